@@ -5,7 +5,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Container images often set it: each of the hundreds of processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all check docs newcomer format bench clean
+NATIVE := $(foreach folder,runtime/native compiler_plugin,"$(folder)/*.cpp" "$(folder)/*.h")
+
+.PHONY: help setup demo demo-llm test-setup test test-all check docs newcomer format bench matrix clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,8 +18,15 @@ setup: ## Debian packages, .venv, native module, the shipped tools
 demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal
 	@$(PYTHON) examples/demo.py
 
-test: setup ## run the tests, of the largest tables a fixed part in which all values meet
+demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction counted; makes a root of 6 GB with llama.cpp
+	@scripts/bootstrap build llm
+	@scripts/rocm-stack 6.4 --tests
+	@$(PYTHON) examples/language_model/demo.py
+
+test-setup: setup
 	@scripts/bootstrap build dev scons test hip docs
+
+test: test-setup ## run the tests, of the largest tables a fixed part in which all values meet
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
@@ -27,8 +36,10 @@ test-all: test ## run all the tests; SHARD=3/12: the third of twelve parts
 check: setup ## lint, format, types, rules of the house
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
+	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format --dry-run -Werror
 	@$(PYTHON) -m mypy
 	@$(PYTHON) scripts/house_rules.py
+	@$(PYTHON) scripts/draw_packages.py --check
 	@.venv/bin/lint-imports --no-cache
 
 docs: setup ## make a site of the documents and the Python API, in build/docs
@@ -39,12 +50,17 @@ docs: setup ## make a site of the documents and the Python API, in build/docs
 newcomer: ## do what the tutorial says in a clean clone, and tell how long it took
 	@scripts/newcomer
 
-format: setup ## format the Python sources
+format: setup ## format the Python and C++ sources, make the list of tools in docs/tools.md
 	@$(PYTHON) -m ruff check --fix-only -q .
 	@$(PYTHON) -m ruff format -q .
+	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format -i
+	@$(PYTHON) scripts/shipped_tools.py
 
 bench: setup ## run the benchmarks, with ratios against peers
 	@$(PYTHON) benchmarks/run.py
+
+matrix: setup ## run test suites of others above stacks of ROCm: MATRIX="--release 6.4 --target gfx90a --suite rocRAND"
+	@$(PYTHON) benchmarks/run_matrix.py $(MATRIX)
 
 clean: ## remove build products, keep .venv
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

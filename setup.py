@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import runpy
 import shlex
@@ -16,18 +17,18 @@ from setuptools import Extension, find_packages, setup
 from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
 
 REGISTERS = Path("runtime/luthier/isa/registers.py")
+AGREEMENT, DEVICE_HEADER = "luthier.emulator.agreement", "luthier.wire.device_header"
+"""Modules that headers are made by."""
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
-KFD_DOOR = Path("runtime/native/kfd_door")
+KFD_SHIM = Path("runtime/native/kfd_shim")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
 EXECUTOR = Path("runtime/native/executor")
 IN_PROCESS = EXECUTOR / "inprocess.cpp"
-THUNK = "luthier.run.native.libhsakmt"
 KFD = "luthier.run.native.libluthier_kfd"
 TOOLS = "luthier.run.native.libluthier_tools"
 EXECUTE = "luthier.emulator.native.libluthier_executor"
 FILES = {
-    THUNK: "libhsakmt.so.1",
     KFD: "libluthier_kfd.so",
     TOOLS: "libluthier_tools.so",
     EXECUTE: "libluthier_executor.so",
@@ -50,7 +51,7 @@ class BuildNative(build_ext):
     the emulator's layouts; gives libraries that are no modules their names."""
 
     def get_ext_filename(self, name: str) -> str:
-        """File of an extension; libraries have names of their own."""
+        """Return the file of an extension; libraries have names of their own."""
         module = next((module for module in FILES if name.endswith(module.rpartition(".")[2])), None)
         if module is None:
             return super().get_ext_filename(name)
@@ -58,14 +59,16 @@ class BuildNative(build_ext):
 
     def build_extensions(self) -> None:
         """Build the native module and the libraries."""
-        Path("runtime", *THUNK.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
+        Path("runtime", *KFD.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
         headers = Path(self.build_temp) / "headers"
         sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
-        make_header(REGISTERS, "native_header", headers / "unit_numbers.h")
-        make_header(EXECUTOR / "layout_header.py", "header", headers / "layout.h")
-        make_header(WIRE / "wire_header.py", "header", headers / "wire_layout.h")
+        write_header(headers / "unit_numbers.h", runpy.run_path(str(REGISTERS))["native_header"]())
+        agreement, device = (importlib.import_module(name) for name in (AGREEMENT, DEVICE_HEADER))
+        write_header(headers / agreement.HEADER, agreement.header())
+        write_header(Path(device.PATH), device.header())
         with contextlib.suppress(FileNotFoundError):  # without ROCm's headers the tool library is not built either
-            make_header(TOOL_LIBRARY / "api_header.py", "header", headers / "api_functions.h")
+            api = runpy.run_path(str(TOOL_LIBRARY / "api_header.py"))["header"]()
+            write_header(headers / "api_functions.h", api)
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -94,9 +97,8 @@ class BuildNative(build_ext):
         super().build_extensions()
 
 
-def make_header(source: Path, function: str, target: Path) -> None:
-    """Write the text that a function of `source` gives, unless it is there already."""
-    text = runpy.run_path(str(source))[function]()
+def write_header(target: Path, text: str) -> None:
+    """Write a header, unless it is there already."""
     if not target.exists() or target.read_text() != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
@@ -104,8 +106,11 @@ def make_header(source: Path, function: str, target: Path) -> None:
 
 NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
 LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
-LAYOUTS = [str(EXECUTOR / "layout_header.py"), "runtime/luthier/emulator/layout.py", str(REGISTERS)]
-MESSAGES = ["runtime/luthier/run/protocol.py", *LAYOUTS]
+AGREED = [
+    *sorted(str(path) for path in Path("runtime/luthier/wire").glob("*.py")),
+    *("runtime/luthier/emulator/agreement.py", "runtime/luthier/emulator/layout.py", str(REGISTERS)),
+]
+"""What `agreement.h` is made of."""
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 
 
@@ -115,12 +120,21 @@ class BuildLaunchers(build_scripts):
     def run(self) -> None:
         """Build the launchers."""
         self.mkpath(self.build_dir)
+        headers = Path(self.build_dir).parent / "headers"
+        write_header(headers / "wrapper_tables.h", runpy.run_path("luthier_build/wrapper_tables.py")["header"]())
         for name, hipcc in (("luthier-cc", 0), ("luthier-hipcc", 1)):
             subprocess.run(
                 [
                     *shlex.split(os.environ.get("CXX", "c++")),
                     *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-static-libstdc++", "-static-libgcc"),
-                    *("-Wl,-s", f"-DLUTHIER_HIPCC={hipcc}", LAUNCHER, "-o", os.path.join(self.build_dir, name)),
+                    *(
+                        "-Wl,-s",
+                        f"-DLUTHIER_HIPCC={hipcc}",
+                        f"-I{headers}",
+                        LAUNCHER,
+                        "-o",
+                        os.path.join(self.build_dir, name),
+                    ),
                 ],
                 check=True,
             )
@@ -149,7 +163,7 @@ setup(
             EXECUTE,
             sorted(str(path) for path in EXECUTOR.glob("*.cpp")),
             language="c++",
-            depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *LAYOUTS],
+            depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *AGREED],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
             extra_link_args=[
                 "-pthread",
@@ -159,55 +173,31 @@ setup(
             ],
         ),
         Extension(
-            THUNK,
+            KFD,
             sorted(
                 str(path)
-                for folder in (VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                for folder in (KFD_SHIM, VIRTUAL_DEVICE, WIRE, EXECUTOR)
                 for path in folder.glob("*.cpp")
                 if path != IN_PROCESS  # for Python
             ),
             language="c++",
             depends=[
-                *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE, EXECUTOR) for path in folder.glob("*.[hm]*")),
-                *MESSAGES,
-            ],
-            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
-            extra_link_args=[
-                "-pthread",
-                "-Wl,-soname,libhsakmt.so.1",
-                f"-Wl,--version-script={VIRTUAL_DEVICE}/hsakmt.map",
-                "-Wl,-z,defs",
-                "-Wl,-s",
-            ],
-            optional=True,  # without the headers of ROCm all but `luthier run` works
-        ),
-        Extension(
-            KFD,
-            sorted(
-                str(path)
-                for folder in (KFD_DOOR, VIRTUAL_DEVICE, WIRE, EXECUTOR)
-                for path in folder.glob("*.cpp")
-                if path != IN_PROCESS and not path.name.startswith("thunk_")  # the other doors
-            ),
-            language="c++",
-            depends=[
                 *sorted(
                     str(path)
-                    for folder in (KFD_DOOR, VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                    for folder in (KFD_SHIM, VIRTUAL_DEVICE, WIRE, EXECUTOR)
                     for path in folder.glob("**/*.[hm]*")
                 ),
-                *MESSAGES,
+                *AGREED,
             ],
-            include_dirs=[str(VIRTUAL_DEVICE), str(KFD_DOOR)],
+            include_dirs=[str(VIRTUAL_DEVICE), str(KFD_SHIM)],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[
                 "-pthread",
                 "-Wl,-soname,libluthier_kfd.so",
-                f"-Wl,--version-script={KFD_DOOR}/exports.map",
+                f"-Wl,--version-script={KFD_SHIM}/exports.map",
                 "-Wl,-z,defs",
                 "-Wl,-s",
             ],
-            optional=True,
         ),
         Extension(
             TOOLS,
@@ -215,7 +205,7 @@ setup(
             language="c++",
             depends=[
                 *sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hmp]*")),
-                *MESSAGES,
+                *AGREED,
             ],
             define_macros=[("AMD_INTERNAL_BUILD", None)],  # ROCr's own headers find each other only so
             include_dirs=[f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/include/hsa", "/usr/include/hsa"],

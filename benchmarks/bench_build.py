@@ -46,7 +46,7 @@ __global__ void kernel{n}(const float *a, const float *b, float *out, int count)
 
 
 def best(runs: int, *works: Callable[[], object]) -> list[float]:
-    """Seconds of the fastest of `runs` runs of each; in turns, so that a busy machine is fair to all."""
+    """Return the seconds of the fastest of `runs` runs of each; in turns, so that a busy machine is fair to all."""
     times: list[list[float]] = [[] for _ in works]
     for _ in range(runs):
         for work, seconds in zip(works, times, strict=True):
@@ -57,7 +57,7 @@ def best(runs: int, *works: Callable[[], object]) -> list[float]:
 
 
 def measure() -> Iterable[Row]:
-    """How long building takes, cold, after a change, and with nothing to do."""
+    """Measure how long building takes: cold, after a change, and with nothing to do."""
     toolchain = Toolchain.find()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

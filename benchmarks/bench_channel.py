@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 from luthier import InstrumentationTask, Tool, ToolModule
-from luthier.observation import LiveChannel
 from luthier.run import parse_devices, run_program
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
+from luthier.tool.observation import LiveChannel
 from run import Row
 
 from luthier_build.compile import compile_device
@@ -136,7 +136,7 @@ def _run(tool: _Traced | None, program: Path, folder: Path | None) -> _Cost:
 
 
 def _check(tool: _Traced | None, instrumentation: Instrumentation) -> None:
-    """Nothing was lost.
+    """Check that nothing was lost.
 
     Raises:
         RuntimeError: something was.

@@ -15,9 +15,9 @@ import numpy as np
 from bench_emulator import build, on_device, straight_line
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
 from luthier.objects import load_object
 from run import Row
 
@@ -33,8 +33,10 @@ CHECKS = ("waits", "hazards", "waits+hazards")
 def speeds(
     target: str, path: Path, kernel: str, arguments: tuple[object, ...], checks: str, sizes: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Wave-instructions a second of CPU time on one thread, of the best of five launches and of the first, whose
-    instructions are all new to the check; what only compiles is done before."""
+    """Return wave-instructions per second of CPU time on one thread: of the best of five launches, and of the first.
+
+    All instructions are new to the check in the first; what is only compilation is done before.
+    """
     device = open_device(f"emu:{target}", threads=1, check=checks.split("+") if checks else None)
     handle = device.load(path).kernel(kernel)
     given = [on_device(device, argument) for argument in arguments]
@@ -47,8 +49,10 @@ def speeds(
 
 
 def all_paths(levels: Iterable[str], folder: Path) -> tuple[int, float, float]:
-    """Both checks over the HIP of the tests for `ALL_PATHS`: instructions, seconds of CPU time with lifting, and of the
-    checks alone."""
+    """Run both checks over the HIP of the tests for `ALL_PATHS`.
+
+    The result is the number of instructions, the seconds of CPU time with lifting, and those of the checks alone.
+    """
     toolchain = Toolchain.find()
     instructions, lifting, checking = 0, 0.0, 0.0
     for target, level, name in product(ALL_PATHS, levels, ("plain", "groups")):
@@ -72,8 +76,10 @@ def all_paths(levels: Iterable[str], folder: Path) -> tuple[int, float, float]:
 
 
 def measure() -> Iterable[Row]:
-    """All paths at all levels and at -O3 alone; straight vector code, a kernel with LDS and barriers, and the device
-    library's functions."""
+    """Measure all paths, at all levels and at -O3 alone, and single kernels.
+
+    These are straight vector code, a kernel with LDS and barriers, and the device library's functions.
+    """
     with tempfile.TemporaryDirectory() as name:
         for levels in (LEVELS, LEVELS[-1:]):
             instructions, whole, checking = all_paths(levels, Path(name))

@@ -1,4 +1,4 @@
-"""What counting costs: wave-instructions of patched kernels over those of the originals, on the emulated device.
+"""Cost of counting: wave-instructions of patched kernels over those of the originals, on the emulated device.
 
 The kernels are those of the tests, at two optimization levels. Counters in registers stand beside a plain hook before
 every instruction. "Long waves" are those of kernels whose waves run 1,000 instructions or more. Kernels that call by
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
 
-from luthier.counts import Cell
 from luthier.devices import open_device
 from luthier.isa.targets import TargetId
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.module import Hook, ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.payload.cache import template_for
-from luthier.processes import run
-from luthier.task import InstrumentationTask
+from luthier.support.processes import run
+from luthier.tool.counts import Cell
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 from run import Row
 
 from luthier_build.compile import compile_device
@@ -47,7 +47,7 @@ LUTHIER_HOOK_ANNOTATE count_lanes() { atomicAdd(&executed_modulo, 1u); }
 
 
 def _module(folder: Path) -> ToolModule:
-    """A variable, and a hook that counts into it."""
+    """Return a module of a variable and a hook that counts into it."""
     source = folder / "device.hip"
     source.write_text(DEVICE)
     with build_folder(folder / "tool") as held:
@@ -118,7 +118,7 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
 
 
 def _kernels(target: str, folder: Path) -> Iterator[tuple[CodeObject, LaunchPlan]]:
-    """Kernels with launches."""
+    """Yield kernels with launches."""
     sources = [(ROOT / "tests/emulator/kernels" / f"{name}.hip", table) for name, table in _tables().items()]
     for path, plans in [*sources, *_applications()]:
         for level in ("-O1", "-O3"):
@@ -127,7 +127,7 @@ def _kernels(target: str, folder: Path) -> Iterator[tuple[CodeObject, LaunchPlan
 
 
 def _compiled(path: Path, target: str, folder: Path, *flags: str) -> CodeObject:
-    """The code object of a source."""
+    """Return the code object of a source."""
     toolchain = Toolchain.find()
     output = folder / f"{path.stem}{''.join(flags)}-{target}.hsaco"
     device = ["--offload-device-only", "--no-gpu-bundle-output", f"-I{path.parent}", *flags]
@@ -136,7 +136,7 @@ def _compiled(path: Path, target: str, folder: Path, *flags: str) -> CodeObject:
 
 
 def _by_pointers(target: str, folder: Path) -> Iterator[tuple[str, CodeObject, LaunchPlan]]:
-    """Kernels that call by pointers, and what they are."""
+    """Yield kernels that call by pointers, with a description of each."""
     buffers = _buffer("uint32", 64, "zero"), _buffer("uint32", 64)
     for level in ("-O0", "-O3"):
         for what, flags in ROUNDS.items():
@@ -160,7 +160,7 @@ def _applications() -> list[tuple[Path, list[LaunchPlan]]]:
 
 
 def _executed(object: CodeObject, data: bytes, plan: LaunchPlan) -> tuple[int, int]:
-    """Wave-instructions and waves of one launch."""
+    """Return the wave-instructions and waves of one launch."""
     device = open_device(f"emu:{object.target.target.name}")
     kernel = device.load(data).kernel(plan.kernel)
     kernel.launch(*plan.materialise(), grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
@@ -168,7 +168,7 @@ def _executed(object: CodeObject, data: bytes, plan: LaunchPlan) -> tuple[int, i
 
 
 def _body(hook: Hook, target: str) -> int:
-    """Instructions that LLVM makes of a hook, without the waits that functions begin with."""
+    """Return the number of instructions that LLVM makes of a hook, without the waits that functions begin with."""
     id = TargetId.parse(target)
     template = template_for(hook, (), id, id.target.default_wave_size)
     return len(template.code) - template.waits

@@ -1,4 +1,4 @@
-"""How fast compiled code is decoded into arrays, printed, encoded and assembled, from Python, on one core.
+"""Speed of decoding compiled code into arrays, and of printing, encoding and assembling it, from Python, on one core.
 
 Beside them `llvm-objdump -d` of the same bytes, which decodes and prints; its start is in its time.
 """
@@ -20,7 +20,7 @@ BYTES = 1_500_000
 
 
 def build(folder: Path, target: str) -> tuple[bytes, Path]:
-    """The .text of the corpus, repeated, and an object file with it."""
+    """Return the .text of the corpus, repeated, and an object file with it."""
     compiled, once, many, source, repeated = (
         folder / f"{target}.{kind}" for kind in ("o", "bin", "many", "s", "big.o")
     )
@@ -37,7 +37,7 @@ def build(folder: Path, target: str) -> tuple[bytes, Path]:
 
 
 def seconds(work: Callable[[], object], times: int = 5) -> float:
-    """The shortest of some runs."""
+    """Return the shortest time of `times` runs, in seconds."""
     taken = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -47,7 +47,7 @@ def seconds(work: Callable[[], object], times: int = 5) -> float:
 
 
 def measure() -> Iterable[Row]:
-    """The rows of this benchmark."""
+    """Yield the rows of this benchmark."""
     begin = time.perf_counter()
     Isa.of("gfx906")
     yield Row("first Isa in a process", 1e3 * (time.perf_counter() - begin), "ms")

@@ -23,7 +23,7 @@ KERNELS = ROOT / "tests" / "emulator" / "kernels"
 
 
 def build(name: str, target: str, folder: Path, source: Path | None = None) -> Path:
-    """A code object of ``tests/emulator/kernels/<name>.hip``, or of another source."""
+    """Build a code object of ``tests/emulator/kernels/<name>.hip``, or of another source."""
     toolchain = Toolchain.find()
     output = folder / f"{name}-{target}.hsaco"
     flags = ["--offload-device-only", "--no-gpu-bundle-output", "-O2", "-w", f"-I{KERNELS}"]
@@ -34,7 +34,7 @@ def build(name: str, target: str, folder: Path, source: Path | None = None) -> P
 
 
 def straight_line(target: str, folder: Path, length: int = 400) -> Path:
-    """A kernel that is a loop of `length` 32-bit vector operations, assembled by clang."""
+    """Build a kernel that is a loop of `length` 32-bit vector operations, assembled by clang."""
     operations = ("v_add_f32_e32", "v_mul_f32_e32", "v_add_u32_e32", "v_xor_b32_e32", "v_fmac_f32_e32", "v_max_f32_e32")
     body = "\n".join(
         f"  {operations[i % 6]} v{1 + i % 20}, v{1 + (i * 7 + 3) % 20}, v{1 + (i * 11 + 5) % 20}" for i in range(length)
@@ -89,7 +89,7 @@ amdhsa.kernels:
 
 
 def on_device(device: EmulatedDevice, argument: object) -> object:
-    """An array as a buffer on the device, so that no launch has to copy it; anything else as it is."""
+    """Return an array as a buffer on the device, so that no launch has to copy it; anything else as it is."""
     if not isinstance(argument, np.ndarray):
         return argument
     buffer = device.allocate(argument.nbytes)
@@ -98,7 +98,7 @@ def on_device(device: EmulatedDevice, argument: object) -> object:
 
 
 def rate(target: str, path: Path, kernel: str, *arguments: object, threads: int, **sizes: object) -> tuple[float, int]:
-    """Wave-instructions a second of the best of five launches, and how many there were."""
+    """Return the wave-instructions per second of the best of five launches, and how many there were."""
     device = open_device(f"emu:{target}", threads=threads)
     handle = device.load(path).kernel(kernel)
     given = [on_device(device, argument) for argument in arguments]
@@ -114,8 +114,10 @@ CORPUS = {
 
 
 def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
-    """Kernels with every arithmetic that the compiler has instructions for, on random bits: most of the time goes to
-    what is not simple vector code, and each lane writes its results far from the others'."""
+    """Measure kernels with every arithmetic that the compiler has instructions for, on random bits.
+
+    Most of the time goes to what is not simple vector code, and each lane writes its results far from the others'.
+    """
     random = np.random.default_rng(0)
     operands = [random.integers(0, 1 << 32, 2 * items, dtype=np.uint32) for _ in range(2)]
     speeds: dict[str, tuple[int, float]] = {}
@@ -134,7 +136,7 @@ def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
 
 
 def launches(path: Path, groups: int, threads: int, count: int = 1000) -> float:
-    """CPU seconds of a launch of `groups` work-groups that each do little."""
+    """Return the CPU seconds of a launch of `groups` work-groups that each do little."""
     device = open_device("emu:gfx942", threads=threads)
     kernel, n = device.load(path).kernel("vector_add"), 256 * groups
     buffers = [device.allocate(4 * n) for _ in range(3)]
@@ -168,8 +170,11 @@ print(opened - began, loaded - ready, launched - loaded, again - launched, stats
 
 
 def stages(path: Path, cache: Path) -> list[float]:
-    """Seconds of a process's steps: import and open, load, first launch, second one; instructions and how many
-    operations were compiled."""
+    """Return what a process's steps take, and what it compiled.
+
+    The result is the seconds of import and open, load, first launch, and second launch; the number of instructions, and
+    how many operations were compiled.
+    """
     environment = {**os.environ, "LUTHIER_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", STAGES, str(path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -177,8 +182,11 @@ def stages(path: Path, cache: Path) -> list[float]:
 
 
 def start_up(folder: Path) -> Iterable[Row]:
-    """The device library's mathematical functions of 32 bits on one wave, alone in an object: some 190 different
-    operations."""
+    """Measure the start-up of a process, cold and with a cache.
+
+    It runs the device library's mathematical functions of 32 bits on one wave, alone in an object: some 190 different
+    operations.
+    """
     source = folder / "single_precision.hip"
     source.write_text((KERNELS / "mathematics.hip").read_text().partition("KERNEL double_precision")[0])
     path = build("single_precision", "gfx942", folder, source)
@@ -206,7 +214,7 @@ print(*counting_work(sys.argv[3:]))
 
 
 def counting_work(paths: list[str]) -> list[float]:
-    """Seconds of the best launch of each kernel that the cost of counting is measured with."""
+    """Return the seconds of the best launch of each kernel that the cost of counting is measured with."""
     straight, groups = paths
     device = open_device("emu:gfx942", threads=1)
     n = 1 << 18
@@ -220,7 +228,10 @@ def counting_work(paths: list[str]) -> list[float]:
 
 
 def counting(straight: Path, groups: Path) -> Iterable[Row]:
-    """What counting costs: the same launches with code that does not count, which only this benchmark makes."""
+    """Measure the cost of counting against launches of code that does not count.
+
+    Only this benchmark makes such code.
+    """
     environment = {**os.environ, "LUTHIER_CACHE_DIR": ""}
     best: dict[str, list[float]] = {}
     for _ in range(3):
@@ -234,7 +245,7 @@ def counting(straight: Path, groups: Path) -> Iterable[Row]:
 
 
 def measure() -> Iterable[Row]:
-    """Rates on straight vector code and on whole kernels, then start-up."""
+    """Measure rates on straight vector code and on whole kernels, then start-up."""
     random = np.random.default_rng(0)
     cores = len(os.sched_getaffinity(0))
     unit = "M wave-instructions/s"

@@ -1,4 +1,4 @@
-"""How long lifting takes, with liveness: one kernel of 4,000 instructions, 400 kernels of 54,000 instructions in all,
+"""Time of lifting, with liveness: one kernel of 4,000 instructions, 400 kernels of 54,000 instructions in all,
 and kernels of a large library, llama.cpp's for HIP.
 
 Beside the large file, `llvm-objdump -d` of the same file, which decodes and prints but builds no blocks and no
@@ -37,7 +37,7 @@ DESCRIPTOR = """
 
 
 def kernel(name: str, instructions: int, rng: random.Random) -> str:
-    """A kernel of loops and divergent branches over random arithmetic."""
+    """Return the assembly of a kernel of loops and divergent branches over random arithmetic."""
     lines = [f".globl {name}", ".p2align 8", f".type {name},@function", f"{name}:"]
     count = 0
     block = 0
@@ -71,7 +71,7 @@ def kernel(name: str, instructions: int, rng: random.Random) -> str:
 
 
 def build(folder: Path, name: str, kernels: int, instructions: int) -> Path:
-    """A code object of many kernels that share functions; its path."""
+    """Build a code object of many kernels that share functions, and return its path."""
     rng = random.Random(kernels)
     source, relocatable, linked = (folder / f"{name}.{ending}" for ending in ("s", "o", "co"))
     text = '.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n.text\n'
@@ -83,7 +83,10 @@ def build(folder: Path, name: str, kernels: int, instructions: int) -> Path:
 
 
 def lift_all(path: Path) -> tuple[int, float, float]:
-    """Instructions, seconds of lifting, seconds of liveness; a fresh object, so that nothing is decoded yet."""
+    """Return the number of instructions, seconds of lifting, and seconds of liveness.
+
+    The object is a fresh one, so that nothing is decoded yet.
+    """
     code_object = load_object(path)
     begin = time.process_time()
     lifted = [lift(code_object, name) for name in code_object.kernels]
@@ -101,7 +104,7 @@ LIBRARY_KERNELS = 900
 
 
 def library(folder: Path) -> Path | None:
-    """llama.cpp's library, unpacked to `folder`; None if its wheel is not there."""
+    """Return the path of llama.cpp's library, unpacked to `folder`; None if its wheel is not there."""
     kept = os.environ.get("LUTHIER_BENCHMARKS")
     if kept is None:
         return None
@@ -116,7 +119,7 @@ def library(folder: Path) -> Path | None:
 
 
 def measure_library(path: Path) -> Iterator[Row]:
-    """A sample of its kernels, an equal number from each target."""
+    """Measure a sample of its kernels, an equal number from each target."""
     kernels = [(one, name) for one in load_objects(path) for name in one.kernels]
     sample = random.Random(1).sample(kernels, min(LIBRARY_KERNELS, len(kernels)))
     instructions, refused, lifting, liveness = 0, 0, 0.0, 0.0
@@ -143,7 +146,7 @@ def measure_library(path: Path) -> Iterator[Row]:
 
 
 def measure() -> Iterable[Row]:
-    """The rows of this benchmark."""
+    """Yield the rows of this benchmark."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         one, many = build(folder, "one", 1, 4000), build(folder, "many", 400, 135)

@@ -14,7 +14,7 @@ from bench_patch import big_kernel_source, compile_kernel
 from run import Row
 
 KERNELS = 200
-"""Of each image."""
+"""Number of kernels in each image."""
 IMAGES = 150
 PADDING = 4 << 20
 """Bytes added to each image: device code that nobody looks at."""
@@ -63,7 +63,7 @@ def measure() -> Iterable[Row]:
 
 
 def many_kernels() -> str:
-    """Kernels that do little."""
+    """Return the source of kernels that do little."""
     bodies = "\n".join(
         f'extern "C" __global__ void k{n}(const int *a, int *b, int c) {{ b[threadIdx.x] = a[c] + {n}; }}'
         for n in range(KERNELS)
@@ -72,7 +72,7 @@ def many_kernels() -> str:
 
 
 def run_command(*arguments: str) -> tuple[float, float, float]:
-    """CPU seconds of `luthier`, wall-clock seconds to its first output, and its peak memory in MB."""
+    """Return the CPU seconds of `luthier`, wall-clock seconds to its first output, and its peak memory in MB."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", MEASURED, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -21,11 +21,11 @@ from luthier.lifting import LiftedRepresentation, lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object, load_objects
 from luthier.patch import patch_object
-from luthier.patch.kernel import patch_kernel
+from luthier.patch.output.kernel import patch_kernel
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
-from luthier.processes import run
-from luthier.task import InstrumentationTask, reg
+from luthier.support.processes import run
+from luthier.tool.task import InstrumentationTask, reg
 from run import Row
 
 from luthier_build.compile import compile_device
@@ -36,7 +36,7 @@ TARGET = "gfx942"
 TARGETS = [TARGET, "gfx90a", "gfx1100"]
 FIRST_TARGETS = ["gfx90a", "gfx942", "gfx1100", "gfx1201"]
 STEPS, FIRST_STEPS, STRAIGHT_STEPS = 310, 48, 1900
-"""Of a kernel with more than 5,000 instructions, of one with 1,071 to 1,226, and of one with some 10,000."""
+"""Steps of a kernel with more than 5,000 instructions, of one with 1,071 to 1,226, and of one with some 10,000."""
 PEER = "100,000 additions in Python"
 CALLED = """
 #include <hip/hip_runtime.h>
@@ -56,7 +56,7 @@ DEVICE = Path(__file__).parents[1] / "examples/tools/instr_count/luthier_instr_c
 
 
 def big_kernel_source(count: int = STEPS) -> str:
-    """A kernel of about 20 instructions a step: one loop around as many branches."""
+    """Return the source of a kernel of about 20 instructions a step: one loop around as many branches."""
     steps = "\n".join(
         f"  x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); if (x & {1 << i % 20}) y ^= x + {i}; else y += in[x & 1023];"
         for i in range(count)
@@ -84,13 +84,13 @@ def compile_kernel(source: str, folder: Path, target: str = TARGET) -> CodeObjec
 
 
 def counting_bundle(folder: Path, targets: list[str]) -> Path:
-    """The device module of examples/tools/instr_count."""
+    """Build the device module of examples/tools/instr_count."""
     with build_folder(folder / "tool") as held:
         return Path(compile_device([DEVICE], targets, folder=held, report=lambda line: None).bundle)
 
 
 def with_liveness(code_object: CodeObject, name: str) -> LiftedRepresentation:
-    """A lifted kernel with all analysed that patching asks for."""
+    """Return a lifted kernel with all analysed that patching asks for."""
     lifted = lift(code_object, name)
     for block in lifted.blocks:
         lifted.liveness.live_before(block.first)
@@ -98,7 +98,7 @@ def with_liveness(code_object: CodeObject, name: str) -> LiftedRepresentation:
 
 
 def measure_library(path: Path, module: ToolModule) -> Iterator[Row]:
-    """For each target 70 kernels of one object, patched one after the other as `patch_object` does."""
+    """Measure, for each target, 70 kernels of one object, patched one after the other as `patch_object` does."""
     objects = [one for one in load_objects(path) if len(one.kernels) >= 70]
     for target in TARGETS:
         one = random.Random(target).choice([each for each in objects if each.target.target.name == target])
@@ -110,14 +110,14 @@ def measure_library(path: Path, module: ToolModule) -> Iterator[Row]:
                 task = InstrumentationTask(with_liveness(one, name))
                 began = time.process_time()
                 count_everything(task, module)
-                sites += patch_kernel(task, strict=False).report.sites
+                sites += patch_kernel(task).report.sites
                 spent += time.process_time() - began
             best = min(best, spent / sites)
         yield Row(f"libggml-hip, {target}, 70 kernels, {sites} sites: each", best * 1e6, "µs/site")
 
 
 def first_kernels(folder: Path) -> Iterator[Row]:
-    """What the first kernel of a process costs, each the best of some processes."""
+    """Measure the cost of the first kernel of a process, each the best of some processes."""
     module = counting_bundle(folder, FIRST_TARGETS)
     for target in FIRST_TARGETS:
         object = compile_kernel(big_kernel_source(FIRST_STEPS), folder, target).data
@@ -142,7 +142,7 @@ def first_kernels(folder: Path) -> Iterator[Row]:
 
 
 def called(folder: Path) -> Iterator[Row]:
-    """A large hook before every instruction of straight code, each with a number of its point's own."""
+    """Measure a large hook before every instruction of straight code, each with a number of its point's own."""
     steps = "\n".join(f"x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); y ^= x + {i};" for i in range(STRAIGHT_STEPS))
     source = f"""
 #include <hip/hip_runtime.h>

@@ -24,7 +24,7 @@ _COLD = (
     """
 import sys
 from pathlib import Path
-from luthier.store import Store
+from luthier.cache.store import Store
 from luthier.run import patching
 path = Path(sys.argv.pop(1)) / "patched.sqlite"
 patching.patched_store = lambda: Store(path)
@@ -44,7 +44,7 @@ def _numbers(text: str) -> dict[str, float]:
 
 
 def _in_process(program: Path) -> float:
-    """Seconds of CPU time of the long kernel on an `EmulatedDevice`."""
+    """Return the seconds of CPU time of the long kernel on an `EmulatedDevice`."""
     module = open_device("emu:gfx90a").load(program)
     kernel = module.kernel(next(name for name in module.object.kernels if "long_kernel" in name))
     out = np.zeros(2048, np.float32)
@@ -55,7 +55,9 @@ def _in_process(program: Path) -> float:
 
 
 def _tools(program: str, plain: float) -> Iterable[Row]:
-    """What a tool costs that instruments nothing, and what a warm cache saves; nothing where the tool is not installed.
+    """Measure the cost of a tool that instruments nothing, and what a warm cache saves.
+
+    There are no rows where the tool is not installed.
 
     Args:
         plain: microseconds of a launch without tools.

@@ -21,7 +21,7 @@ extern "C" __global__ void add(int *p) { p[threadIdx.x] += 1; }
 
 
 def user_time(arguments: list[str]) -> float:
-    """Seconds."""
+    """Return the user-mode CPU time of a command, in seconds: the least of `RUNS` runs."""
     best = float("inf")
     for _ in range(RUNS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

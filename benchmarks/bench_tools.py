@@ -1,4 +1,4 @@
-"""What the tools that ship cost, of patched kernels over the originals: wave-instructions, time, registers, occupancy.
+"""Costs of the tools that ship, of patched kernels over the originals: wave-instructions, time, registers, occupancy.
 
 The kernels are those of examples/apps, on the emulated device. `make setup` installs the tools. The tables go into
 docs/tools.md, too.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
@@ -16,10 +17,10 @@ from pathlib import Path
 
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.tool import find_entry_points, parse_tool
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 from run import Row
 
 from luthier_build.compile import compile_application
@@ -31,33 +32,20 @@ MARKS = "<!-- costs: made by make bench -->\n", "<!-- end of costs -->\n"
 TIMES = 15
 """Launches, of which the fastest counts."""
 TARGETS = ("gfx90a", "gfx1201")
-TOOLS = {
-    "address_heatmap": "address_heatmap",
-    "block_profile": "block_profile",
-    "block_profile of ways": "block_profile:edges=true",
-    "block_profile of waves": "block_profile:per=wave",
-    "block_timing": "block_timing",
-    "block_timing of waves": "block_timing:what=waves",
-    "coalescing": "coalescing",
-    "divergence": "divergence",
-    "divergence, blocks alone": "divergence:histogram=false,branches=false",
-    "instr_count": "instr_count",
-    "instr_count of blocks": "instr_count:per_block=true",
-    "instruction_mix": "instruction_mix",
-    "launch_log": "launch_log",
-    "lds_bank_conflicts": "lds_bank_conflicts",
-    "lds_race": "lds_race",
-    "mem_trace": "mem_trace",
-    "opcode_histogram": "opcode_histogram",
-    "register_write of additions": "register_write:at=v_add*",
-    "value_log of stores": "value_log:at=global_store_*",
-}
-"""As shown, and as given on the command line."""
+
+
+def _tools() -> Iterable[tuple[str, str]]:
+    """Yield each tool as shown and as given on the command line: what `[tool.shipped]` of its `pyproject.toml` says."""
+    for path in sorted((ROOT / "examples" / "tools").glob("*/pyproject.toml")):
+        told = tomllib.loads(path.read_text())["tool"]["shipped"]
+        if told.get("inserts", True):
+            for more, options in told.get("costs", {"": ""}).items():
+                yield f"{path.parent.name}{more}", f"{path.parent.name}:{options}"
 
 
 @dataclass
 class Cost:
-    """Of one tool on one target, over the kernels in which it does something."""
+    """Cost of one tool on one target, over the kernels in which it does something."""
 
     instructions: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -67,7 +55,7 @@ class Cost:
     """Waves a SIMD, before and after, of the kernel that loses most."""
 
     def line(self, shown: str) -> str:
-        """A row of the page's table."""
+        """Return a row of the page's table."""
         before, after = self.occupancy
         cells = (
             *(shown, str(len(self.instructions)), f"{_mean(self.instructions):.2f}x", f"{max(self.instructions):.1f}x"),
@@ -82,7 +70,7 @@ def _mean(ratios: list[float]) -> float:
 
 
 def _run(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> tuple[int, float]:
-    """Instructions that are executed, and CPU seconds of a launch."""
+    """Return the number of executed instructions and the CPU seconds of a launch."""
     module = device.load(data)
     for channel in module.channels.values():
         channel.listen(lambda records: None)
@@ -107,7 +95,7 @@ def measure() -> Iterable[Row]:
                 path = compile_application(APPS / f"{name}.hip", target, Path(folder) / f"{name}-{target}.hsaco")
                 object = load_object(path)
                 objects[name] = object, plan, _run(device, object.data, plan)
-            for shown, given in TOOLS.items():
+            for shown, given in _tools():
                 if given.partition(":")[0] not in installed:
                     continue
                 cost = Cost()

@@ -26,7 +26,7 @@ QUESTIONS = {
 
 
 def measure() -> Iterable[Row]:
-    """CPU time of each question, and memory."""
+    """Measure the CPU time of each question, and memory."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "trace"
         size = os.environ.get("LUTHIER_TRACE_BYTES", "50_000_000").replace("_", "")
@@ -49,7 +49,10 @@ def measure() -> Iterable[Row]:
 
 
 def _run(command: list[str]) -> tuple[float, float, str]:
-    """CPU seconds of a program and of what it started, its peak memory in MB, and its last words on standard error."""
+    """Run a program, and return its CPU time, peak memory and last words.
+
+    CPU time is in seconds, with that of what it started; memory is in MB; the words are those on standard error.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -24,10 +24,10 @@ from itertools import islice, product
 from pathlib import Path
 
 from luthier.errors import LiftError, ObjectError
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
 from luthier.objects import CodeObject, load_objects
 
 from luthier_build.toolchain import Toolchain
@@ -38,7 +38,7 @@ COLUMNS = ("kernels", "targets", "instructions", "not lifted", "waits", "hazards
 
 
 def compiled(source: Path, part: Part) -> Iterator[tuple[str, list[CodeObject]]]:
-    """Code objects of HIP source for every processor."""
+    """Yield code objects of HIP source for every processor."""
     toolchain = Toolchain.find()
     every = [(one, lanes) for one in TARGETS.values() if not one.is_generic for lanes in one.wave_sizes]
     wanted = list(product(every, LEVELS))
@@ -54,7 +54,7 @@ def compiled(source: Path, part: Part) -> Iterator[tuple[str, list[CodeObject]]]
 
 
 def objects(path: Path) -> Iterator[tuple[str, list[CodeObject]]]:
-    """All code objects, in an order by chance that stays the same."""
+    """Yield all code objects, in a random order that stays the same."""
     files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
     random.Random(0).shuffle(files)
     for file in files:
@@ -65,7 +65,7 @@ def objects(path: Path) -> Iterator[tuple[str, list[CodeObject]]]:
 
 
 def kernels(found: Iterable[tuple[str, list[CodeObject]]]) -> Iterator[tuple[str, CodeObject, str]]:
-    """All kernels, in an order by chance that stays the same, each with a name that does."""
+    """Yield all kernels, in a random order that stays the same, each with a name that does."""
     for name, here in found:
         named = [
             (f"{name} {number} {object.target} {kernel}", object, kernel)
@@ -77,7 +77,7 @@ def kernels(found: Iterable[tuple[str, list[CodeObject]]]) -> Iterator[tuple[str
 
 
 def judged(object: CodeObject, kernel: str) -> dict[str, object]:
-    """What one kernel counts for; findings are told."""
+    """Return the counts of one kernel; findings are printed."""
     began = time.process_time()
     seen: dict[str, object] = {
         "target": str(object.target),
@@ -104,7 +104,7 @@ def judged(object: CodeObject, kernel: str) -> dict[str, object]:
 
 
 def table(rows: dict[str, list[dict[str, object]]]) -> str:
-    """A line a row, and one of all."""
+    """Return a table with a line for each row, and one for all."""
     lines = [f"| | {' | '.join(COLUMNS)} |", "| --- |" + " --- |" * len(COLUMNS)]
     everything = [one for row in rows.values() for one in row]
     for name, row in [*rows.items(), ("all", everything)]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from luthier.module import ToolModule
-    from luthier.task import InstrumentationTask
+    from luthier.tool.task import InstrumentationTask
 
 
 def spent() -> float:
-    """CPU time of this process, and of its children, in ms."""
+    """Return the CPU time of this process, and of its children, in ms."""
     return 1e3 * sum(
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -27,7 +27,7 @@ def spent() -> float:
 
 
 def additions() -> float:
-    """CPU time of 100,000 additions in a loop of Python's, in ms: how fast the machine is at the moment."""
+    """Return the CPU time of 100,000 additions in a loop of Python's, in ms: how fast the machine is at the moment."""
     best = float("inf")
     for _ in range(7):
         began = time.process_time()
@@ -39,7 +39,7 @@ def additions() -> float:
 
 
 def count_everything(task: InstrumentationTask, module: ToolModule, *, by_wave: bool = False) -> None:
-    """What instr_count does, each hook as such."""
+    """Insert the hooks of instr_count, each as a hook."""
     task.hoist = False
     for instruction in task.instructions:
         if instruction.is_vector:

@@ -50,7 +50,7 @@ def run(folder: Path) -> int:
 
 
 def table(folder: Path) -> str:
-    """A row a family, and one of all."""
+    """Return a table with a row for each family, and one for all."""
     families: dict[str, Counter[str]] = {}
     for path in sorted(folder.glob("*.json")):
         seen = json.loads(path.read_text())

@@ -29,7 +29,7 @@ class Row:
     """Its value in the same unit, from the same run."""
 
     def line(self) -> str:
-        """The row as it is printed."""
+        """Return the row as it is printed."""
         text = f"{self.what:58} {self.value:12,.4g} {self.unit:22}"
         if self.peer_value:
             text += f" {self.peer}: {self.peer_value:,.4g} ({self.value / self.peer_value:.2f}x)"

@@ -1,4 +1,6 @@
-"""What `make demo` shows: a tool built by pip, spliced into real kernels, both versions run, results proven equal.
+"""The demonstration of `make demo`: a tool spliced into real kernels, with results proven equal.
+
+The tool is built by pip, and both versions of the kernels run.
 
 Everything is real: the tool is a package built by pip in isolation, the kernels are compiled from HIP, and the code
 objects are what would be loaded on a GPU. They run on the emulated device, so no GPU is needed. In the end the whole
@@ -15,11 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from luthier.errors import LuthierError
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.objects import load_object
-from luthier.processes import run
+from luthier.support.processes import run
 from luthier.tool import parse_tool
 from luthier.verify import verify_object
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 
 from luthier_build.toolchain import Toolchain
 
@@ -30,7 +32,7 @@ TARGETS = ("gfx90a", "gfx942", "gfx1100")
 TOOL = "instr_count"
 """Built here as any user would; `make setup` has installed all others."""
 RUN_TARGET = "gfx90a"
-"""Whole programs run on this one, which the ROCm of Debian 12 knows."""
+"""Target of whole programs, which the ROCm of Debian 12 knows."""
 OTHER_DATA = {"function_call"}
 """Programs that execute more or less by their data, which is not that of the launch plan."""
 MODES = {
@@ -51,7 +53,7 @@ def build_tool() -> None:
 
 
 def compile_app(name: str, target: str, toolchain: Toolchain) -> Path:
-    """A code object of one application for one target."""
+    """Return a code object of one application for one target."""
     output = BUILD / f"{name}-{target}.hsaco"
     run(
         [

@@ -35,12 +35,12 @@ Cflags: -I${{includedir}}
 
 
 def cmake_dir() -> Path:
-    """The folder with ``LuthierConfig.cmake``."""
+    """Return the folder with ``LuthierConfig.cmake``."""
     return Path(__file__).resolve().parent / "cmake"
 
 
 def pkgconfig_dir() -> Path:
-    """A folder with ``luthier.pc`` for this installation, written into the user's cache.
+    """Return a folder with ``luthier.pc`` for this installation, written into the user's cache.
 
     Raises:
         BuildError: the cache cannot be written.

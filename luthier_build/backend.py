@@ -30,31 +30,31 @@ def _given(settings: Config) -> Iterator[dict[str, object]]:
 
 
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
-    """What setuptools asks for (PEP 517)."""
+    """Return what setuptools requires, and Luthier (PEP 517)."""
     with _given(config_settings) as rest:
         return [*build_meta.get_requires_for_build_wheel(rest), *_REQUIRES]
 
 
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
-    """What setuptools asks for (PEP 660)."""
+    """Return what setuptools requires, and Luthier (PEP 660)."""
     with _given(config_settings) as rest:
         return [*build_meta.get_requires_for_build_editable(rest), *_REQUIRES]
 
 
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
-    """What setuptools asks for (PEP 517)."""
+    """Return what setuptools requires (PEP 517)."""
     with _given(config_settings) as rest:
         return list(build_meta.get_requires_for_build_sdist(rest))
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
-    """The metadata's folder (PEP 517)."""
+    """Prepare the metadata, and return their folder (PEP 517)."""
     with _given(config_settings) as rest:
         return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, rest))
 
 
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
-    """The metadata's folder (PEP 660)."""
+    """Prepare the metadata, and return their folder (PEP 660)."""
     with _given(config_settings) as rest:
         return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, rest))
 

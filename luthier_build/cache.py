@@ -9,19 +9,19 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from luthier.cache import VARIABLE, find_folder, is_own, tell
+from luthier.cache.folder import VARIABLE, find_folder, is_own, tell
 from luthier.errors import BuildError, CacheError
 
 FIX = f"set {VARIABLE} to a writable folder"
-"""What to do about a cache that cannot be used, for messages."""
+"""Remedy for a cache that cannot be used, for messages."""
 _LOCKS = (".lock", ".luthier-build")
 """Files that are held and not read."""
 
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Folder `name` of the cache, made if it is not there; one that is there may be read-only.
+    """Return folder `name` of the cache, creating it where it is missing; an existing one may be read-only.
 
-    See `luthier.cache` for where it is.
+    See `luthier.cache.folder` for where it is.
 
     Raises:
         BuildError: the folder cannot be made, others could have written what is in it, or the cache is off.
@@ -36,9 +36,9 @@ def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
 
 
 def drop_foreign(folder: Path) -> None:
-    """Remove from a folder of the cache all that others could have written, which is told: it is made again.
+    """Remove from a folder of the cache all that others could have written, and report it: it is made again.
 
-    Nobody else may be at work in it.
+    No other process may use it meanwhile.
 
     Raises:
         BuildError: it cannot be removed.
@@ -51,7 +51,7 @@ def drop_foreign(folder: Path) -> None:
 
 
 def drop_if_foreign(path: Path) -> None:
-    """The same of a file or a folder, if it is there."""
+    """Remove a file or a folder, if it is there and others could have written it."""
     if is_own(path) or not (path.is_symlink() or path.exists()):
         return
     tell(f"{path} is made again: others could have written it")

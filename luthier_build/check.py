@@ -1,4 +1,4 @@
-"""Whether every hook of a device module can be spliced into a kernel, found out when it is built.
+"""Check, at build time, that every hook of a device module can be spliced into a kernel.
 
 A hook is compiled as for a kernel that has every register to spare, for each target, with all its arguments in
 registers; where it says that it needs constants (the number of a register, say), with constants. Hooks are compiled in
@@ -17,8 +17,9 @@ from luthier.isa.registers import SGPRS, VGPRS
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
 from luthier.module import Hook, ToolModule
-from luthier.patch.binding import RegisterBudget, bind
-from luthier.patch.emission import emit
+from luthier.patch.payloads.emission import emit
+from luthier.patch.registers.allocation import bind
+from luthier.patch.registers.binding import RegisterBudget
 from luthier.payload import Argument, ConstantArgument, Input, RegisterArgument
 from luthier.payload.cache import template_for
 
@@ -46,7 +47,10 @@ def raise_problems(found: Mapping[str, Iterable[str]]) -> None:
 
 
 def problems_of_module(module: ToolModule, target: TargetId) -> list[str]:
-    """Why hooks of a module cannot be spliced, one text each with the hook's place; empty when all can."""
+    """Return why hooks of a module cannot be spliced.
+
+    It is one text each with the hook's place; empty when all can.
+    """
     return [problem for hook in module.hooks.values() for problem in _problems_of_hook(hook, target)]
 
 
@@ -96,7 +100,10 @@ def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:
 
 
 def _source_of(source: Input, number: int) -> int:
-    """A register that an input may come from: the one that the hook names, or any with a value a lane, or a wave."""
+    """Return a register that an input may come from.
+
+    It is the one that the hook names, or any with a value per lane, or per wave.
+    """
     if source.argument is None and not source.state:
         return source.unit
     return (SGPRS if source.uniform else VGPRS).start + number

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from luthier.errors import BuildError
-from luthier.processes import run
+from luthier.support.processes import run
 
 from luthier_build.jobs import run_all
 from luthier_build.plugin import include_dir
@@ -31,11 +31,11 @@ from luthier_build.workspace import (
 
 @dataclass(frozen=True)
 class DeviceModule:
-    """What compiling one device module gave."""
+    """Result of compiling one device module."""
 
     name: str
     bundle: Path
-    """Offload bundle with one code object a target, each with its bitcode in section ``.llvmbc``."""
+    """Offload bundle with one code object per target, each with its bitcode in section ``.llvmbc``."""
     objects: dict[str, Path]
     """Target id -> code object, in the order of the settings."""
     sources: tuple[Path, ...]
@@ -48,7 +48,7 @@ class DeviceModule:
 
 
 def copy_headers(folder: Path) -> Path:
-    """Luthier's device headers, copied into the build folder.
+    """Copy Luthier's device headers into the build folder.
 
     An isolated build runs Luthier from a folder that is gone afterwards; the copy keeps dependencies and the
     compilation database true, and is only written to when a header changed.
@@ -131,7 +131,7 @@ def compile_modules(
 
 
 def _compile_commands(outputs: Mapping[Unit, Path]) -> str:
-    """The compilation database for editors; without the plugin, which an editor's clang may be unable to load."""
+    """Return the compilation database for editors, without the plugin, which an editor's clang may fail to load."""
     rows = [
         {
             "directory": str(unit.project),

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from luthier.cache import is_own
+from luthier.cache.folder import is_own
 from luthier.errors import BuildError, TargetError
 from luthier.isa.targets import version_of
-from luthier.processes import run
+from luthier.support.processes import run
 
 from luthier_build.cache import cache_dir, drop_foreign, keep_own, locked
 from luthier_build.workspace import forget, is_current, remember, replacing
@@ -29,10 +29,10 @@ _FORMAT = 5  # of the folders made here; a change makes them anew
 
 
 def isa_version(processor: str) -> int:
-    """`__oclc_ISA_version` of a processor: major * 1000 + minor * 100 + stepping, e.g. 9402 for ``gfx942``.
+    """Return `__oclc_ISA_version` of a processor: major * 1000 + minor * 100 + stepping, e.g. 9402 for ``gfx942``.
 
     Raises:
-        BuildError: not the name of a processor.
+        BuildError: it is not the name of a processor.
     """
     try:
         major, minor, stepping = version_of(processor)
@@ -42,7 +42,10 @@ def isa_version(processor: str) -> int:
 
 
 def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:
-    """The folder with ROCm's device library, looked for where ROCm and Linux distributions put it; None if absent."""
+    """Return the folder with ROCm's device library; None if absent.
+
+    It is looked for where ROCm and Linux distributions put it.
+    """
 
     def candidates() -> Iterator[Path]:
         yield rocm_path / "amdgcn/bitcode"
@@ -66,7 +69,7 @@ class _Module:
 
 
 def library_for(library: Path, processor: str, clang: Path, clang_version: str) -> Path:
-    """`library` itself if it has all that `processor` needs, else a folder in the cache that adds what is missing.
+    """Return `library` if it has all that `processor` needs, else a folder in the cache that adds what is missing.
 
     Args:
         clang_version: full text of ``clang --version``; generated bitcode is only for that compiler.
@@ -105,7 +108,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
 def _no_longer_linked(
     library: Path, clang_version: str
 ) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, Path], ...]]:
-    """What an old library or its headers expect and a newer clang does not link: constants and functions."""
+    """Return the constants and functions that an old library or its headers expect and a newer clang does not link."""
     match = re.search(r"clang version (\d+)", clang_version)
     major = int(match[1]) if match else 0
     constants: tuple[tuple[str, str, int], ...] = ()
@@ -124,7 +127,10 @@ def _link(link: Path, original: Path) -> None:
 
 
 def _generate(path: Path, module: _Module, clang: Path) -> None:
-    """Constants in the constant address space, compiled so that data layout and bitcode are this compiler's."""
+    """Generate constants in the constant address space.
+
+    They are compiled so that data layout and bitcode are this compiler's.
+    """
     hidden = '__attribute__((visibility("hidden"), weak))'
     place = f"{hidden} __attribute__((address_space(4)))"
     source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in module.constants)

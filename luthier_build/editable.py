@@ -31,7 +31,7 @@ _FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
 
 
 def _states(paths: Iterable[Path]) -> dict[str, list[int] | None]:
-    """Size in bytes and time of the last change in nanoseconds; None for a file that is not there."""
+    """Return size in bytes and time of the last change in nanoseconds; None for a file that is missing."""
     states: dict[str, list[int] | None] = {}
     for path in sorted(set(paths)):
         try:

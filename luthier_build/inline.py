@@ -33,16 +33,16 @@ _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 
 
 def compile_inline(source: str, name: str, given: Mapping[str, object], caller: str) -> tuple[bytes, Manifest]:
-    """The offload bundle of a source, and its manifest; compiled only where the cache has it not.
+    """Return the offload bundle of a source, and its manifest; compiled only if it is not in the cache.
 
     Args:
-        name: of the module.
+        name: name of the module.
         given: settings by field name; the environment has the others, as for every build.
         caller: file that has `source` as a literal: places in errors are then lines of that file.
 
     Raises:
-        BuildError: no compiler, the compiler's message, or a hook that cannot be spliced.
-        TargetError: a target that does not exist.
+        BuildError: there is no compiler, the compiler fails, or a hook cannot be spliced.
+        TargetError: a target does not exist.
     """
     if not is_python_name(name):
         raise BuildError(f"the name of a device module must be a Python identifier, not {name!r}")
@@ -93,13 +93,13 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
 
 
 def _lists(given: Mapping[str, object]) -> dict[str, object]:
-    """Settings, with a single string in a list's place as that list's only member."""
+    """Return settings, with a single string in a list's place as that list's only member."""
     lists = {item.name for item in dataclasses.fields(Settings) if isinstance(item.default, tuple)}
     return {name: [value] if name in lists and isinstance(value, str) else value for name, value in given.items()}
 
 
 def _what_matters(settings: Settings) -> list[str]:
-    """Settings as text; those that decide nothing about what is made left out."""
+    """Return settings as text, without those that do not affect what is made."""
     left_out = ("origins", "jobs", "verbose", "build_dir", "editable_rebuild")
     return [
         f"{item.name}={getattr(settings, item.name)!r}"
@@ -109,7 +109,10 @@ def _what_matters(settings: Settings) -> list[str]:
 
 
 def _placed(text: str, source: str, file_name: str, caller: str) -> str:
-    """`text` with places in the source, ``name.hip:line``, as the lines of the file that has it, where it is found."""
+    """Return `text` with places in the source replaced by lines of the file that has it.
+
+    The places are ``name.hip:line``; they stay where the file is not found.
+    """
     start = _first_line(source, caller)
     if start is None:
         return text
@@ -121,7 +124,9 @@ def _placed(text: str, source: str, file_name: str, caller: str) -> str:
 
 
 def _first_line(source: str, caller: str) -> int | None:
-    """The line of a Python file, or of a notebook's cell, that a string literal begins in; None if it does not stand in
-    it as it is, or more than once."""
+    """Return the line of a Python file, or of a notebook's cell, that a string literal begins in.
+
+    None if it does not stand in it as it is, or more than once.
+    """
     text = "".join(linecache.getlines(caller))
     return text.count("\n", 0, text.index(source)) + 1 if source and text.count(source) == 1 else None

@@ -18,7 +18,10 @@ MEMORY_OF_ONE_COMPILATION = 1 << 30
 
 
 def available_memory() -> int | None:
-    """Bytes usable without swapping: the kernel's estimate or what the control group leaves, whichever is less."""
+    """Return the bytes usable without swapping.
+
+    They are the kernel's estimate or what the control group leaves, whichever is less.
+    """
     limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -37,7 +40,7 @@ def available_memory() -> int | None:
 
 
 def job_count(requested: int, tasks: int) -> int:
-    """How many of `tasks` to run at once; `requested` 0 means: decide, 1 or more: obey."""
+    """Return how many of `tasks` to run at once; `requested` 0 means: decide, 1 or more: obey."""
     if requested > 0:
         return max(1, min(requested, tasks))
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Where a project keeps its packages: flat, under ``src``, or as ``[tool.setuptools]`` says.
+"""Location of a project's packages: flat, under ``src``, or as ``[tool.setuptools]`` says.
 
 setuptools knows by itself; this is for the builds that run without it (`luthier build`, SCons).
 """
@@ -16,7 +16,7 @@ _NOT_PACKAGES = frozenset({"tests", "test", "docs", "examples", "benchmarks", "b
 
 
 def _setuptools(project: Path) -> dict[str, Any]:
-    """The table ``[tool.setuptools]``; empty where there is none."""
+    """Return the table ``[tool.setuptools]``; empty where there is none."""
     try:
         with (project / "pyproject.toml").open("rb") as file:
             table = tomllib.load(file).get("tool", {}).get("setuptools", {})
@@ -26,7 +26,7 @@ def _setuptools(project: Path) -> dict[str, Any]:
 
 
 def _roots(project: Path, table: dict[str, Any]) -> list[Path]:
-    """Folders that packages may lie in, the most likely first."""
+    """Return the folders that packages may lie in, the most likely first."""
     folders, packages = table.get("package-dir"), table.get("packages")
     root = folders.get("") if isinstance(folders, dict) else None
     if isinstance(root, str):
@@ -39,7 +39,7 @@ def _roots(project: Path, table: dict[str, Any]) -> list[Path]:
 
 
 def package_folder(project: Path, package: str) -> Path:
-    """The source folder of a package; where none is there yet, the one it would have."""
+    """Return the source folder of a package; where none is there yet, the one it would have."""
     table = _setuptools(project)
     named = table.get("package-dir")
     parts = package.split(".")
@@ -53,7 +53,7 @@ def package_folder(project: Path, package: str) -> Path:
 
 
 def only_package(project: Path) -> str:
-    """The project's only top-level package, as setuptools would find it.
+    """Return the project's only top-level package, as setuptools would find it.
 
     Raises:
         BuildError: there is none, or there are several.

@@ -44,16 +44,16 @@ class BuiltModule:
     manifest: Manifest
     artefacts: tuple[Path, ...]
     start: int
-    """When (`time.time_ns`) its sources began to be read."""
+    """Time (`time.time_ns`) when its sources began to be read."""
 
 
 def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
-    """The files a device module adds to its package."""
+    """Return the files that a device module adds to its package."""
     return tuple(f"{module.name}{suffix}" for suffix in (".hipfb", ".json", ".py", ".pyi"))
 
 
 def source_files(settings: Settings, project: Path) -> list[str]:
-    """What a source distribution must carry: the sources and the headers beside them and in include folders.
+    """Return what a source distribution must carry: sources, and headers beside them and in include folders.
 
     Paths are relative to the project.
 
@@ -145,7 +145,7 @@ def compile_tool(
 
 
 def python_files(manifest: Manifest, python: Path, stub: Path) -> dict[Path, str]:
-    """The Python module and its stub with their text.
+    """Return the Python module and its stub with their text.
 
     Raises:
         BuildError: it would replace a file of the author's.
@@ -191,12 +191,12 @@ def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
 
 
 def find_toolchain(settings: Settings) -> Toolchain:
-    """The toolchain that the settings name, else the best one found."""
+    """Return the toolchain that the settings name, else the best one found."""
     return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
 def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> Manifest:
-    """The manifest, made anew only if a code object or a source changed."""
+    """Return the manifest, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     key = digest_text(package, __version__, str(toolchain.llvm_major), str(sources.available()), *device.arguments)
@@ -220,13 +220,15 @@ def describe_objects(
     arguments: Sequence[str],
     project: Path,
 ) -> Manifest:
-    """The manifest of a module from its code objects (target -> path) and, where libclang is there, its sources.
+    """Return the manifest of a module from its code objects and, where libclang is there, its sources.
+
+    Code objects are given as target -> path.
 
     Args:
-        arguments: the compiler's, without plugin, input and output.
+        arguments: those of the compiler, without plugin, input and output.
 
     Raises:
-        BuildError: a hook that cannot be called.
+        BuildError: a hook cannot be called.
     """
     declarations = {}
     if sources.available():

@@ -7,9 +7,9 @@ import os
 import shutil
 from pathlib import Path
 
-from luthier.cache import is_own
+from luthier.cache.folder import is_own
 from luthier.errors import BuildError
-from luthier.processes import run
+from luthier.support.processes import run
 
 from luthier_build.cache import FIX, cache_dir, drop_if_foreign, keep_own, locked
 from luthier_build.toolchain import Toolchain, plugin_sources
@@ -27,12 +27,12 @@ _FLAGS = (
 
 
 def include_dir() -> Path:
-    """The folder to give to ``-I`` so that device code can ``#include <luthier/luthier.h>``."""
+    """Return the folder to give to ``-I`` so that device code can ``#include <luthier/luthier.h>``."""
     return plugin_sources() / "include"
 
 
 def plugin_for(toolchain: Toolchain) -> Path:
-    """The plugin for exactly this compiler, built if it is not in the cache.
+    """Return the plugin for exactly this compiler, built if it is not in the cache.
 
     Raises:
         BuildError: LLVM's headers or a C++ compiler are missing, the cache cannot be written, or the plugin does not
@@ -104,7 +104,7 @@ def _host_compiler(toolchain: Toolchain, cxx: str) -> str:
 
 
 def plugin_flags(toolchain: Toolchain) -> list[str]:
-    """Compiler flags that load the plugin where device code is generated, and nowhere else.
+    """Return compiler flags that load the plugin where device code is generated, and nowhere else.
 
     Compiler caches do not hash ``-fpass-plugin``, nor does ``-MD`` name it: ``-fplugin`` of the same file and a
     dependency entry make a new plugin cause a new object.

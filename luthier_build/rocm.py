@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from luthier.errors import LuthierError
-from luthier.processes import run
+from luthier.support.processes import run
 
 ROCR, HIP = "libhsa-runtime64.so", "libamdhip64.so"
 
@@ -20,11 +20,11 @@ class Library:
 
     path: Path
     version: str
-    """As its file name says; "" if it says none."""
+    """Version in its file name; "" if there is none."""
 
 
 def find(name: str) -> Library | None:
-    """The library that a program would get: ``name`` or ``name.N``, of several the one with the highest number."""
+    """Return the library that a program would get: ``name`` or ``name.N``, the highest of several."""
     for folder in _folders():
         found = [path for path in folder.glob(f"{name}*") if re.fullmatch(r"(\.\d+)*", path.name.removeprefix(name))]
         if found:
@@ -40,7 +40,7 @@ def _version(path: Path, name: str) -> str:
 
 
 def _folders() -> Iterator[Path]:
-    """Where the loader looks, in its order, and before it ROCm's own folder."""
+    """Yield the folders where the loader looks, in its order, after ROCm's own folder."""
     yield Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "lib"
     yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
     try:

@@ -51,7 +51,7 @@ _c_scanner = CScanner()
 
 
 def exists(env: Any) -> bool:
-    """SCons asks whether the tool can be used; what is missing is said when a builder is called."""
+    """Return whether the tool can be used, which SCons asks; a builder that is called reports what is missing."""
     return True
 
 
@@ -79,7 +79,7 @@ def generate(env: Any) -> None:
 
 
 def device_module(env: Any, destination: Any, source: Sequence[Any], name: str = "", **overrides: Any) -> list[Any]:
-    """`env.LuthierDeviceModule(destination, source, name="")`: one device module into a folder.
+    """Build one device module into a folder: `env.LuthierDeviceModule(destination, source, name="")`.
 
     Args:
         destination: the folder, usually that of a Python package.
@@ -99,7 +99,7 @@ def device_module(env: Any, destination: Any, source: Sequence[Any], name: str =
 
 
 def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
-    """`env.LuthierTool(project=".", destination=None)`: the whole package that ``[tool.luthier]`` describes.
+    """Build the package that ``[tool.luthier]`` describes: `env.LuthierTool(project=".", destination=None)`.
 
     Args:
         project: the folder of pyproject.toml; the device modules come out byte by byte as from pip.
@@ -146,7 +146,7 @@ def _settings(env: Any, table: dict[str, Any]) -> Settings:
 
 
 def _plain(value: object) -> object:
-    """SCons's own strings as Python's."""
+    """Return SCons's own strings as Python's."""
     return tuple(str(part) for part in value) if isinstance(value, tuple) else value
 
 
@@ -189,7 +189,7 @@ def _plugin_files(unit: Unit) -> set[str]:
 
 
 def _includes(node: Any, env: Any, path: Any) -> list[Any]:
-    """Files that a HIP source includes; code objects, which are sources too, include nothing."""
+    """Return files that a HIP source includes; code objects, which are sources too, include nothing."""
     return [] if str(node).endswith(".hsaco") else list(_c_scanner(node, env, path))
 
 
@@ -232,7 +232,7 @@ def _say_describe(target: list[Any], source: list[Any], env: Any) -> str:
 
 
 def _patch(target: list[Any], source: list[Any], env: Any) -> int:
-    from luthier.processes import run
+    from luthier.support.processes import run
 
     def work() -> None:
         say_raw(run(_patch_command(target, source, env)), end="")
@@ -251,7 +251,7 @@ def _say_patch(target: list[Any], source: list[Any], env: Any) -> str:
 
 
 def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> str:
-    """What the tools of a patched object are made of, so that it is patched again when a tool has changed.
+    """Return a digest of the tools of a patched object, so that it is patched again when a tool has changed.
 
     SCons asks for it when all that the object depends on has been built, a tool of the same project included.
     """
@@ -260,7 +260,7 @@ def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> st
 
 
 def _content_of(tool: str) -> str:
-    """Digest of every file of the package that the tool called `tool` lies in: host sources, bundles, manifests."""
+    """Return a digest of every file of the package that contains a tool: host sources, bundles, manifests."""
     try:
         point = find_entry_points()[tool]
         importlib.invalidate_caches()
@@ -268,7 +268,7 @@ def _content_of(tool: str) -> str:
     except (LuthierError, KeyError, ImportError, ValueError):
         spec = None
     if spec is None or not (spec.submodule_search_locations or spec.origin):
-        return secrets.token_hex(8)  # known to another Python alone: up to date cannot be told, so it never is
+        return secrets.token_hex(8)  # known only to another Python: it cannot be checked, so it is never up to date
     roots = [Path(folder) for folder in spec.submodule_search_locations or ()]
     for root in roots:
         with contextlib.suppress(LuthierError):  # which the patching itself will say
@@ -283,7 +283,7 @@ def _content_of(tool: str) -> str:
 
 
 def _reported(work: Any) -> int:
-    """0, or 1 after saying what went wrong: SCons then names the target and stops."""
+    """Run `work`; return 0, or 1 after reporting an error: SCons then names the target and stops."""
     try:
         work()
     except LuthierError as problem:
@@ -293,7 +293,7 @@ def _reported(work: Any) -> int:
 
 
 class _DatabaseCommand:
-    """What SCons's own tool `compilation_db` asks of an action: the command as text."""
+    """Interface that SCons's own tool `compilation_db` expects of an action: the command as text."""
 
     @staticmethod
     def strfunction(target: Any, source: Any, env: Any, executor: Any = None, overrides: Any = None) -> str:
@@ -302,7 +302,10 @@ class _DatabaseCommand:
 
 
 def _compilation_database(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
-    """Emitter: enter the sources into the compilation database if the environment makes one."""
+    """Enter the sources into the compilation database if the environment makes one.
+
+    It is an emitter.
+    """
     entries = _database_entries()
     if entries is not None and "CompilationDatabase" in env["BUILDERS"]:
         entries.extend((target[0], item, env, _DatabaseCommand) for item in source)

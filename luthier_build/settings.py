@@ -1,4 +1,4 @@
-"""What a tool's author can say about its build: one dataclass, read from four places.
+"""Settings of a tool's build: one dataclass, read from four places.
 
 A value given in several places is taken from the first of: a command-line flag, a configuration setting of the build
 frontend (``pip install -C luthier.targets=gfx942 .``), the environment (``LUTHIER_TARGETS``), the project's
@@ -26,12 +26,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def is_python_name(text: str) -> bool:
-    """True for what Python takes as a name; a keyword is none."""
+    """Return whether Python takes a text as a name; a keyword is none."""
     return _NAME.match(text) is not None and not keyword.iskeyword(text)
 
 
 def _setting(help: str, default: Any) -> Any:
-    """A dataclass field with the sentence that documents it (read by `describe`)."""
+    """Return a dataclass field with the sentence that documents it (read by `describe`)."""
     return field(default=default, metadata={"help": help})
 
 
@@ -60,7 +60,7 @@ class Settings:
     """Setting -> the place its value was taken from."""
 
     def module(self, name: str) -> ModuleSettings:
-        """The device module called `name`.
+        """Return the device module called `name`.
 
         Raises:
             BuildError: there is none, with those there are.
@@ -86,11 +86,11 @@ class ModuleSettings:
 
 
 _LISTS_IN_TEXT = {"targets": None, "include_dirs": None, "defines": ";", "flags": " "}
-"""How a list is written in one string: as shell words (" "), with ";" between, or with comma, ";" or blank (None)."""
+"""Separators of lists written in one string: shell words (" "), ";", or comma, ";" or blank (None)."""
 
 
 def describe() -> list[tuple[str, str, str]]:
-    """(key, default, meaning) of every setting, for help texts and documentation."""
+    """Return (key, default, meaning) of every setting, for help texts and documentation."""
     return [
         (item.name.replace("_", "-"), str(item.default), item.metadata["help"])
         for item in dataclasses.fields(Settings)
@@ -99,7 +99,10 @@ def describe() -> list[tuple[str, str, str]]:
 
 
 def _value(name: str, raw: object, origin: str) -> Any:
-    """`raw` (from TOML or text) as the type of the setting `name`; every mismatch is a `BuildError` naming `origin`."""
+    """Return `raw` (from TOML or text) as the type of the setting `name`.
+
+    Every mismatch is a `BuildError` naming `origin`.
+    """
     key = name.replace("_", "-")
     default = next(item.default for item in dataclasses.fields(Settings) if item.name == name)
     if isinstance(default, bool):
@@ -161,7 +164,7 @@ def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
 
 
 def read_table(project: Path) -> dict[str, Any] | None:
-    """The table ``[tool.luthier]`` of the project's ``pyproject.toml``; None if there is none."""
+    """Return the table ``[tool.luthier]`` of the project's ``pyproject.toml``; None if there is none."""
     path = project / "pyproject.toml"
     try:
         with path.open("rb") as file:
@@ -185,7 +188,7 @@ def load_settings(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Settings from their four sources, with `Settings.origins` saying where each value is from.
+    """Return settings from their four sources, with `Settings.origins` saying where each value is from.
 
     Args:
         table: contents of ``[tool.luthier]`` or of the `setup.py` keyword ``luthier=``.
@@ -196,8 +199,8 @@ def load_settings(
         environment: default `os.environ`; only ``LUTHIER_NAME`` of settings that exist are read.
 
     Raises:
-        BuildError: an unknown key or a value of the wrong type, with its place.
-        TargetError: a target that does not exist.
+        BuildError: a key is unknown or a value of the wrong type, with its place.
+        TargetError: a target does not exist.
     """
     environment = os.environ if environment is None else environment
     fields = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]

@@ -25,7 +25,10 @@ config_settings: dict[str, object] = {}
 
 
 def finalize_distribution(distribution: Distribution) -> None:
-    """Entry point ``setuptools.finalize_distribution_options``: add the command if the project has settings for it."""
+    """Add the command if the project has settings for it.
+
+    Entry point ``setuptools.finalize_distribution_options``.
+    """
     try:
         if getattr(distribution, "luthier", None) is None and read_table(Path.cwd()) is None:
             return
@@ -39,7 +42,10 @@ def finalize_distribution(distribution: Distribution) -> None:
 
 
 def check_keyword(distribution: Distribution, name: str, value: object) -> None:
-    """Entry point ``distutils.setup_keywords`` for ``setup(luthier={...})``; the same keys as ``[tool.luthier]``."""
+    """Check the keyword of ``setup(luthier={...})``, which has the same keys as ``[tool.luthier]``.
+
+    Entry point ``distutils.setup_keywords``.
+    """
     if value is not None and not isinstance(value, dict):
         raise SetupError(f"setup({name}=…) must be a dictionary with the keys of [tool.luthier], not {value!r}")
 
@@ -130,7 +136,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         self.announce(text, logging.INFO)
 
     def get_source_files(self) -> list[str]:
-        """Files for the source distribution."""
+        """Return the files for the source distribution."""
         from luthier_build.package import source_files
 
         try:
@@ -139,14 +145,14 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
             raise OptionError(str(problem)) from problem
 
     def get_outputs(self) -> list[str]:
-        """The artefacts, where a regular build puts them."""
+        """Return the artefacts, where a regular build puts them."""
         from luthier_build.package import artefact_names
 
         folder = self._built_folder()
         return [str(folder / name) for module in self.settings.modules for name in artefact_names(module)]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Where each artefact is in the source tree; empty unless it was put there."""
+        """Return where each artefact is in the source tree; empty unless it was put there."""
         if not (self.inplace or self.editable_mode):
             return {}
         folder = self._package_folder()

@@ -1,4 +1,7 @@
-"""What only the sources say of hooks and variables: parameters' names and C types, comments, places; by libclang."""
+"""Facts about hooks and variables that only the sources have.
+
+They are parameters' names and C types, comments, and places, read by libclang.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ class SourceDeclaration:
 
 
 def available() -> bool:
-    """True if libclang's Python bindings are installed."""
+    """Return whether libclang's Python bindings are installed."""
     return importlib.util.find_spec("clang") is not None and importlib.util.find_spec("clang.cindex") is not None
 
 
@@ -78,7 +81,7 @@ def _bindings(library: str | None) -> Any:
 
 
 def _library_of(clang: Path, major: int) -> str | None:
-    """The libclang that belongs to this compiler, else None: then the one that came with the bindings is used."""
+    """Return the libclang that belongs to this compiler, else None: then the one of the bindings is used."""
     if major < OLDEST_LIBRARY:
         return None
     folder = clang.resolve().parent.parent / "lib"
@@ -89,7 +92,7 @@ def _library_of(clang: Path, major: int) -> str | None:
 def read_declarations(
     toolchain: Toolchain, arguments: Sequence[str], source: Path, project: Path
 ) -> dict[str, SourceDeclaration]:
-    """Mangled name -> declaration, of every function and variable outside system headers.
+    """Return the declaration of every function and variable outside system headers, by mangled name.
 
     Args:
         toolchain: its headers are used, and its libclang if it has one.
@@ -118,7 +121,7 @@ def read_declarations(
 
 
 def _from_project(argument: str, previous: str, project: Path) -> str:
-    """`argument` with a relative path in it made absolute: libclang has no working folder of its own."""
+    """Return `argument` with a relative path in it made absolute: libclang has no working folder of its own."""
     if previous == "-include":  # else it is found as other headers are
         return str(project / argument) if (project / argument).is_file() else argument
     if argument.startswith("-I") and len(argument) > 2:
@@ -127,7 +130,7 @@ def _from_project(argument: str, previous: str, project: Path) -> str:
 
 
 def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cursor, str]]:
-    """(cursor, comment) of functions and variables, through namespaces, classes and ``extern "C"``."""
+    """Yield (cursor, comment) of functions and variables, through namespaces, classes and ``extern "C"``."""
     kinds = cindex.CursorKind
     for cursor in parent.get_children():
         if cursor.location.is_in_system_header:
@@ -142,7 +145,7 @@ def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cur
 
 
 def _qualified(cursor: Cursor, cindex: Any) -> str:
-    """The name with those of the namespaces and classes it is in, wherever it is defined."""
+    """Return the name with those of the namespaces and classes it is in, wherever it is defined."""
     kinds = cindex.CursorKind
     name, parent = str(cursor.spelling), cursor.semantic_parent
     while parent is not None and _known_kind(parent) != kinds.TRANSLATION_UNIT:
@@ -153,7 +156,7 @@ def _qualified(cursor: Cursor, cindex: Any) -> str:
 
 
 def _known_kind(item: Cursor | Type) -> Any:
-    """The kind, or None for one that came to libclang after the bindings were made."""
+    """Return the kind, or None for one that came to libclang after the bindings were made."""
     try:
         return item.kind
     except ValueError:
@@ -203,7 +206,7 @@ def _kind(declared: Type, cindex: Any) -> str:
 
 
 def clean_comment(raw: str) -> str:
-    """The text of a documentation comment without its stars and slashes; empty for an ordinary comment.
+    """Return the text of a documentation comment without its stars and slashes; empty for an ordinary comment.
 
     Only comments that documentation tools read are taken: ``///``, ``//!``, ``/** */`` and ``/*! */``.
     """

@@ -13,7 +13,7 @@ from typing import Literal
 
 from luthier.errors import BuildError
 from luthier.isa.targets import TargetId
-from luthier.processes import run
+from luthier.support.processes import run
 
 from luthier_build.device_library import find_library, library_for
 
@@ -48,7 +48,7 @@ class Toolchain:
 
     @staticmethod
     def find(environment: Mapping[str, str] | None = None) -> Toolchain:
-        """The toolchain to use, the same for the same environment.
+        """Return the toolchain to use, the same for the same environment.
 
         In this order: the compiler that ``LUTHIER_CLANG`` names; the one of the ROCm installation in
         ``LUTHIER_ROCM_PATH``, ``ROCM_PATH``, ``/opt/rocm``; ``clang-22`` and other LLVM releases on the path. HIP's
@@ -61,7 +61,7 @@ class Toolchain:
         return _find(tuple(variables.get(name, "") for name in _VARIABLES))
 
     def device_flags(self, target: str) -> list[str]:
-        """Compiler flags that every HIP device compilation for `target` (e.g. ``gfx942:xnack-``) needs.
+        """Return the compiler flags that every HIP device compilation for `target` needs, e.g. ``gfx942:xnack-``.
 
         Raises:
             TargetError: unknown target.
@@ -82,10 +82,10 @@ class Toolchain:
 
     @functools.cached_property
     def llvm_include(self) -> Path:
-        """Folder with the C++ headers of exactly this LLVM, which the compiler plugin is built with.
+        """Return the folder with the C++ headers of exactly this LLVM, which the compiler plugin is built with.
 
         Raises:
-            BuildError: not installed.
+            BuildError: they are not installed.
         """
         beside = self.clang.resolve().parent
         config = beside / "llvm-config"
@@ -103,7 +103,7 @@ class Toolchain:
 
 
 def plugin_sources() -> Path:
-    """The folder ``compiler_plugin``: part of the installed package, or of the source tree."""
+    """Return the folder ``compiler_plugin``: part of the installed package, or of the source tree."""
     here = Path(__file__).resolve().parent
     for folder in (here / "compiler_plugin", here.parent / "compiler_plugin"):
         if (folder / "src/Plugin.cpp").is_file():
@@ -179,7 +179,10 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
 
 
 def _rocm_root_of(clang: Path) -> Path | None:
-    """The ROCm installation that `clang` is part of, if any: ROOT/llvm/bin/clang or ROOT/lib/llvm/bin/clang."""
+    """Return the ROCm installation that `clang` is part of, if any.
+
+    It is in ROOT/llvm/bin/clang or ROOT/lib/llvm/bin/clang.
+    """
     for path in (clang, clang.resolve()):
         parents = [*path.parents]
         if len(parents) > 3 and parents[1].name == "llvm":

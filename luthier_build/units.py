@@ -15,7 +15,7 @@ from luthier.errors import BuildError, LuthierError
 from luthier.module import DeviceContents
 from luthier.module.embedded import read_object
 from luthier.objects import load_object
-from luthier.processes import run
+from luthier.support.processes import run
 
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.settings import ModuleSettings, Settings
@@ -33,7 +33,7 @@ class Unit:
     module: str
     target: str
     project: Path
-    """Where the compiler runs; sources are relative to it."""
+    """Folder where the compiler runs; sources are relative to it."""
     command: tuple[str, ...]
     """Compiler and flags, without plugin, source and output: what the work is, not where its results lie."""
     plugin: tuple[str, ...]
@@ -49,7 +49,7 @@ class Unit:
         return f"{self.module}-{self.target.replace(':', '_')}.hsaco"
 
     def full_command(self, output: Path, depfile: Path) -> list[str]:
-        """The command as it is run."""
+        """Return the command as it is run."""
         # -MD is dropped by the driver when only device code is made, so the frontend is asked itself.
         dependency = ["-dependency-file", str(depfile), "-sys-header-deps", "-MT", self.file_name]
         through = [part for option in dependency for part in ("-Xclang", option)]
@@ -57,7 +57,7 @@ class Unit:
 
 
 def module_flags(module: ModuleSettings, settings: Settings, project: Path) -> list[str]:
-    """The compiler flags that a module's settings ask for, the same for every target and every build system.
+    """Return the compiler flags that a module's settings ask for, the same for every target and every build system.
 
     Paths stay relative to the project, where the compiler runs, so that the same sources give the same bytes
     wherever they lie.
@@ -73,7 +73,7 @@ def module_flags(module: ModuleSettings, settings: Settings, project: Path) -> l
 
 
 def unit_id(module: ModuleSettings, settings: Settings) -> str:
-    """The compilation-unit id given to clang: equal for every target of one module, different for different modules.
+    """Return the compilation-unit id for clang: equal for every target of one module, different for other modules.
 
     clang's own would depend on the folder the project lies in.
     """
@@ -83,14 +83,14 @@ def unit_id(module: ModuleSettings, settings: Settings) -> str:
 def plan_units(
     module: ModuleSettings, settings: Settings, toolchain: Toolchain, *, project: Path, headers: Path
 ) -> list[Unit]:
-    """The units of a module, one a target.
+    """Return the units of a module, one per target.
 
     Args:
         project: absolute; the module's sources are relative to it.
         headers: the folder with ``luthier/luthier.h``.
 
     Raises:
-        BuildError: no plugin for the toolchain.
+        BuildError: there is no plugin for the toolchain.
     """
     sources = tuple(project / source for source in module.sources)
     plugin = tuple(plugin_flags(toolchain))
@@ -138,10 +138,10 @@ def compile_unit(unit: Unit, output: Path, *, verbose: bool = False, report: Rep
 
 
 def read_contents(path: Path, target: str) -> DeviceContents:
-    """What a code object made by `compile_unit` says of itself.
+    """Return the contents of a code object made by `compile_unit`.
 
     Raises:
-        BuildError: not a code object, or no bitcode of Luthier's plugin in it.
+        BuildError: it is no code object, or has no bitcode of Luthier's plugin.
     """
     try:
         return read_object(load_object(path))
@@ -152,7 +152,9 @@ def read_contents(path: Path, target: str) -> DeviceContents:
 
 
 def write_bundle(objects: Mapping[str, Path], output: Path, toolchain: Toolchain, *, compress: bool = False) -> None:
-    """One file with every target's code object, as HIP's runtime loads it (LLVM, "Clang Offload Bundler").
+    """Write one file with every target's code object, as HIP's runtime loads it.
+
+    See LLVM, "Clang Offload Bundler".
 
     Args:
         objects: target id -> code object.

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from luthier.cache import UNUSED_FOR
+from luthier.cache.folder import UNUSED_FOR
 from luthier.errors import BuildError
-from luthier.files import umask
+from luthier.support.files import umask
 
 MARKER = ".luthier-build"
 _MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
@@ -32,7 +32,7 @@ _digests: dict[tuple[str, int, int, int], str] = {}
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of the file's contents, in hexadecimal; remembered in the process until the file is written to."""
+    """Return the SHA-256 of the file's contents, in hexadecimal; cached in the process until the file is written to."""
     state = path.stat()
     key = (os.fspath(path), state.st_ino, state.st_size, state.st_mtime_ns)
     if key not in _digests:
@@ -41,7 +41,7 @@ def digest(path: Path) -> str:
 
 
 def digest_text(*parts: str) -> str:
-    """SHA-256 of a list of strings; different lists give different digests."""
+    """Return the SHA-256 of a list of strings; different lists give different digests."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -60,7 +60,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails.
+    """Provide a fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails.
 
     Raises:
         BuildError: the folder cannot be written, or the disk is full.
@@ -108,7 +108,9 @@ def write_together(files: Mapping[Path, bytes | str]) -> list[Path]:
 
 @contextlib.contextmanager
 def build_folder(path: Path) -> Iterator[Path]:
-    """The folder, made and marked as ours, for this process alone while the block runs (another build waits).
+    """Provide the folder, made and marked as ours, for this process alone while the block runs.
+
+    Another build waits.
 
     Raises:
         BuildError: the folder holds something that Luthier's build did not make, or cannot be written.
@@ -122,7 +124,7 @@ def build_folder(path: Path) -> Iterator[Path]:
 
 
 def _held(path: Path) -> IO[str]:
-    """The folder's marker, locked."""
+    """Return the folder's marker, locked."""
     while True:
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -143,8 +145,8 @@ def _held(path: Path) -> IO[str]:
 
 
 def forget_unused(folder: Path, most: int) -> None:
-    """Remove build folders in `folder` that nobody used for `luthier.cache.UNUSED_FOR`, and of the others those beyond
-    the `most` that were used last. One that is in use stays, and so does what cannot be removed."""
+    """Remove build folders in `folder` that nobody used for `luthier.cache.folder.UNUSED_FOR`, and of the others those
+    beyond the `most` that were used last. One that is in use stays, and so does what cannot be removed."""
     used = {}
     for marker in folder.glob(f"*/{MARKER}"):
         with contextlib.suppress(OSError):
@@ -165,12 +167,12 @@ def forget_unused(folder: Path, most: int) -> None:
 
 
 def record_of(output: Path) -> Path:
-    """The file that says what an output was made from."""
+    """Return the file that records what an output was made from."""
     return output.with_name(output.name + ".record")
 
 
 def is_current(output: Path, key: str) -> bool:
-    """True if `output` was made by `key` from inputs that have not changed since, and is whole."""
+    """Return whether `output` was made by `key` from inputs that have not changed since, and is whole."""
     try:
         record = json.loads(record_of(output).read_text())
         return bool(
@@ -183,8 +185,11 @@ def is_current(output: Path, key: str) -> bool:
 
 
 def written_since(path: Path, start: int) -> bool:
-    """Whether a file was written or removed between `start` (`time.time_ns`) and now: who read it meanwhile may have
-    read what it was before. A time still to come tells of a wrong clock, not of that."""
+    """Return whether a file was written or removed between `start` (`time.time_ns`) and now.
+
+    A process that read it meanwhile may have read what it was before. A time still to come tells of a wrong clock, not
+    of that.
+    """
     try:
         return start <= path.stat().st_mtime_ns <= time.time_ns()
     except OSError:
@@ -213,7 +218,7 @@ def remember(output: Path, key: str, inputs: Iterable[Path], start: int | None =
 
 
 def inputs_of(output: Path) -> tuple[Path, ...]:
-    """The inputs recorded for `output`; empty if there is no record."""
+    """Return the inputs recorded for `output`; empty if there is no record."""
     try:
         return tuple(Path(name) for name in json.loads(record_of(output).read_text())["inputs"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -221,10 +226,12 @@ def inputs_of(output: Path) -> tuple[Path, ...]:
 
 
 def read_depfile(path: Path) -> list[str]:
-    """Prerequisites named in a Makefile-style dependency file of clang (``\\ ``, ``\\#`` and ``$$`` unescaped).
+    """Return the prerequisites in a Makefile-style dependency file of clang.
+
+    ``\\ ``, ``\\#`` and ``$$`` are unescaped.
 
     Raises:
-        BuildError: no such file, or no rule in it.
+        BuildError: there is no such file, or no rule in it.
     """
     try:
         text = path.read_text(errors="surrogateescape")

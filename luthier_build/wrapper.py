@@ -21,36 +21,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HIP_SUFFIXES = frozenset({".hip"})
-HIPCC_SUFFIXES = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp"})
-"""What hipcc compiles as HIP without being told."""
-LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "buildcache"})
-
-# fmt: off
-_WITH_VALUE = frozenset((
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-MF", "-MT", "-MQ",
-    "-MJ", "-include", "-imacros", "-include-pch", "-isystem", "-idirafter", "-iquote", "-iprefix", "-iwithprefix",
-    "-iwithprefixbefore", "-isysroot", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xanalyzer",
-    "-Xoffload-linker", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-mllvm", "-target", "-arch",
-    "-framework", "--param", "-dumpbase", "-working-directory", "-serialize-diagnostics",
-    "--serialize-diagnostics", "-install_name",
-))
-"""Options whose value is the next argument; all ``-Xarch_…`` are too."""
-
-_ONLY_ASKING = frozenset(("--version", "-version", "--help", "-help", "-dumpversion", "-dumpmachine"))
-"""Options that read no source."""
-
-_NO_CODE = _ONLY_ASKING | {
-    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###", "--cuda-host-only",
-    "--offload-host-only", "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch",
-}
-"""Options after which no device code is generated."""
-# fmt: on
+from luthier_build.wrapper_tables import (
+    ANSWER_FORMAT,
+    HASH_FACTOR,
+    HASH_START,
+    HIP_SUFFIXES,
+    HIPCC_SUFFIXES,
+    LAUNCHERS,
+    MARKER,
+    NO_CODE,
+    ONLY_ASKING,
+    PLUGIN_FLAGS,
+    STARTED,
+    VARIABLES,
+    WITH_VALUE,
+)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a compile command does, as far as the wrapper cares."""
+    """Analysis of a compile command, as far as the wrapper needs it."""
 
     generates_device_code: bool
     reads_hip: bool
@@ -58,7 +48,7 @@ class Analysis:
 
 
 def expand(arguments: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """The arguments as the compiler will see them: response files (``@file``) read, but for unreadable ones."""
+    """Yield the arguments as the compiler sees them: response files (``@file``) read, except for unreadable ones."""
     for argument in arguments:
         if argument.startswith("@") and len(argument) > 1 and depth < 16:
             try:
@@ -88,13 +78,13 @@ def analyse(arguments: Sequence[str], *, hipcc: bool) -> Analysis:
             found_hip = found_hip or untold or language in ("hip", "hip-cpp-output")
         elif word == "--":
             only_files = True
-        elif word.startswith(("-print-", "--print-")) or word in _ONLY_ASKING:
+        elif word.startswith(("-print-", "--print-")) or word in ONLY_ASKING:
             asks = True
-        elif word in _NO_CODE:
+        elif word in NO_CODE:
             no_code = True
         elif word.startswith("-x"):
             language = word[2:] or next(words, None)
-        elif word in _WITH_VALUE or word.startswith("-Xarch_"):
+        elif word in WITH_VALUE or word.startswith("-Xarch_"):
             next(words, None)
     return Analysis(found_hip and not asks and not no_code, found_hip and not asks)
 
@@ -109,29 +99,14 @@ def split_launchers(command: Sequence[str]) -> int:
     return index
 
 
-_VARIABLES = (
-    "PATH",
-    "HIP_PLATFORM",
-    "HIP_CLANG_PATH",
-    "HIP_PATH",
-    "ROCM_PATH",
-    "HIP_COMPILER",
-    "CXX",
-    "LUTHIER_ROCM_PATH",
-)
-"""Variables that choose the clang beneath hipcc, or what the plugin is built with."""
-
-_ANSWER_FORMAT = b"luthier-wrapper-1"
-
-
 def _state(path: str) -> list[str]:
-    """Path, size and time of the last change: what tells that a file is another one."""
+    """Return path, size and time of the last change, which show that a file is another one."""
     state = os.stat(path)
     return [path, str(state.st_size), str(state.st_mtime_ns)]
 
 
 def _home() -> str:
-    """The folder of the commands, which stands for this installation of Luthier."""
+    """Return the folder of the commands, which stands for this installation of Luthier."""
     if os.path.basename(sys.argv[0]).startswith("luthier-"):
         return os.path.dirname(os.path.realpath(sys.argv[0]))
     import sysconfig
@@ -140,22 +115,24 @@ def _home() -> str:
 
 
 def _question(compiler: str) -> bytes:
-    """Everything that the plugin for a compiler depends on and that is known before the search."""
-    variables = (f"{name}={os.environ[name]}" if name in os.environ else name for name in _VARIABLES)
+    """Return everything that the plugin for a compiler depends on and that is known before the search."""
+    variables = (f"{name}={os.environ[name]}" if name in os.environ else name for name in VARIABLES)
     return os.fsencode("\n".join([*_state(compiler), _home(), *variables]))
 
 
 def _answer_file(question: bytes) -> Path:
     from luthier_build.cache import cache_dir
 
-    name = 14695981039346656037
+    name = HASH_START
     for byte in question:  # FNV-1a, which takes a line in C++; the question itself is in the file
-        name = (name ^ byte) * 1099511628211 % (1 << 64)
+        name = (name ^ byte) * HASH_FACTOR % (1 << 64)
     return cache_dir("wrapper") / f"{name:016x}.answer"
 
 
 def plugin_and_headers(compiler: str) -> tuple[str, str]:
-    """(plugin, include folder) for a compiler; remembered, and found anew when compiler, settings or Luthier changed.
+    """Return (plugin, include folder) for a compiler.
+
+    They are cached, and found anew when compiler, settings or Luthier changed.
 
     Args:
         compiler: as found on the path. Links are kept, for they may choose what a program does (ccache's do).
@@ -163,7 +140,7 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
     Raises:
         BuildError: the compiler is not clang, or the plugin cannot be built for it.
     """
-    from luthier.cache import is_own, require_own
+    from luthier.cache.folder import is_own, require_own
     from luthier.errors import CacheError
 
     compiler = os.path.abspath(compiler)
@@ -175,7 +152,7 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
         form, asked, plugin, include, *states, end = path.read_bytes().split(b"\0")[:-1]
         listed = [os.fsdecode(part) for part in states]
         known = [listed[at : at + 3] for at in range(0, len(listed), 3)]
-        whole = form == end == _ANSWER_FORMAT and asked == question
+        whole = form == end == ANSWER_FORMAT.encode() and asked == question
         if whole and known and all(_state(it[0]) == it for it in known):
             require_own(Path(os.fsdecode(plugin)))
             return os.fsdecode(plugin), os.fsdecode(include)
@@ -202,19 +179,20 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     fields = [plugin, include, *(part for path in files for part in _state(path))]
     with contextlib.suppress(BuildError):  # a read-only cache: asked again next time
         drop_if_foreign(answer)
-        write_atomic(answer, b"\0".join([_ANSWER_FORMAT, question, *map(os.fsencode, fields), _ANSWER_FORMAT, b""]))
+        form = ANSWER_FORMAT.encode()
+        write_atomic(answer, b"\0".join([form, question, *map(os.fsencode, fields), form, b""]))
         keep_own(answer)
     return plugin, include
 
 
 def clang_beneath(compiler: str) -> str:
-    """The clang that a compiler driver, wrapper or launcher runs in the end, as its own ``-###`` tells.
+    """Return the clang that a compiler driver, wrapper or launcher runs in the end, as its own ``-###`` tells.
 
     Raises:
         BuildError: it runs none.
     """
     from luthier.errors import BuildError
-    from luthier.processes import run
+    from luthier.support.processes import run
 
     printed: list[str] = []
     probe = [
@@ -237,7 +215,7 @@ def clang_beneath(compiler: str) -> str:
 
 
 def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
-    """What to put before `arguments`; empty where nothing is to be done."""
+    """Return what to put before `arguments`; empty where nothing is to be done."""
     analysis = analyse(arguments, hipcc="hipcc" in Path(compiler).name)
     if not analysis.reads_hip or any(_loads_plugin(argument) for argument in arguments):
         return []
@@ -255,30 +233,25 @@ def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
 
 
 def flags_for(plugin: str, include: str) -> list[str]:
-    """Flags that load `plugin` where device code is generated.
+    """Return flags that load `plugin` where device code is generated.
 
     ``-fpass-plugin`` alone is hashed by no compiler cache and named in no dependency file: ``-fplugin`` of the same
-    file and a dependency entry see to both.
+    file and a dependency entry handle both.
     """
-    return [
-        *("-Xarch_device", f"-fpass-plugin={plugin}", f"-fplugin={plugin}"),
-        *("-Xclang", f"-fdepfile-entry={plugin}", f"-I{include}"),
-    ]
+    return [*(f"{flag}{plugin}" if flag.endswith("=") else flag for flag in PLUGIN_FLAGS), f"-I{include}"]
 
 
 def _loads_plugin(argument: str) -> bool:
-    """True for the flag by which a wrapper before this one has loaded Luthier's plugin."""
+    """Return whether it is the flag by which a wrapper before this one has loaded Luthier's plugin."""
     return argument.startswith("-fpass-plugin=") and os.path.basename(argument).startswith("luthier-llvm")
 
 
-_MARKS = (b"luthier_build.wrapper", b"luthier-native-launcher")
-"""What is in Luthier's own commands: in the script, and in the native programs."""
-_STARTED = "LUTHIER_HIPCC_STARTED"
-"""Variable with the programs that luthier-hipcc has become so far, in case one of them starts luthier-hipcc again."""
+_MARKS = (b"luthier_build.wrapper", MARKER.encode())
+"""Marks of Luthier's own commands: in the script, and in the native programs."""
 
 
 def is_wrapper(path: str) -> bool:
-    """True if the program is one of Luthier's wrappers, be it linked or copied and under whatever name."""
+    """Return whether the program is one of Luthier's wrappers, be it linked or copied and under any name."""
     try:
         with open(path, "rb") as file:
             start = file.read(1 << 18)
@@ -288,14 +261,14 @@ def is_wrapper(path: str) -> bool:
 
 
 def find_hipcc() -> str:
-    """The hipcc (or amdclang++) that `luthier-hipcc` stands before, passing over itself.
+    """Return the hipcc (or amdclang++) that `luthier-hipcc` stands before, skipping itself.
 
     Raises:
         BuildError: there is none.
     """
     from luthier.errors import BuildError
 
-    passed = os.environ.get(_STARTED, "").split(os.pathsep)
+    passed = os.environ.get(STARTED, "").split(os.pathsep)
     named = os.environ.get("LUTHIER_HIPCC")
     if named:
         found = shutil.which(named)
@@ -372,7 +345,7 @@ def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: st
 
 
 def hipcc() -> int:
-    """``luthier-hipcc``: used in the place of hipcc or amdclang++."""
+    """Run ``luthier-hipcc``: used in the place of hipcc or amdclang++."""
     from luthier.errors import LuthierError
 
     # Luthier is for AMD GPUs; an nvcc on the path makes hipcc choose NVIDIA otherwise.
@@ -381,12 +354,12 @@ def hipcc() -> int:
         compiler = find_hipcc()
     except LuthierError as problem:
         return _fail(f"luthier-hipcc: error: {problem}", 1)
-    os.environ[_STARTED] = os.pathsep.join(filter(None, [os.environ.get(_STARTED), compiler]))
+    os.environ[STARTED] = os.pathsep.join(filter(None, [os.environ.get(STARTED), compiler]))
     return _execute("luthier-hipcc", [compiler, *sys.argv[1:]])
 
 
 def launcher() -> int:
-    """``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
+    """Run ``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
     command = sys.argv[1:]
     if not command:
         return _fail("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", 2)
@@ -394,7 +367,7 @@ def launcher() -> int:
 
 
 def main() -> int:
-    """Entry point of ``luthier-wrapper``: ``hipcc`` or ``cc``, then the arguments of that wrapper."""
+    """Run ``luthier-wrapper``: ``hipcc`` or ``cc``, then the arguments of that wrapper."""
     kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
     if kind not in ("hipcc", "cc"):
         return _fail("usage: luthier-wrapper (hipcc | cc) [ARGUMENT ...], which luthier-hipcc and luthier-cc start", 2)

@@ -1,10 +1,12 @@
 """Rules of the house that no kept linter has. `make check` runs them; tests/house plants what each must find.
 
-facts     What hardware is, is asked of a target: nothing outside luthier.isa and the emulator's operations compares
+facts     What hardware is, is asked of a target: nothing outside luthier.arch and the emulator's operations compares
           generations (`Target.major`, `Target.generation`) or names of processors and generations.
-units     Register units have names: no bare unit number outside luthier.isa and the emulator's operations.
+units     Register units have names: no bare unit number outside luthier.arch, luthier.isa and the emulator's
+          operations.
 facades   A module takes nothing but modules from the packages it lies in: their `__init__` import names when these are
           first used, so what looks like a small import may be any module of the package.
+names     Dotted names of Luthier's in docstrings and in C++ comments, and paths of its sources there, exist.
 foreign   What is printed passes luthier.terminal, which makes visible what is not printable in names from files.
 
 Who imports whom is import-linter's: the contracts in pyproject.toml.
@@ -15,15 +17,18 @@ Use: python scripts/house_rules.py [ROOT]
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FACTS_LIVE_IN = ("runtime/luthier/isa/", "runtime/luthier/emulator/operations/")
+FACTS_LIVE_IN = ("runtime/luthier/arch/", "runtime/luthier/emulator/operations/")
+UNITS_LIVE_IN = ("runtime/luthier/isa/", *FACTS_LIVE_IN)
 NATIVE_FACTS_LIVE_IN = ("runtime/native/mc/",)
 """The C++ behind luthier.isa."""
 
+_NUMBERS = ("major", "emulated_major", "generation")
 NAME = re.compile(r"gfx\d[0-9a-f]*(-\w+)*|GFX\d\w*")
 """A processor, a generation, or the beginning of their names."""
 HAND_DOWN = {"operations_of", "Variant", "__init__"}
@@ -37,7 +42,7 @@ REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvecto
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
     ("runtime/luthier/run/program.py", 124): "the exit code of a program that ran for too long",
-    ("runtime/luthier/patch/companion.py", 127): "the seven bits of a scalar operand",
+    ("runtime/luthier/patch/output/companion.py", 127): "the seven bits of a scalar operand",
     ("runtime/luthier/objects/line_header.py", 127): "the seven bits of a byte of a LEB128 number",
     ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
 }
@@ -52,6 +57,15 @@ NO_PRINTERS = {
 }
 STREAM = re.compile(r"sys\.(__)?std(out|err)(__)?")
 
+DOTTED = re.compile(r"(?<![\w./-])luthier(?:_build)?(?:\.\w+)+")
+SOURCE = re.compile(r"(?<![\w./<-])(?:runtime/)?(?:luthier|luthier_build|native)/[\w/]+\.(?:py|h|cpp)\b")
+NO_MODULES = re.compile(
+    r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats"  # groups of entry points
+    r"|pc|original|manifest|targets|intrinsics|input|output|launch\.REGISTER|NAME"  # names in LLVM IR and objects
+    r"|h|channel)"  # a header, and what channels begin with
+)
+"""Texts in the form of module names that are something else."""
+
 COMPARED_IN_C = re.compile(
     r"\bmajor_?\b(\(\))?\s*([<>]=?|[!=]=)|((?<!-)[<>]=?|[!=]=)\s*[\w.>-]*\bmajor_?\b|"
     r"\bswitch\b[^;{]*\bmajor_?\b|([!=]=|starts_with\()\s*\"gfx"
@@ -59,7 +73,7 @@ COMPARED_IN_C = re.compile(
 
 
 def findings(path: str, text: str) -> Iterator[str]:
-    """What breaks a rule in one source file.
+    """Yield what breaks a rule in one source file.
 
     Args:
         path: relative to the root of the repository, with slashes.
@@ -69,8 +83,12 @@ def findings(path: str, text: str) -> Iterator[str]:
             tree = ast.parse(text)
             yield from _facades(path, tree)
             yield from _foreign(path, tree)
+            yield from _names(path, _docstrings(tree))
+        else:
+            yield from _names(path, _comments(text))
         return
     if not path.endswith(".py"):
+        yield from _names(path, _comments(text))
         for number, line in enumerate(text.splitlines(), 1):
             if COMPARED_IN_C.search(line.partition("//")[0]):
                 yield f"{path}:{number}: facts: compares generations: {line.strip()}"
@@ -79,13 +97,17 @@ def findings(path: str, text: str) -> Iterator[str]:
     for parent in ast.walk(tree):
         for child in ast.iter_child_nodes(parent):
             child.parent = parent  # type: ignore[attr-defined]
-    for found in (_facts(path, tree), _units(path, tree), _facades(path, tree), _foreign(path, tree)):
-        yield from found
+    yield from _facts(path, tree)
+    if not path.startswith(UNITS_LIVE_IN):
+        yield from _units(path, tree)
+    yield from _facades(path, tree)
+    yield from _foreign(path, tree)
+    yield from _names(path, _docstrings(tree))
 
 
 def _facts(path: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in ("major", "generation") and _is_target(path, node.value):
+        if isinstance(node, ast.Attribute) and node.attr in _NUMBERS and _is_target(path, node.value):
             if not _handed_down(node):
                 yield f"{path}:{node.lineno}: facts: {ast.unparse(node)} decides something: ask the target for the fact"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
@@ -99,12 +121,12 @@ def _facts(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _is_target(path: str, value: ast.expr) -> bool:
-    """Whether `value.major` is a target's. In luthier_build the versions of clang have a `major` too."""
+    """Return whether `value.major` is a target's; in luthier_build the versions of clang have a `major` too."""
     return not path.startswith("luthier_build/") or ast.unparse(value).endswith("target")
 
 
 def _handed_down(node: ast.expr) -> bool:
-    """Whether a value only goes to who declares by generation, or is stored to be handed down."""
+    """Return whether a value only goes to code that declares by generation, or is stored to be passed on."""
     parent = node.parent  # type: ignore[attr-defined]
     if isinstance(parent, ast.keyword):
         parent = parent.parent  # type: ignore[attr-defined]
@@ -117,7 +139,7 @@ def _handed_down(node: ast.expr) -> bool:
 
 
 def _decides(node: ast.expr) -> bool:
-    """Whether a name is compared, looked up, or a key that is looked up."""
+    """Return whether a name is compared, looked up, or a key that is looked up."""
     at: ast.AST = node
     parent = node.parent  # type: ignore[attr-defined]
     while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
@@ -140,7 +162,7 @@ def _units(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _around(node: ast.expr) -> str:
-    """The text of the smallest statement, dictionary entry or argument that a number is in."""
+    """Return the text of the smallest statement, dictionary entry or argument that a number is in."""
     at: ast.AST = node
     while not isinstance(at, ast.stmt):
         parent = at.parent  # type: ignore[attr-defined]
@@ -187,8 +209,72 @@ def _foreign(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno}: foreign: {ast.unparse(node):.40} prints: let luthier.terminal do it"
 
 
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Strings that are statements of their own, by line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of C++, by line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield number, line.partition("//")[2]
+
+
+def _names(path: str, texts: Iterator[tuple[int, str]]) -> Iterator[str]:
+    for number, text in texts:
+        for name in DOTTED.findall(text):
+            if not NO_MODULES.fullmatch(name) and not _exists(name):
+                yield f"{path}:{number}: names: there is no {name}"
+        for name in SOURCE.findall(text):
+            if not any((ROOT / start / name).exists() for start in ("", "runtime", "compiler_plugin/include")):
+                yield f"{path}:{number}: names: there is no {name}"
+
+
+def _exists(name: str) -> bool:
+    """Return whether a dotted name is that of a module, of a name in a module, or of an attribute of a class there."""
+    at, *parts = name.split(".")
+    folder = ROOT / ("runtime" if at == "luthier" else "") / at
+    while parts and (folder / parts[0]).is_dir():
+        folder /= parts.pop(0)
+    module = folder / "__init__.py"
+    if parts and any(folder.glob(f"{parts[0]}.*")):
+        module = folder / f"{parts.pop(0)}.py"
+        if not module.exists():  # the native module, which has a stub
+            module = module.with_suffix(".pyi")
+    return not parts or _has(module, parts)
+
+
+def _has(module: Path, names: list[str]) -> bool:
+    """Return whether a module has a name, and its value the attribute; an imported name has any."""
+    body = _parsed(module).body
+    for node in ast.walk(ast.Module(body, [])):
+        if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == names[0] for one in node.names):
+            return True
+    for name in names:
+        found = next((node for node in body if name in _defined(node)), None)
+        if found is None:
+            return False
+        body = found.body if isinstance(found, ast.ClassDef) else []
+    return True
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    """Names that a statement gives a meaning."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+@functools.cache
+def _parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text("utf-8"))
+
+
 def _is_module(path: str, package: str, name: str) -> bool:
-    """Whether `name` is a module of a package that the file `path` is in."""
+    """Return whether `name` is a module of a package that the file `path` is in."""
     depth = package.count(".") + 1 + path.startswith("runtime/")
     folder = ROOT.joinpath(*path.split("/")[:depth])
     return any(folder.glob(f"{name}.py*")) or (folder / name).is_dir()
@@ -198,7 +284,7 @@ ROOT = Path(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else Pa
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """Everything that the rules are about."""
+    """Yield every file that the rules are about."""
     for folder, endings in (
         ("runtime/luthier", ("py",)),
         ("luthier_build", ("py",)),

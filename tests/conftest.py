@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from compiling import PrecompilingToolchain, compiled
-from kept import FOLDER, ROOT, kept
+from compiling import compiled
+from device_modules import device_module
+from kept import ROOT, kept
 from luthier.module import ToolModule
-from luthier.task import InstrumentationTask
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask
 from selection import pytest_collection_modifyitems  # noqa: F401 - pytest finds it here
 
-from luthier_build.compile import compile_device
-from luthier_build.settings import Settings
 from luthier_build.toolchain import Toolchain
-from luthier_build.workspace import build_folder
-
-PREFIX = """\
-#include <hip/hip_runtime.h>
-#include <luthier/luthier.h>
-MARK_LUTHIER_DEVICE_MODULE
-"""
 
 MakeModule = Callable[..., ToolModule]
 
@@ -43,25 +35,12 @@ def hoisting(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_module() -> MakeModule:
-    """`make_module(source, *targets, both_wave_sizes=False)`: the tool module of HIP source, without its usual first
-    lines."""
-    made: dict[str, ToolModule] = {}
+    """`make_module(source, *targets, both_wave_sizes=False, in_file=False)`: the tool module of HIP source, without its
+    usual first lines; see `device_modules.device_module`."""
+    made = functools.cache(device_module)
 
-    def make(source: str, *targets: str, both_wave_sizes: bool = False) -> ToolModule:
-        wanted = targets or ("gfx90a", "gfx942", "gfx1100")
-        # The other one takes as long to compile.
-        settings = Settings() if both_wave_sizes else Settings(defines=("LUTHIER_ONE_WAVE_SIZE",))
-        key = hashlib.sha256(repr((source, wanted, both_wave_sizes)).encode()).hexdigest()
-        if key not in made:
-            # The build looks by itself whether what it finds there is up to date.
-            folder = FOLDER / f"module-{key[:32]}"
-            with build_folder(folder) as held:
-                path = folder / "device.hip"
-                path.write_text(PREFIX + source)
-                toolchain = None if both_wave_sizes else PrecompilingToolchain.of(Toolchain.find())
-                module = compile_device([path], wanted, settings, toolchain, folder=held, report=lambda line: None)
-                made[key] = ToolModule.load(module.bundle)
-        return made[key]
+    def make(source: str, *targets: str, **how: bool) -> ToolModule:
+        return made(source, targets or ("gfx90a", "gfx942", "gfx1100"), **how)
 
     return make
 

@@ -61,7 +61,7 @@ inline llvm::AttributeMask inferredFunctionAttributes() {
                           "writeonly"});
 }
 
-/// The same of parameters. `captures` took the place of `nocapture` in LLVM 21.
+/// Return the inferred attributes of parameters. `captures` took the place of `nocapture` in LLVM 21.
 inline llvm::AttributeMask inferredParameterAttributes() {
   return attributesNamed({"nofree", "readnone", "readonly", "writeonly", "returned", "captures", "nocapture"});
 }

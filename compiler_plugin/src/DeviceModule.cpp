@@ -39,7 +39,7 @@ namespace {
 // Names
 //===----------------------------------------------------------------------===//
 
-/// How the source names a function.
+/// Name of a function in the source.
 struct SourceName {
   std::string Qualified; ///< `namespace::name`, without template arguments
   std::string Full;      ///< `namespace::name<arguments>(parameters)`
@@ -78,7 +78,8 @@ std::string classOfMarker(const Function &Marker) {
   return Open < Close && Close != std::string::npos ? Name.substr(Open + 1, Close - Open - 1) : "";
 }
 
-/// Adds the hooks that are no more than `__attribute__((device, used)) static void` members of a class that `Marker` is for.
+/// Adds the hooks that are no more than `__attribute__((device, used)) static void` members of a class that `Marker` is
+/// for.
 void addMembers(Module &M, const Function &Marker, SmallPtrSetImpl<const Function *> &Seen, Annotations &Result) {
   std::string Prefix = classOfMarker(Marker) + "::";
   SmallVector<GlobalValue *, 16> Used;
@@ -164,8 +165,8 @@ SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> Roots, const SmallPtr
   return Found;
 }
 
-/// Whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values from
-/// the optimizer. `Constraints` must leave the choice of registers to the compiler.
+/// Return whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values
+/// from the optimizer. `Constraints` must leave the choice of registers to the compiler.
 bool isEmptyAssembly(const InlineAsm &Asm) {
   StringRef Rest = Asm.getAsmString();
   while (!Rest.empty()) {
@@ -319,7 +320,7 @@ void finalizeHook(Function &F) {
 
 bool isCuid(const GlobalVariable &Global) { return Global.getName().take_front(sizeof(CuidPrefix) - 1) == CuidPrefix; }
 
-/// Whether no one can change the variable's value, so that it may be folded into code.
+/// Return whether nothing can change the variable's value, so that it may be folded into code.
 bool isKnownConstant(const GlobalVariable &Global) {
   return Global.isConstant() && Global.hasDefinitiveInitializer() && !isa<UndefValue>(Global.getInitializer());
 }
@@ -340,7 +341,7 @@ void externalize(GlobalVariable &Global) {
 }
 
 void externalizeVariables(Module &M, Manifest &Record) {
-  // Storage of managed variables first: NAME.managed tells of NAME.
+  // Storage of managed variables first: NAME.managed belongs to NAME.
   DenseMap<GlobalVariable *, GlobalVariable *> ManagedStorage;
   for (GlobalVariable &Global : M.globals())
     if (Global.getName().take_back(sizeof(ManagedSuffix) - 1) == ManagedSuffix)
@@ -357,7 +358,8 @@ void externalizeVariables(Module &M, Manifest &Record) {
   for (GlobalVariable *Global : Variables)
     if (!Global->hasName())
       Global->setName("__luthier_constant"); // LLVM makes it unique
-  // Variables are shared between the variants of a module, by name; constants that only code can name need not be the same.
+  // Variables are shared between the variants of a module, by name; constants that only code can name need not be the
+  // same.
   if (waveVariantOutput())
     for (GlobalVariable *Global : Variables)
       if (Global->hasLocalLinkage() && isKnownConstant(*Global))

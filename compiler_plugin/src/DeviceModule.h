@@ -37,16 +37,16 @@ struct AnnotatedFunction {
   unsigned Line;
 };
 
-/// What `llvm.global.annotations` says, without duplicates, in module order; then the hooks among members of classes.
+/// Contents of `llvm.global.annotations`, without duplicates, in module order; then the hooks among members of classes.
 struct Annotations {
   llvm::SmallVector<AnnotatedFunction, 8> Hooks;
   llvm::SmallVector<AnnotatedFunction, 8> Intrinsics;
 };
 
-/// Whether `M` is device code of a Luthier tool, not host code nor device code of another program.
+/// Return whether `M` is device code of a Luthier tool, not host code nor device code of another program.
 bool isLuthierDeviceModule(const llvm::Module &M);
 
-/// Warns of hooks in device code that is no Luthier device module: nobody could insert them.
+/// Warn of hooks in device code that is no Luthier device module: they could not be inserted.
 void warnOfLostHooks(llvm::Module &M);
 
 /// Turns a copy of the module into what the runtime instruments with. The format is described in

@@ -7,12 +7,13 @@
 
 #include "Compat.h"
 
+#include <llvm/ADT/StringExtras.h>
 #include <llvm/BinaryFormat/Dwarf.h>
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DebugInfoMetadata.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Operator.h>
-#include <llvm/ADT/StringExtras.h>
 #include <llvm/Support/Base64.h>
 #include <llvm/Support/SHA256.h>
 
@@ -25,8 +26,9 @@ namespace {
 // Strings go into JSON values as std::string: a StringRef would not be copied, and names change before they are
 // written.
 
-constexpr int FormatVersion = 1;
+constexpr int FormatVersion = 2;
 constexpr unsigned ConstantAddressSpace = 4; // of AMDGPU
+constexpr char AdditionPrefix[] = "luthier::sAtomicAdd.";
 
 std::string spelling(Type &T) {
   std::string Text;
@@ -112,6 +114,54 @@ private:
   }
 };
 
+//===----------------------------------------------------------------------===//
+// Variables that are only added to
+//===----------------------------------------------------------------------===//
+
+/// Return whether a value is a 32- or 64-bit integer and no address.
+bool isSummand(const Value &Number) {
+  return (Number.getType()->isIntegerTy(32) || Number.getType()->isIntegerTy(64)) && !isa<ConstantExpr>(Number);
+}
+
+/// Return whether `Place`, an operand, is where an atomic addition goes whose result nothing uses.
+bool isAddition(const Use &Place) {
+  const User &By = *Place.getUser();
+  if (Place.getOperandNo() != 0 || !By.use_empty()) // operand 0 is the pointer of both kinds
+    return false;
+  if (auto *Atomic = dyn_cast<AtomicRMWInst>(&By))
+    return Atomic->getOperation() == AtomicRMWInst::Add && Atomic->getOrdering() == AtomicOrdering::Monotonic &&
+           !Atomic->isVolatile() && isSummand(*Atomic->getValOperand());
+  auto *Call = dyn_cast<CallInst>(&By);
+  auto *Callee = Call ? Call->getCalledFunction() : nullptr;
+  return Callee && Callee->getName().take_front(sizeof(AdditionPrefix) - 1) == AdditionPrefix &&
+         Call->arg_size() == 2 && isSummand(*Call->getArgOperand(1));
+}
+
+/// Return whether `By` is a constant that nothing uses: a part of `llvm.used`, say, which is gone.
+bool isLeftOver(const User &By) {
+  auto *Value = dyn_cast<Constant>(&By);
+  return Value && !isa<GlobalValue>(Value) && !Value->isConstantUsed();
+}
+
+/// Return whether code does nothing with what `Address` points to but add to it.
+bool isOnlyAddedTo(const Value &Address) {
+  return all_of(Address.uses(), [](const Use &Place) {
+    const User &By = *Place.getUser();
+    if (isLeftOver(By))
+      return true;
+    bool IsSameObject = isa<AddrSpaceCastOperator>(By) || (isa<GEPOperator>(By) && Place.getOperandNo() == 0);
+    return IsSameObject ? isOnlyAddedTo(By) : isAddition(Place);
+  });
+}
+
+/// The same of the variable that `Pointer` points to, which is a managed variable's symbol.
+bool isOnlyAddedThrough(const GlobalVariable &Pointer) {
+  return all_of(Pointer.users(), [](const User *By) {
+    auto *Load = dyn_cast<LoadInst>(By);
+    return Load ? Load->isSimple() && Load->getType()->isPointerTy() && isOnlyAddedTo(*Load) : isLeftOver(*By);
+  });
+}
+
 /// The debug-info type without typedefs and qualifiers.
 const DIType *underlying(const DIType *Type) {
   while (auto *Derived = dyn_cast_or_null<DIDerivedType>(Type)) {
@@ -123,7 +173,7 @@ const DIType *underlying(const DIType *Type) {
   return Type;
 }
 
-/// What is known of a parameter's sign: by the ABI for small integers, by debug info for the others.
+/// Add what is known of a parameter's sign: by the ABI for small integers, by debug info for the others.
 void addSign(json::Object &Entry, const Argument &Parameter, const DIType *Source) {
   if (!Parameter.getType()->isIntegerTy())
     return;
@@ -202,6 +252,8 @@ void Manifest::addVariable(const GlobalVariable &Variable, const GlobalVariable 
     Entry["managed"] = true;
   if (Variable.isConstant() || Variable.getAddressSpace() == ConstantAddressSpace)
     Entry["constant"] = true; // clang 15 tells __constant__ by address space alone
+  else if (&Variable == &Storage ? isOnlyAddedTo(Variable) : isOnlyAddedThrough(Variable))
+    Entry["only_added"] = true;
   if (Variable.hasLocalLinkage())
     Entry["local"] = true;
   if (Storage.hasInitializer()) {
@@ -262,7 +314,8 @@ void sealManifest(std::string &Bitcode) {
   const size_t Place = Bitcode.find(DigestPlaceholder.str(), Bitcode.find("{\"luthier\":"));
   if (Place == std::string::npos)
     return;
-  const auto Digest = SHA256::hash(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(Bitcode.data()), Bitcode.size()));
+  const auto Digest =
+      SHA256::hash(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(Bitcode.data()), Bitcode.size()));
   Bitcode.replace(Place, DigestPlaceholder.size(), toHex(Digest, /*LowerCase=*/true));
 }
 

@@ -24,8 +24,8 @@ namespace {
 
 constexpr char BitcodeSection[] = ".llvmbc";
 
-/// Whether clang was told -fgpu-rdc. Its driver gives every other compilation of HIP this backend option, in all
-/// releases seen so far; with later ones the check in luthier.h must do.
+/// Return whether clang was given -fgpu-rdc. Its driver gives every other compilation of HIP this backend option, in
+/// all releases seen so far; with later ones the check in luthier.h must do.
 bool isRelocatableDeviceCode() {
   if (LLVM_VERSION_MAJOR > 22)
     return false;
@@ -38,7 +38,8 @@ bool carriesBitcode(const Module &M) {
   return any_of(M.globals(), [](const GlobalVariable &Global) { return Global.getSection() == BitcodeSection; });
 }
 
-/// Puts bitcode, of the other wave size behind that of the module's, into a section that no loader maps: `.llvmbc` is not allocated, and survives the link.
+/// Put bitcode, that of the other wave size after the module's, into a section that no loader maps: `.llvmbc` is not
+/// allocated, and survives the link.
 void embed(Module &M, StringRef Bitcode) {
   Constant *Data = ConstantDataArray::getString(M.getContext(), Bitcode, /*AddNull=*/false);
   auto *Global = new GlobalVariable(M, Data->getType(), /*isConstant=*/true, GlobalValue::PrivateLinkage, Data,

@@ -34,7 +34,7 @@ constexpr char OutputVariable[] = "LUTHIER_WAVE_VARIANT_OUTPUT";
 /// HIP's headers before release 7 size their masks by this macro, which not every clang defines.
 constexpr char SizeMacro[] = "__AMDGCN_WAVEFRONT_SIZE";
 
-/// What a function was compiled for, of the first that says so.
+/// Return what a function was compiled for, from the first that has the attribute.
 StringRef attributeOf(const Module &M, StringRef Name) {
   for (const Function &F : M)
     if (Attribute Found = F.getFnAttribute(Name); Found.isValid())
@@ -47,13 +47,13 @@ bool endsWith(StringRef Text, StringRef End) { return Text.take_back(End.size())
 
 bool isGfx10(StringRef Processor) { return startsWith(Processor, "gfx10"); }
 
-/// Whether the processor, generic or not, runs waves of both sizes.
+/// Return whether the processor, generic or not, runs waves of both sizes.
 bool hasBothWaveSizes(StringRef Processor) {
   return isGfx10(Processor) || startsWith(Processor, "gfx11") ||
          (startsWith(Processor, "gfx12") && !startsWith(Processor, "gfx125") && !startsWith(Processor, "gfx12-5"));
 }
 
-/// Whether the author asked for one wave size, by LUTHIER_ONE_WAVE_SIZE (luthier.h).
+/// Return whether the author asked for one wave size, by LUTHIER_ONE_WAVE_SIZE (luthier.h).
 bool wantsOneWaveSize(const Module &M) {
   const GlobalVariable *Reserved =
       M.getGlobalVariable((StringRef(ReservedVariable) + ManagedSuffix).str(), /*AllowInternal=*/true);
@@ -96,7 +96,7 @@ std::vector<std::string> ownArguments() {
   return Arguments;
 }
 
-/// Why the source cannot be compiled again by these arguments of clang's frontend; empty where it can.
+/// Return why the source cannot be compiled again by these arguments of clang's frontend; empty where it can.
 std::string whyNotAgain(const std::vector<std::string> &Arguments) {
   if (Arguments.size() < 2 || Arguments[1] != "-cc1")
     return "this is no process of clang's frontend alone (-fno-integrated-cc1 makes it one)";
@@ -112,8 +112,14 @@ std::string whyNotAgain(const std::vector<std::string> &Arguments) {
 
 /// The arguments for the same without any output.
 std::vector<std::string> argumentsFor(const std::vector<std::string> &Own, unsigned WaveSize, StringRef Processor) {
-  static const StringRef WithValue[] = {"-o",  "-dependency-file", "-MT", "-MQ", "-serialize-diagnostic-file",
-                                        "-opt-record-file", "-header-include-file", "-diagnostic-log-file"};
+  static const StringRef WithValue[] = {"-o",
+                                        "-dependency-file",
+                                        "-MT",
+                                        "-MQ",
+                                        "-serialize-diagnostic-file",
+                                        "-opt-record-file",
+                                        "-header-include-file",
+                                        "-diagnostic-log-file"};
   static const StringRef Alone[] = {"-stats-file=", "-ftime-trace", "-emit-obj", "-emit-llvm-bc", "-emit-llvm", "-S"};
   const std::string Libraries[] = {"oclc_wavefrontsize64_off.bc", "oclc_wavefrontsize64_on.bc"};
   std::vector<std::string> Result;

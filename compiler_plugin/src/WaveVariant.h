@@ -3,9 +3,9 @@
 // Part of Luthier, under the Apache License v2.0.
 //
 // GFX10 and later run waves of 32 or of 64 lanes, and code for one size means something else in the other: the
-// preprocessor, headers and the optimizer have long made `warpSize`, lane ids and ballots what they are in one of them. So
-// the source is compiled once more, by clang itself with the arguments of this very compilation but for the wave size, and
-// no further than the optimizer.
+// preprocessor, headers and the optimizer have long made `warpSize`, lane ids and ballots what they are in one of them.
+// So the source is compiled once more, by clang itself with the arguments of this very compilation but for the wave
+// size, and no further than the optimizer.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_WAVEVARIANT_H

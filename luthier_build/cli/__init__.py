@@ -9,4 +9,4 @@ COMMANDS = {
     "doctor": ("luthier_build.cli.doctor", "what this machine has and lacks"),
     "selftest": ("luthier_build.cli.selftest", "whether all of it works on this machine, from end to end"),
 }
-"""As `luthier.cli.main.COMMANDS`, which takes these from entry-point group ``luthier.commands``."""
+"""Sub-commands as in `luthier.cli.main.COMMANDS`, which takes these from entry-point group ``luthier.commands``."""

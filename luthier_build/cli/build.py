@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from luthier.errors import BuildError
-from luthier.files import write_atomically
+from luthier.support.files import write_atomically
 from luthier.terminal import say_text
 
 from luthier_build.editable import write_record
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _depfile(built: list[BuiltModule], settings: Settings, target: str | None) -> str:
-    """One rule: everything read, the plugin included, for `target` or the bundles."""
+    """Return one Makefile rule: everything read, the plugin included, for `target` or the bundles."""
     outputs = [target] if target else [str(module.artefacts[0].resolve()) for module in built]
     inputs = {str(path) for module in built for path in module.device.dependencies}
     inputs.add(str(plugin_for(find_toolchain(settings))))

@@ -12,9 +12,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.support.extensions import Extensions
 from luthier.terminal import say_text
 
 from luthier_build import rocm
@@ -39,7 +41,7 @@ class Finding:
     """``ok``; ``missing``: building or running a tool needs it; ``optional``: something more could be done with it."""
     detail: str
     fix: str = ""
-    """What to do about it."""
+    """Remedy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 if something is missing that building or running a tool needs, else 0."""
+    """Return 1 if something is missing that building or running a tool needs, else 0."""
     findings = []
     for finding in examine():
         findings.append(finding)
@@ -62,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> Iterator[Finding]:
-    """All findings, each as soon as it is known; building the compiler plugin the first time takes some seconds."""
+    """Yield all findings, each as soon as it is known.
+
+    Building the compiler plugin the first time takes some seconds.
+    """
     yield Finding("luthier", "ok", f"{__version__} on Python {platform.python_version()}, {platform.machine()}")
     yield _attempt("native module", _native, "reinstall luthier; from source it needs llvm-22-dev and a C++ compiler")
     try:
@@ -71,14 +76,20 @@ def examine() -> Iterator[Finding]:
         yield Finding("compiler", "missing", str(problem))
     else:
         yield from _toolchain(toolchain)
-    yield _attempt("intrinsics", _intrinsics, "remove one of the packages that clash, or mend what is broken")
+    for subject, names in (
+        ("targets", _targets),
+        ("intrinsics", _intrinsics),
+        ("report formats", _formats),
+        ("checks", _checks),
+    ):
+        yield _attempt(subject, names, "remove one of the packages that clash, or mend what is broken")
     yield from _optional()
     yield _devices()
     yield from _programs()
 
 
 def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> Finding:
-    """The finding of one check: what it returns, or its error with the fix."""
+    """Return the finding of one check: what it returns, or its error with the fix."""
     try:
         return Finding(subject, "ok", check())
     except Exception as problem:  # a doctor that dies of what it finds is of no use
@@ -91,12 +102,38 @@ def _native() -> str:
     return f"LLVM MC decodes {Isa.of(_TARGET).texts(Isa.of(_TARGET).decode(bytes.fromhex('000081bf')))[0]!r}"
 
 
+def _targets() -> str:
+    from luthier.arch.targets import TARGETS, added
+
+    others = {name: point.dist.name if point.dist else point.value for name, point in added().items()}
+    return ", ".join(f"{name} ({others[name]})" if name in others else name for name in TARGETS)
+
+
 def _intrinsics() -> str:
     from luthier.payload.intrinsics import BUILT_IN
     from luthier.payload.registry import find_intrinsics, installed_names
 
     added = find_intrinsics(installed_names())
     return ", ".join([*BUILT_IN, *(f"{name} ({record.package})" for name, record in added.items())])
+
+
+def _formats() -> str:
+    from luthier.report.formats import FORMATS
+
+    return _usable(FORMATS)
+
+
+def _checks() -> str:
+    from luthier.hazards.checks import CHECKS
+
+    return _usable(CHECKS)
+
+
+def _usable(extensions: Extensions[Any]) -> str:
+    """Import all extensions, and return their names."""
+    for name in extensions.names():
+        extensions.load(name)
+    return ", ".join(extensions.names())
 
 
 def _toolchain(toolchain: Toolchain) -> Iterator[Finding]:
@@ -164,7 +201,7 @@ def _optional() -> Iterator[Finding]:
 
 
 def _devices() -> Finding:
-    """AMD GPUs as the kernel driver lists them (its topology in sysfs; 0 stands for a CPU)."""
+    """Return the AMD GPUs as the kernel driver lists them (its topology in sysfs; 0 stands for a CPU)."""
     found = []
     for properties in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
         try:
@@ -180,9 +217,8 @@ def _devices() -> Finding:
 
 
 def _programs() -> Iterator[Finding]:
-    """What `luthier run` has to work with: the virtual device and the tool library, and ROCm above them."""
-    from luthier.run.door import has_thunk_inside
-    from luthier.run.program import KFD_LIBRARY, LIBRARY, TOOL_LIBRARY, library_folder
+    """Yield findings on what `luthier run` needs: the virtual device and the tool library, and ROCm above them."""
+    from luthier.run.program import LIBRARY, TOOL_LIBRARY, library_folder
 
     try:
         yield Finding("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
@@ -192,12 +228,7 @@ def _programs() -> Iterator[Finding]:
     if rocr is None:
         yield Finding("ROCr", "optional", "not found: no programs under luthier run", "install ROCm")
     else:
-        beneath = (
-            f"has libhsakmt inside: {KFD_LIBRARY} takes the kernel driver's place"
-            if has_thunk_inside(rocr.path)
-            else f"loads {LIBRARY}, whose place Luthier's takes"
-        )
-        yield Finding("ROCr", "ok", f"{rocr.path}, version {rocr.version}, {beneath}")
+        yield Finding("ROCr", "ok", f"{rocr.path}, version {rocr.version}")
     if hip is None:
         yield Finding("HIP", "optional", "not found: no HIP programs under luthier run", "install ROCm's HIP runtime")
     else:

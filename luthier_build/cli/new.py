@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
 
 @functools.cache
 def _needed() -> frozenset[str]:
-    """Packages that come with something Luthier requires, e.g. ``numpy``: a tool must not take their place."""
+    """Return packages that come with something Luthier requires, e.g. ``numpy``: a tool must not take their place."""
     required = {
         re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
         for requirement in importlib.metadata.requires("luthier") or ()
@@ -202,7 +202,7 @@ def _needed() -> frozenset[str]:
 
 
 def _package(name: str) -> str:
-    """Of a distribution: what is imported."""
+    """Return the name of the package to import of a distribution."""
     return re.sub(r"[-.]", "_", name).lower()
 
 
@@ -211,7 +211,7 @@ def _class_name(package: str) -> str:
 
 
 def _taken(package: str) -> str | None:
-    """What a package of that name would hide, or its tool's class; None: nothing."""
+    """Return what a package of that name would hide, or its tool's class; None if nothing."""
     if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or package in _needed():
         return "a module of that name"
     if keyword.iskeyword(package) or keyword.iskeyword(_class_name(package)):
@@ -226,14 +226,14 @@ def _taken(package: str) -> str | None:
 
 
 def _suggestion(name: str) -> str:
-    """A name much like it that can be taken."""
+    """Return a similar name that can be taken."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     close = "-".join(words) if words and words[0][0].isalpha() else "-".join(["tool", *words])
     return close if _NAME.match(close) and _taken(_package(close)) is None else f"{close}-tool"
 
 
 def _canonical(name: str) -> str:
-    """Of a distribution, as pip compares names."""
+    """Return the name of a distribution as pip compares names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

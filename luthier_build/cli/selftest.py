@@ -13,8 +13,8 @@ from typing import Any
 
 import luthier
 from luthier.errors import LuthierError
-from luthier.files import check_writable, write_atomically
 from luthier.isa.targets import TargetId
+from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say, say_text
 
 from luthier_build.cli import doctor
@@ -22,7 +22,7 @@ from luthier_build.selftest import devices, programs
 from luthier_build.selftest.steps import Outcome, Step, run_steps
 
 SCHEMA = 1
-"""Of the file; it grows when something in it changes its meaning or goes."""
+"""Schema of the file; it grows when something in it changes its meaning or goes."""
 _DEFAULT = ("emu:gfx90a", "hip:0")
 _PACKAGES = ("numpy", "llvmlite", "msgpack", "hip-python")
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 if a step failed, else 0."""
+    """Return 1 if a step failed, else 0."""
     if args.output:
         check_writable(args.output)
     outcomes = []
@@ -60,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def steps(names: list[str] | None) -> Iterator[Step]:
-    """The steps on the devices named, or on what there is.
+    """Return the steps on the devices named, or on those that exist.
 
     Raises:
-        LuthierError: a name is none of a device.
+        LuthierError: a name is not that of a device.
     """
     found = [Step("machine", "environment", environment)]
     for name in names or _DEFAULT:
@@ -79,12 +79,12 @@ def steps(names: list[str] | None) -> Iterator[Step]:
 
 
 def environment() -> str:
-    """What there is."""
+    """Return the versions of Luthier and Python, and the platform."""
     return f"luthier {luthier.__version__}, Python {platform.python_version()}, {platform.platform()}"
 
 
 def machine() -> dict[str, Any]:
-    """Everything about the machine that explains what steps find."""
+    """Return everything about the machine that explains what steps find."""
     return {
         "luthier": luthier.__version__,
         "python": sys.version,
@@ -102,7 +102,7 @@ def _version(package: str) -> str | None:
 
 
 def _last_line(text: str) -> str:
-    """Of what another program wrote that is the one that says what is wrong; the file has all."""
+    """Return the last line of another program's output, which says what is wrong; the file has all."""
     return text.strip().splitlines()[-1] if text.strip() else ""
 
 

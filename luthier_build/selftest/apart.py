@@ -1,4 +1,4 @@
-"""What the self-test does in processes of its own, whatever happens there.
+"""Parts of the self-test that run in processes of their own, whatever happens there.
 
 ``python -m luthier_build.selftest.apart program DEVICES COMMAND…`` runs a program on virtual devices; ``counting`` or
 ``hooked`` in its place does so under a tool, ``gpu NAME`` uses a GPU. The last line that it prints is JSON.

@@ -7,9 +7,9 @@ from typing import Any
 import luthier
 import numpy as np
 from luthier import InstrumentationTask, Tool, lift
-from luthier.launch_plan import LaunchPlan
 from luthier.patch import patch_object
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from numpy.typing import NDArray
 
 from luthier_build.selftest import kernel
@@ -18,7 +18,7 @@ from luthier_build.selftest.tools import Counting, Hooked, compile_hook
 
 
 def emulated(name: str) -> list[Step]:
-    """The steps on ``emu:TARGET``."""
+    """Return the steps on ``emu:TARGET``."""
     target = name.partition(":")[2]
     return [
         Step(name, "lift", lambda: lifted(target)),

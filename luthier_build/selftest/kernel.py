@@ -53,7 +53,7 @@ _CODE_PADDING = 0x100
 
 
 def expected() -> NDArray[np.uint32]:
-    """What is in `out` after a launch with `GROUPS` groups of `ITEMS`, `TURNS` turns, if it was 0 before."""
+    """Return the contents of `out`, at first 0, after a launch with `GROUPS` groups of `ITEMS`, `TURNS` turns."""
     items = np.arange(ITEMS, dtype=np.uint32)
     values = items.copy()
     for _ in range(TURNS):
@@ -64,7 +64,9 @@ def expected() -> NDArray[np.uint32]:
 
 @functools.cache
 def code_object(target_name: str) -> CodeObject:
-    """The code object with the kernel `NAME`; arguments: a pointer to `ITEMS` 32-bit numbers, and the number of turns.
+    """Return the code object with the kernel `NAME`.
+
+    Its arguments are a pointer to `ITEMS` 32-bit numbers, and the number of turns.
 
     Raises:
         LuthierError: the target is unknown, or its assembler does not take the source.
@@ -128,7 +130,7 @@ def _assemble(isa: Isa) -> bytes:
 
 
 def _with_labels(isa: Isa, source: str) -> bytes:
-    """Machine code, with branches to labels as numbers: the assembler leaves them to a linker."""
+    """Return machine code, with branches to labels as numbers: the assembler leaves them to a linker."""
     assembly = isa.assemble(source)
     starts = [*assembly.instructions.offset.tolist(), len(assembly.instructions.code)]
     lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().endswith(":")]

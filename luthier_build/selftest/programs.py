@@ -6,16 +6,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import luthier
 import numpy as np
 from luthier.errors import LuthierError
-from luthier.processes import run
-from luthier.run import door, parse_devices, preflight
+from luthier.run import parse_devices, preflight
 from luthier.run.program import library_folder
+from luthier.support.processes import run
 
 from luthier_build import rocm
 from luthier_build.selftest import devices, kernel
@@ -28,19 +27,18 @@ _PATIENCE = 300
 
 
 def under_rocm(name: str) -> list[Step]:
-    """The steps on the virtual device ``emu:TARGET``."""
+    """Return the steps on the virtual device ``emu:TARGET``."""
     where = f"{name}, ROCr"
     return [
         Step(where, "libraries", lambda: libraries(name)),
         Step(where, "program", lambda: ran(name, "program")),
-        Step(where, "driver", lambda: ran(name, "program", {door.DOOR: "kfd"})),
         Step(where, "counters", lambda: ran(name, "counting")),
         Step(where, "hooks", lambda: ran(name, "hooked")),
     ]
 
 
 def libraries(name: str) -> str:
-    """What is needed to run programs on a virtual device."""
+    """Return the libraries needed to run programs on a virtual device."""
     try:
         parse_devices(name)
     except LuthierError as problem:
@@ -54,21 +52,20 @@ def libraries(name: str) -> str:
     assert hip is not None
     try:
         library_folder()
-        preflight.check_targets(
-            sys.executable, parse_devices(name), {**os.environ, "LD_LIBRARY_PATH": str(rocr.path.parent)}
-        )
     except LuthierError as problem:
         raise Skip(str(problem)) from None
+    base = {**os.environ, "LD_LIBRARY_PATH": str(rocr.path.parent)}
+    if unknown := preflight.unknown_targets(sys.executable, parse_devices(name), base):
+        raise Skip(unknown)
     return f"ROCr {rocr.version}, HIP {hip.version}"
 
 
-def ran(name: str, what: str, environment: Mapping[str, str] | None = None) -> str:
-    """A program that knows nothing of Luthier: its result, and how many instructions were counted.
+def ran(name: str, what: str) -> str:
+    """Run a program that is not aware of Luthier; return its result, and how many instructions were counted.
 
     Args:
-        name: of the device.
+        name: name of the device.
         what: as `luthier_build.selftest.apart` has it.
-        environment: more of it.
     """
     libraries(name)
     target = name.partition(":")[2]
@@ -81,7 +78,7 @@ def ran(name: str, what: str, environment: Mapping[str, str] | None = None) -> s
         object.write_bytes(kernel.code_object(target).data)
         sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
         command = [sys.executable, hip_program.__file__, str(hip.path), str(object), kernel.NAME, str(out)]
-        found = apart(what, name, *command, *map(str, sizes), environment=environment)
+        found = apart(what, name, *command, *map(str, sizes))
         check(found["code"] == 0, f"the program ended with {found['code']}")
         devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
     if what == "program":
@@ -97,7 +94,7 @@ def ran(name: str, what: str, environment: Mapping[str, str] | None = None) -> s
 
 
 def gpu(name: str, *, asked: bool) -> list[Step]:
-    """The step on ``hip:N``, in a process of its own: a kernel that faults there ends it.
+    """Return the step on ``hip:N``, in a process of its own: a kernel that faults there ends it.
 
     Args:
         asked: the user has named it: that there is none is a failure.
@@ -115,14 +112,14 @@ def gpu(name: str, *, asked: bool) -> list[Step]:
     return [Step(name, "counters", try_it)]
 
 
-def apart(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def apart(*arguments: str) -> dict[str, Any]:
     """Run `luthier_build.selftest.apart`; what it has found.
 
     Raises:
         LuthierError: it fails, or does not end.
     """
     command = [sys.executable, "-m", "luthier_build.selftest.apart", *arguments]
-    printed = run(command, env={**os.environ, **(environment or {})}, error=LuthierError, timeout=_PATIENCE)
+    printed = run(command, error=LuthierError, timeout=_PATIENCE)
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 

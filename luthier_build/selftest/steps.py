@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a step."""
+    """Result of a step."""
 
     where: str
     name: str
@@ -36,7 +36,7 @@ class Outcome:
     detail: str
     seconds: float
     trace: str = ""
-    """Where an error came from that is none of `LuthierError`: a bug."""
+    """Traceback of an error that is no `LuthierError`: a bug."""
 
 
 def check(condition: bool, otherwise: str) -> None:

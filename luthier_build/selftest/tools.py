@@ -33,7 +33,7 @@ class Counting(Tool):
         task.count(task.instructions)
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """One row with the sum."""
+        """Yield one row with the sum."""
         yield Table(counts.counters.kernel, ("counted",), [(sum(counts.opcodes.values()),)])
 
 
@@ -47,17 +47,17 @@ class Hooked(Tool):
         self._module = module
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """The hook everywhere."""
+        """Insert the hook everywhere."""
         for instruction in task.instructions:
             task.insert_hook_before(instruction, self._module.count)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
-        """Once a wave."""
+        """Return the number of times that waves run an instruction."""
         return {"counter": int(sum(counts.executions[one.index] for one in task.instructions))}
 
 
 def compile_hook(target: str) -> ToolModule:
-    """The module of `Hooked`, compiled now.
+    """Compile the module of `Hooked`.
 
     Raises:
         Skip: there is no compiler for it.

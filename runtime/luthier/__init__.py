@@ -5,20 +5,18 @@ The names here are the public interface; they are imported when first used, so t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from luthier.errors import LuthierError
+from luthier.support.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from luthier.arguments import Immediate as Immediate
-    from luthier.arguments import immediate as immediate
-    from luthier.counts import Cell as Cell
-    from luthier.counts import KernelCounts as KernelCounts
-    from luthier.devices import open_device as open_device
-    from luthier.in_process import reported as reported
+    from luthier.devices.in_process import reported as reported
+    from luthier.devices.open import open_device as open_device
+    from luthier.hazards.checks import Check as Check
+    from luthier.hazards.checks import CheckReport as CheckReport
     from luthier.lifting import Instruction as Instruction
     from luthier.lifting import LiftedRepresentation as LiftedRepresentation
     from luthier.lifting import lift as lift
@@ -31,47 +29,60 @@ if TYPE_CHECKING:
     from luthier.patch import PatchedObject as PatchedObject
     from luthier.patch import patch_object as patch_object
     from luthier.payload import Intrinsic as Intrinsic
-    from luthier.sites import SiteSums as SiteSums
-    from luthier.table import Table as Table
-    from luthier.task import InstrumentationTask as InstrumentationTask
-    from luthier.task import reg as reg
-    from luthier.tool import ExecutionCounts as ExecutionCounts
-    from luthier.tool import Tool as Tool
-    from luthier.wave_counts import WaveCounts as WaveCounts
+    from luthier.report.formats import ReportFormat as ReportFormat
+    from luthier.support.table import Table as Table
+    from luthier.tool.arguments import Immediate as Immediate
+    from luthier.tool.arguments import immediate as immediate
+    from luthier.tool.counts import Cell as Cell
+    from luthier.tool.counts import KernelCounts as KernelCounts
+    from luthier.tool.observation import ApiEvent as ApiEvent
+    from luthier.tool.observation import Launch as Launch
+    from luthier.tool.observation import LiveChannel as LiveChannel
+    from luthier.tool.observation import LiveVariable as LiveVariable
+    from luthier.tool.observation import Run as Run
+    from luthier.tool.site_sums import SiteSums as SiteSums
+    from luthier.tool.task import InstrumentationTask as InstrumentationTask
+    from luthier.tool.task import reg as reg
+    from luthier.tool.tool import ExecutionCounts as ExecutionCounts
+    from luthier.tool.tool import Tool as Tool
+    from luthier.tool.wave_counts import WaveCounts as WaveCounts
 
 _MODULE_OF = {
-    "Cell": "luthier.counts",
+    "ApiEvent": "luthier.tool.observation",
+    "Cell": "luthier.tool.counts",
+    "Check": "luthier.hazards.checks",
+    "CheckReport": "luthier.hazards.checks",
     "CodeObject": "luthier.objects",
-    "ExecutionCounts": "luthier.tool",
+    "ExecutionCounts": "luthier.tool.tool",
     "Hook": "luthier.module",
-    "Immediate": "luthier.arguments",
+    "Immediate": "luthier.tool.arguments",
     "Instruction": "luthier.lifting",
-    "InstrumentationTask": "luthier.task",
+    "InstrumentationTask": "luthier.tool.task",
     "Intrinsic": "luthier.payload",
-    "KernelCounts": "luthier.counts",
+    "KernelCounts": "luthier.tool.counts",
+    "Launch": "luthier.tool.observation",
     "LiftedRepresentation": "luthier.lifting",
+    "LiveChannel": "luthier.tool.observation",
+    "LiveVariable": "luthier.tool.observation",
     "PatchedObject": "luthier.patch",
-    "SiteSums": "luthier.sites",
-    "Table": "luthier.table",
-    "Tool": "luthier.tool",
+    "ReportFormat": "luthier.report.formats",
+    "Run": "luthier.tool.observation",
+    "SiteSums": "luthier.tool.site_sums",
+    "Table": "luthier.support.table",
+    "Tool": "luthier.tool.tool",
     "ToolModule": "luthier.module",
-    "WaveCounts": "luthier.wave_counts",
-    "immediate": "luthier.arguments",
+    "WaveCounts": "luthier.tool.wave_counts",
+    "immediate": "luthier.tool.arguments",
     "lift": "luthier.lifting",
     "load_inline": "luthier.module",
     "load_object": "luthier.objects",
     "load_objects": "luthier.objects",
-    "open_device": "luthier.devices",
+    "open_device": "luthier.devices.open",
     "patch_object": "luthier.patch",
-    "reg": "luthier.task",
-    "reported": "luthier.in_process",
+    "reg": "luthier.tool.task",
+    "reported": "luthier.devices.in_process",
 }
 
 __all__ = ["LuthierError", "__version__", *sorted(_MODULE_OF)]
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(importlib.import_module(module), name))
+__getattr__ = lazy_names(__name__, _MODULE_OF)

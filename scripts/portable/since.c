@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Weak: a library that has one of them by itself (kfd_door stands in for stat) keeps it. Version scripts hide them. */
+/* Weak: a library that has one of them by itself (kfd_shim stands in for stat) keeps it. Version scripts hide them. */
 #define SINCE __attribute__((weak))
 
 struct moment {

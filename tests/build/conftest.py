@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from luthier.errors import BuildError
 
+from luthier_build import wrapper_tables
 from luthier_build.toolchain import Toolchain
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy2(ROOT / name, copy / name)
     # The native parts of the tree are taken over; setuptools builds what is missing or older than its sources.
     built = copy / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "luthier"
-    for name in (f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}", "run/native/libhsakmt.so.1"):
+    for name in (f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}", "run/native/libluthier_kfd.so"):
         if (ROOT / "runtime/luthier" / name).exists():
             (built / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / "runtime/luthier" / name, built / name)
@@ -97,7 +98,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
         script.write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
         script.chmod(0o755)
     source = ROOT / "runtime/native/launcher/launcher.cpp"
+    headers = tmp_path_factory.mktemp("headers")
+    (headers / "wrapper_tables.h").write_text(wrapper_tables.header())
     for number, name in enumerate(("luthier-cc", "luthier-hipcc")):
-        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-DLUTHIER_HIPCC={number}"]
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-DLUTHIER_HIPCC={number}", f"-I{headers}"]
         subprocess.run(["c++", *flags, source, "-o", folder / name], check=True)
     return folder

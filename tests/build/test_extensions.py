@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from luthier import extensions
+from luthier.support import extensions
 
 
 def install(folder: Path, name: str) -> None:

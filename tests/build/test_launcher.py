@@ -15,6 +15,7 @@ import pytest
 from luthier_build.plugin import include_dir, plugin_for
 from luthier_build.toolchain import Toolchain
 from luthier_build.wrapper import analyse, flags_for
+from luthier_build.wrapper_tables import HIPCC_SUFFIXES, LAUNCHERS, NO_CODE, ONLY_ASKING, VARIABLES, WITH_VALUE
 
 WORDS = [
     *("a.hip", "b.cpp", "c.cu", "d.c", "e.o", ".hip", "..hip", "dir.hip/x", "x y.hip", "-", "--", "a.CPP", "a.b.hip"),
@@ -79,7 +80,14 @@ def test_the_same_as_python_says_for_any_command(place: Place) -> None:
         assert first == [*flags_for(plugin, include), "-c", "a.hip"]
     place.without_python()
     chance = random.Random(8)
-    commands = [["-c", "a.hip"], [], *([chance.choice(WORDS) for _ in range(chance.randint(1, 6))] for _ in range(250))]
+    options = (*ONLY_ASKING, *NO_CODE, *WITH_VALUE)
+    tables = [[option, "a.hip"] for option in options] + [[f"a{suffix}"] for suffix in HIPCC_SUFFIXES]
+    commands = [
+        ["-c", "a.hip"],
+        [],
+        *tables,
+        *([chance.choice(WORDS) for _ in range(chance.randint(1, 6))] for _ in range(250)),
+    ]
     kinds = set()
     for arguments in commands:
         for (wrapper, *compiler), flags in found.items():
@@ -101,14 +109,10 @@ def test_arguments_exit_codes_and_signals_are_passed_on(place: Place, tmp_path: 
     assert missing.returncode == 127
     assert missing.stderr == b"luthier-cc: error: cannot run no-such-compiler: No such file or directory\n"
     # Before a compiler cache, with its own settings.
-    (place.bin / "ccache").symlink_to(place.bin / "clang++")
-    assert place.words("luthier-cc", "ccache", "a=b", "clang++", "a.hip", "-c") == [
-        "a=b",
-        "clang++",
-        *flags,
-        "a.hip",
-        "-c",
-    ]
+    for name in LAUNCHERS:
+        (place.bin / name).symlink_to(place.bin / "clang++")
+        passed = place.words("luthier-cc", name, "a=b", "clang++", "a.hip", "-c")
+        assert passed == ["a=b", "clang++", *flags, "a.hip", "-c"]
 
 
 def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
@@ -124,7 +128,8 @@ def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
     ):
         assert place.words("luthier-cc", *arguments) == ["PYTHON", "cc", *arguments]
     hip = ["clang++", "-c", "a.hip"]
-    for changed in ({"ROCM_PATH": "/x"}, {"PATH": f"{place.environment['PATH']}:/x"}, {"LUTHIER_CACHE_DIR": "/x"}):
+    others = dict.fromkeys((*VARIABLES, "LUTHIER_CACHE_DIR"), "/x") | {"PATH": f"{place.environment['PATH']}:/x"}
+    for changed in ({name: value} for name, value in others.items()):
         assert place.words("luthier-cc", *hip, **changed) == ["PYTHON", "cc", *hip]
     assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == ["PYTHON", "hipcc", "-c"]
     assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == ["PYTHON", "hipcc", "a.hip"]

@@ -186,24 +186,3 @@ def test_python_started_above_a_clone_does_not_take_the_clone_for_the_package(tm
     code = f"{found[1]}; import luthier, luthier_build; print(bool(luthier.__file__ and luthier_build.__file__))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
-
-
-@pytest.mark.parametrize(("libraries", "said"), [(["-lm"], "has libhsakmt inside"), ([], "")])
-def test_doctor_knows_which_door_a_runtime_leaves_open(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    libraries: list[str],
-    said: str,
-) -> None:
-    """A ROCr as AMD builds it, and Debian's."""
-    if libraries:
-        (tmp_path / "lib").mkdir()
-        output = tmp_path / "lib" / "libhsa-runtime64.so.1"
-        command = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "/dev/null", *libraries, "-o", output]
-        subprocess.run(command, check=True)
-        monkeypatch.setenv("ROCM_PATH", str(tmp_path))
-    assert main(["doctor", "--json"]) in (0, 1)
-    (found,) = (one for one in json.loads(capsys.readouterr().out) if one["subject"] == "ROCr")
-    assert found["status"] == "ok"
-    assert (said or "loads libhsakmt.so.1") in found["detail"]

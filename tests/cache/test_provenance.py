@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from luthier import provenance
+from luthier.cache import provenance
+from luthier.cache.provenance import PACKAGE, Provenance, Tree, package_provenance, provenance_of
+from luthier.cache.store import Store
 from luthier.emulator.native import store as emulator_store
 from luthier.payload import kept as payload_store
-from luthier.provenance import PACKAGE, Provenance, Tree, package_provenance, provenance_of
-from luthier.store import Store
 
 PATCHING = ("luthier.run.patching",)
 MAKERS = {"patched": PATCHING, "payloads": payload_store.MAKERS, "emulator": emulator_store.MAKERS}
@@ -23,8 +24,8 @@ MAKERS = {"patched": PATCHING, "payloads": payload_store.MAKERS, "emulator": emu
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """What files import, read once: the real function keeps it in just this way."""
-    return Store(tmp_path_factory.mktemp("known") / "imports.sqlite")
+    """What is in the sources, read once: the real function keeps it in just this way."""
+    return Store(tmp_path_factory.mktemp("known") / "sources.sqlite")
 
 
 @pytest.fixture
@@ -55,10 +56,10 @@ def native(name: str) -> str:
         (
             "patched",
             [
-                "budgets.py",
-                "task.py",
+                "tool/hook_budget.py",
+                "tool/task.py",
                 "lifting/liveness.py",
-                "patch/frame.py",
+                "patch/registers/spill_slots.py",
                 "payload/intrinsics.py",
                 "isa/targets.py",
             ],
@@ -108,16 +109,21 @@ def test_python_imports_nothing_else_when_it_patches(app, known: Store) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     imported = set(done.stdout.split())
-    assert {"luthier.patch.kernel", "luthier.payload.codegen", "luthier.budgets", "luthier._mc"} <= imported
+    assert {
+        "luthier.patch.output.kernel",
+        "luthier.payload.codegen",
+        "luthier.tool.hook_budget",
+        "luthier._mc",
+    } <= imported
     files = named(PACKAGE, "patched", known).files
     held = {re.sub(r"(/__init__)?\.(py|cpython.*)$", "", name).replace("/", ".") for name in files}
     # Those of whoever asks: how tools are run, and what a cache is.
     rest = {name.removeprefix("luthier.") for name in imported} - held
-    assert rest <= {"provenance", "module.inline"}, rest
+    assert rest <= {"cache.provenance", "module.inline"}, rest
 
 
 CHANGES = [
-    "budgets.py",
+    "tool/hook_budget.py",
     "run/patching.py",
     "lifting/liveness.py",
     "payload/llvm.py",
@@ -131,7 +137,7 @@ def test_each_source_counts(copy: Path, known: Store, what: str) -> None:
     before = named(copy, what, known)
     for name in CHANGES:
         path = copy / name
-        path.write_text(path.read_text() + "\n# another\n")
+        path.write_text(path.read_text() + "\nANOTHER = 1\n")
         after = named(copy, what, known)
         assert (after.digest != before.digest) == (name in before.files), name
         before = after
@@ -146,10 +152,76 @@ def test_every_file_it_holds_counts(copy: Path, known: Store, what: str) -> None
     for name in chosen:
         path = copy / name
         text = path.read_bytes()
-        path.write_bytes(text + b"\n")
+        path.write_bytes(text + b"\n0\n")
         assert named(copy, what, known).digest != before, name
         path.write_bytes(text)
     assert named(copy, what, known).digest == before
+
+
+SOURCE = '''"""The module's."""
+class Class:
+    """The class's."""
+    """No docstring: it is the second."""
+async def later():
+    "Later's."
+    def inner(x, y="a default"):
+        """The function's."""
+        return x + 1  # one more
+'''
+ALIKE = [
+    ('"""The module\'s."""\n', ""),
+    ('"""The module\'s."""', '"""Another."""'),
+    ('"""The class\'s."""', '"""Another."""'),
+    ('"Later\'s."', "'''Another.'''"),
+    ('        """The function\'s."""\n', ""),
+    ("  # one more", ""),
+    ("class", "# A comment.\n\n\nclass"),
+    ("x + 1", "(\n            x\n            + 1\n        )"),
+    ('"a default"', "'a default'"),
+]
+OTHERS = [
+    ("x + 1", "x + 2"),
+    ("x + 1", "x + 1.0"),
+    ("x + 1", "x + True"),
+    ("x + 1", "1 + x"),
+    ("the second", "the other"),
+    ('    """The class\'s."""\n', ""),
+    ('"a default"', '"another default"'),
+    ("async ", ""),
+    ("x, y", "x, *, y"),
+    ("    return x", "return x"),
+    ("class", "from __future__ import annotations\nclass"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "alike"), [(*one, True) for one in ALIKE] + [(*one, False) for one in OTHERS])
+def test_comments_docstrings_and_layout_do_not_count(tmp_path: Path, old: str, new: str, alike: bool) -> None:
+    assert old in SOURCE
+    before, after = (digest_of(tmp_path, text) for text in (SOURCE, SOURCE.replace(old, new, 1)))
+    assert (before == after) == alike
+
+
+def digest_of(folder: Path, text: str) -> str:
+    """Return the digest of what a module of this text makes."""
+    package = folder / "luthier"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("")
+    (package / "made.py").write_text(text)
+    return Tree(package).trace(["luthier.made"]).digest
+
+
+def test_what_cannot_be_parsed_counts_by_content(tmp_path: Path) -> None:
+    texts = ("this is no program", "this is no program # at all", "x = '\0'")
+    assert len({digest_of(tmp_path, text) for text in texts}) == 3
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_no_maker_looks_at_docstrings_or_lines(known: Store, what: str) -> None:
+    """Else these would have to count."""
+    for name in named(PACKAGE, what, known).files:
+        if name.endswith(".py"):
+            text = (PACKAGE / name).read_text()
+            assert not re.search(r"__doc__|getdoc|getsource|getcomments|f_lineno|co_firstlineno|linecache", text), name
 
 
 def test_native_code_counts_by_its_build_id(copy: Path, known: Store) -> None:
@@ -171,7 +243,7 @@ def test_native_code_without_a_build_id_counts_by_content(tmp_path: Path) -> Non
     path = tmp_path / "library.so"
     digests = set()
     for text in ("", "int f(void) { return 1; }", "int f(void) { return 2; }"):
-        command = ["cc", "-shared", "-x", "c", "-", "-nostdlib", "-Wl,--build-id=none", "-o", path]
+        command = ["cc", "-shared", "-x", "c", "-", "-nostdlib", "-Wl,--build-id=none", "-o", str(path)]
         subprocess.run(command, input=text, text=True, check=True)
         assert not provenance._build_id(str(path))
         digests.add(provenance._File.of_native(str(path)).digest)
@@ -239,7 +311,7 @@ def test_what_was_written_since_the_process_began_is_not_believed(
     copy: Path, known: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have been imported as it was before."""
-    path = copy / "budgets.py"
+    path = copy / "tool/hook_budget.py"
     assert not named(copy, "patched", known).unchanged()  # just copied
     monkeypatch.setattr(provenance, "_BEGAN", path.stat().st_ctime_ns + 10**9)
     found = named(copy, "patched", known)
@@ -253,19 +325,26 @@ def test_what_was_written_since_the_process_began_is_not_believed(
     assert provenance_of(*PATCHING).unchanged()
 
 
-def test_imports_are_read_once(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_read_once(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "kept.sqlite")
     read: list[str] = []
-    real = provenance._read_imports
-    monkeypatch.setattr(provenance, "_read_imports", lambda file: read.append(file.state[0]) or real(file))
+    real = provenance._read_source
+
+    def noted(file: Any) -> Any:
+        read.append(file.state[0])
+        return real(file)
+
+    monkeypatch.setattr(provenance, "_read_source", noted)
     first = named(copy, "payloads", store)
     contents = {digest for name, digest in first.files.items() if name.endswith(".py") and name != "__init__.py"}
     assert len(contents) <= len(read) <= len(first.files)
     read.clear()
-    (copy / "payload/llvm.py").write_text((copy / "payload/llvm.py").read_text() + "\nimport luthier.budgets\n")
+    (copy / "payload/llvm.py").write_text(
+        (copy / "payload/llvm.py").read_text() + "\nimport luthier.tool.hook_budget\n"
+    )
     second = named(copy, "payloads", store)
-    assert {Path(path).name for path in read} >= {"llvm.py", "budgets.py"}
-    assert "budgets.py" in second.files.keys() - first.files.keys()
+    assert {Path(path).name for path in read} >= {"llvm.py", "hook_budget.py"}
+    assert "tool/hook_budget.py" in second.files.keys() - first.files.keys()
     assert all(Path(path).name == "llvm.py" or path.removeprefix(f"{copy}/") not in first.files for path in read)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from luthier import cache
-from luthier.cache import cache_folder, find_folder, is_own, make_folder, require_own
+from luthier.cache import folder as cache
+from luthier.cache.folder import cache_folder, find_folder, is_own, make_folder, require_own
+from luthier.cache.store import Store
 from luthier.errors import BuildError, CacheError
-from luthier.store import Store
 
 from luthier_build.cache import cache_dir, drop_foreign, keep_own
 

@@ -16,7 +16,7 @@ from luthier.emulator.device import Module
 from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from numpy.typing import NDArray
 
 from luthier_build.toolchain import Toolchain

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from luthier.channels.layout import FEWEST, Mode
+from luthier.channels.layout import FEWEST
 from luthier.errors import EmulationError, LuthierError, ObjectError
 from luthier.module import ToolModule
+from luthier.wire.channels import Mode
 from numpy.typing import NDArray
 
 from .conftest import TARGETS, Loaded, patterns

@@ -14,12 +14,12 @@ from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import ToolError
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.module import ToolModule
 from luthier.module.tool_module import loaded_by
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.tool import Tool
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 
 from .conftest import TARGETS
 
@@ -49,7 +49,9 @@ class Arguments:
 
     def __init__(self, device: EmulatedDevice, plan: LaunchPlan) -> None:
         self.values = plan.materialise()
-        self.placed = [device.allocate(one.nbytes) if isinstance(one, np.ndarray) else one for one in self.values]
+        self.placed: list[Any] = [
+            device.allocate(one.nbytes) if isinstance(one, np.ndarray) else one for one in self.values
+        ]
 
     def fresh(self) -> list[Any]:
         """Arrays have their first contents again."""
@@ -68,7 +70,7 @@ def observed(device: EmulatedDevice, object: Any, plan: LaunchPlan, arguments: A
         for access in step.worker.take_accesses():
             if before and any(before[0].text.startswith(f"{space}_") for space in ("global", "flat", "buffer")):
                 pc, group = before[0].address, before[0].workgroup
-                pairs = zip(access.hosts.tolist(), access.lanes.tolist(), strict=True)
+                pairs = zip(access.places.tolist(), access.lanes.tolist(), strict=True)
                 rows.extend((pc, host, access.size, lane, group) for host, lane in pairs)
         before[:] = [step]
 

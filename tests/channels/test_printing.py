@@ -72,8 +72,8 @@ class Call:
                 self.add(rng.choice([LONG, UNSIGNED_LONG]), value, ctypes.c_ulonglong(value & (1 << 64) - 1))
             return length
         if letter in "fFeEgG":
-            value = rng.choice([0.0, -0.0, 1.5, rng.uniform(-1e6, 1e6), *map(float, ("inf", "-inf", "nan")), 1e300])
-            self.add(DOUBLE, struct.unpack("<Q", struct.pack("<d", value))[0], ctypes.c_double(value))
+            number = rng.choice([0.0, -0.0, 1.5, rng.uniform(-1e6, 1e6), *map(float, ("inf", "-inf", "nan")), 1e300])
+            self.add(DOUBLE, struct.unpack("<Q", struct.pack("<d", number))[0], ctypes.c_double(number))
         elif letter == "c":
             value = rng.randrange(32, 127)
             self.add(INT, value, ctypes.c_int(value))

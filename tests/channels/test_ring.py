@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier.channels import Description, Drain, Ring, describe
-from luthier.channels.layout import CONTROL, FIELD, HEAD, VERSION, Kind, Mode
-from luthier.channels.mark import MAGIC
+from luthier.channels.layout import FIELD, HEAD, RING
 from luthier.errors import ToolError
+from luthier.wire.channels import MAGIC, VERSION, Kind, Mode
 from numpy.typing import NDArray
 
 DTYPE = np.dtype([("ticket", "<u8"), ("check", "<u4")])
@@ -24,11 +24,11 @@ class Waves:
         self.description = Description("c", DTYPE, 128, Mode.WAIT, Kind.RECORDS)
         self.memory = np.zeros(self.description.ring_size, np.uint8)
         self.variable = np.zeros(HEAD.itemsize, np.uint8)
-        self.control = self.memory[: CONTROL.itemsize].view(CONTROL)
+        self.control = self.memory[: RING.itemsize].view(RING)
         self.control["reserved"] = self.control["read"] = start
         self.ring = Ring(self.description, self.variable, self.memory, 4096)
-        self.sequence = self.memory[CONTROL.itemsize :][: 4 * 128].view("<u4")
-        self.records = self.memory[CONTROL.itemsize + 4 * 128 :].view(DTYPE)
+        self.sequence = self.memory[RING.itemsize :][: 4 * 128].view("<u4")
+        self.records = self.memory[RING.itemsize + 4 * 128 :].view(DTYPE)
         for ticket in range(max(start - 128, 0), start):
             self.commit(ticket)
 
@@ -105,7 +105,7 @@ def described(**changes: Any) -> bytes:
     head, field = np.zeros(1, HEAD), np.zeros(1, FIELD)
     values = {"magic": MAGIC, "version": VERSION, "record_size": 4, "field_count": 1, **changes}
     for name, value in values.items():
-        if name in HEAD.names:
+        if name in (HEAD.names or ()):
             head[name] = value
     field["name"], field["size"], field["kind"] = b"a", 4, b"u"
     for name in ("offset", "size", "count", "field_kind"):

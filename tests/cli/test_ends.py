@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from assembly import assembled, function, kernel_text
 from limited import MB, command
-from luthier.cache import cache_root
+from luthier.cache.folder import cache_root
 from luthier.cli import main, objects
 
 
@@ -29,7 +29,14 @@ def small(tmp_path: Path) -> Path:
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_what_no_command_expects(problem, code, text, small, monkeypatch, capsys) -> None:
+def test_what_no_command_expects(
+    problem: BaseException,
+    code: int,
+    text: str,
+    small: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def fail(*_: object) -> None:
         raise problem
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from luthier import Table, markup
+from luthier import Table
 from luthier.cli.main import main
 from luthier.cli.progress import Progress
 from luthier.errors import LuthierError
-from luthier.report import write_page
+from luthier.report.page import write_page
 from luthier.run.folder import RunFolder
+from luthier.support import markup
 from luthier.terminal import say, say_text, visible, visible_json, visible_lines
 from run_folders import code, kernel, launch, write_run
 from terminals import MAIN, on_terminal
@@ -140,7 +141,7 @@ def hostile_run(folder: Path, text: str) -> Path:
     )
 
 
-REPORTS = (
+REPORTS: tuple[list[str], ...] = (
     *([], ["--mangled"], ["--format", "json"], ["--format", "json", "--table", "kernels"], ["--format", "perfetto"]),
     *(["--against", "OTHER"], ["--against", "OTHER", "--format", "json"], ["--trace", "kernels", "--by", "kernel"]),
     *(["--table", "none", "--format", "csv"], ["--format", "csv"], ["--trace", "none"]),
@@ -175,7 +176,7 @@ def test_names_in_code_objects(name: bytes, fat: Path, tmp_path: Path, capfd: py
     """A kernel's, and the file's: as bytes, of which not all are UTF-8."""
     path = tmp_path / os.fsdecode(b"odd\xff" + name)
     path.write_bytes(fat.read_bytes().replace(b"caller", name))
-    for arguments in (
+    commands: list[list[str | Path]] = [
         ["objects", path],
         ["objects", "--json", path],
         ["disasm", path],
@@ -188,7 +189,8 @@ def test_names_in_code_objects(name: bytes, fat: Path, tmp_path: Path, capfd: py
         ["objects", tmp_path / os.fsdecode(name)],
         ["objects", path, "--kernel", os.fsdecode(name) + "?"],
         ["merge", path, "-o", tmp_path / "merged"],
-    ):
+    ]
+    for arguments in commands:
         main([os.fspath(one) for one in arguments])
         out, err = capfd.readouterr()
         assert is_harmless(out), arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from compiling import compiled
 from kept import kept
 from luthier.cli.main import COMMANDS, main
 from luthier.errors import ObjectError
+from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.objects.names import as_in_source, is_selected, matches, select, spellings
-from luthier.table import Table
+from luthier.support.table import Table
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask
 
 SOURCE = """
 #define KERNEL __attribute__((global, used, visibility("protected")))
@@ -116,14 +119,14 @@ def test_leaving_out_everything_is_an_error() -> None:
 class First(Tool):
     """Counts nothing, at each kernel's first instruction."""
 
-    module: object
+    module: ToolModule
 
-    def instrument(self, task) -> None:
+    def instrument(self, task: InstrumentationTask) -> None:
         task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
 
 
 @pytest.fixture
-def tool(make_module, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def tool(make_module: Callable[..., ToolModule], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """`-t` and a tool that inserts something into every kernel."""
     from luthier.cli import cost, patch, verify
     from luthier.tool import ToolGroup
@@ -135,7 +138,9 @@ def tool(make_module, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["-t", "first"]
 
 
-def seen_by(command: str, path: Path, options: list[str], tool: list[str], capsys, folder: Path) -> set[str]:
+def seen_by(
+    command: str, path: Path, options: list[str], tool: list[str], capsys: pytest.CaptureFixture[str], folder: Path
+) -> set[str]:
     """The kernels that a command's JSON is about."""
     needs_tool = command in ("patch", "cost", "verify")
     output = ["-o", str(folder / "out")] if command == "patch" else []
@@ -155,13 +160,22 @@ COMMANDS_WITH_KERNELS = ("objects", "disasm", "lift", "check", "patch", "cost", 
 
 @pytest.mark.parametrize("patterns", PATTERNS)
 @pytest.mark.parametrize("command", COMMANDS_WITH_KERNELS)
-def test_every_command(command, patterns, path: Path, tool: list[str], capsys, tmp_path: Path) -> None:
+def test_every_command(
+    command: str,
+    patterns: tuple[str, ...],
+    path: Path,
+    tool: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
     options = [f"--kernel={pattern}" for pattern in patterns]
     assert seen_by(command, path, options, tool, capsys, tmp_path) == PATTERNS[patterns]
 
 
 @pytest.mark.parametrize("command", COMMANDS_WITH_KERNELS)
-def test_every_command_refuses(command, path: Path, tool: list[str], capsys, tmp_path: Path) -> None:
+def test_every_command_refuses(
+    command: str, path: Path, tool: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     options = ["-t", "first"] if command in ("patch", "cost", "verify") else []
     options += ["-o", str(tmp_path / "out")] if command == "patch" else []
     assert main([command, str(path), "--kernel", "plain", "--kernel", "nowhere", *options]) != 0

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def with_hole(path: Path) -> Path:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_padding_is_not_copied(make, arguments: list[str], tmp_path: Path) -> None:
+def test_padding_is_not_copied(make: Callable[[Path], Path], arguments: list[str], tmp_path: Path) -> None:
     file = make(tmp_path / "large.hsaco")
     name, *options = arguments
     output = [str(tmp_path / "patched.hsaco")] if name == "patch" else []
@@ -93,8 +94,8 @@ def test_what_a_bundle_decompresses_to_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "bomb.hipfb"
     path.write_bytes(b"CCOB" + struct.pack("<HHQQQ", 3, 1, 32 + len(packed), whole, 0) + packed)
     assert 4 * MB < path.stat().st_size < 6 * MB
-    for name in ("objects", "lift"):
-        ended = command([name, path])
+    for verb in ("objects", "lift"):
+        ended = command([verb, path])
         assert (ended.code, "claims to hold" in ended.error) == (1, True), ended.error
         assert ended.peak < 200 * MB
 
@@ -124,7 +125,7 @@ def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
     """Whatever it is about, and without a traceback."""
     tool = ["-t", "instr_count"] if name in ("patch", "cost", "verify") else []
     path = waiting(tmp_path / "long.hsaco", 1 << (18 if tool else 20))
-    output = ["-o", tmp_path / "patched.hsaco"] if name == "patch" else []
+    output = ["-o", str(tmp_path / "patched.hsaco")] if name == "patch" else []
     for after in (0.3, 1.0, 2.0):
         process = subprocess.Popen(
             [LUTHIER, name, path, *tool, *output],

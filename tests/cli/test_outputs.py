@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from luthier.cli.main import main
 from luthier.errors import LuthierError
-from luthier.files import check_writable, write_atomically, writing_atomically
+from luthier.support.files import check_writable, write_atomically, writing_atomically
 from run_folders import kernel, write_run
 from terminals import MAIN
 
@@ -258,7 +258,7 @@ def test_root_leaves_files_to_their_owners(tmp_path: Path) -> None:
 def test_a_single_file_that_is_mounted(tmp_path: Path) -> None:
     """As containers have it: it cannot be replaced, but written."""
     outer, inner = regular(tmp_path / "outer"), regular(tmp_path / "inner")
-    code = "import sys; from luthier.files import write_atomically; write_atomically(sys.argv[2], b'new')"
+    code = "import sys; from luthier.support.files import write_atomically; write_atomically(sys.argv[2], b'new')"
     script = 'mount --bind "$1" "$2" && exec "$0" -c "$3" "$1" "$2"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     done = subprocess.run([*command, sys.executable, outer, inner, code], capture_output=True, text=True)
@@ -278,7 +278,7 @@ def test_the_processs_own_output(name: str, where: str, tmp_path: Path) -> None:
         os.symlink("link", tmp_path / "links")
         name = str(tmp_path / name)
     code = (
-        "import sys; from luthier.files import write_atomically\n"
+        "import sys; from luthier.support.files import write_atomically\n"
         f"print('one'); write_atomically({name!r}, b'two\\n'); print('three')"
     )
     out = tmp_path / "out"
@@ -415,7 +415,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 import os, sys
 from pathlib import Path
 from luthier.errors import LuthierError
-from luthier.files import write_atomically
+from luthier.support.files import write_atomically
 os.chdir(sys.argv[1])
 Path("out").write_bytes(b"old")
 try:

@@ -34,6 +34,7 @@ print(json.dumps([status, [name for name in {SLOW!r} if name in sys.modules]]), 
         ["doctor", "--help"],
         ["new", "--help"],
         ["build", "--help"],
+        ["report", "--help"],
     ],
     ids=" ".join,
 )

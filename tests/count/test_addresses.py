@@ -19,6 +19,7 @@ def test_code_as_loaded(app, target: str) -> None:
     object = load_object(patched.data)
     cells = object.symbol(patched.counters["vector_add"].symbol)
     assert cells is not None
+    assert next(section.name for section in object.sections if section.address == cells.address) == ".luthier.counts"
     low, high = sorted(object.text_relocations, key=lambda one: one.offset)
     assert {low.symbol, high.symbol} == {cells.name}
     for base in (0, 0x7FFF_0000_0000, 0xFFFF_F000):
@@ -53,7 +54,8 @@ def test_one_object_at_two_places(app, target: str) -> None:
 @pytest.mark.parametrize(("target", "most"), [("gfx90a", 7), ("gfx1030", 7), ("gfx1100", 8), ("gfx1201", 7)])
 def test_what_a_wave_costs(compile_object, target: str, most: int) -> None:
     """Code without branches has one counter if waves are to be counted, else none: one instruction sets it up, six give
-    it to memory, five where one moves to two registers; the seam, and what gives registers back, have a wait each."""
+    it to memory, five where one moves to two registers; the boundary, and what gives registers back, have a wait
+    each."""
     source = '#include <hip/hip_runtime.h>\nextern "C" __global__ void k(unsigned *out) { out[blockIdx.x] = 3; }'
     object = load_object(compile_object(source, target))
     for given, counters, added in ((True, 0, 0), (False, 1, most)):

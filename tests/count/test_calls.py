@@ -9,8 +9,8 @@ from luthier.devices import open_device
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.patch.counted_ways import find_ways
-from luthier.task import InstrumentationTask
+from luthier.patch.counters.counted_edges import find_edges
+from luthier.tool.task import InstrumentationTask
 
 TARGETS = ("gfx906", "gfx90a", "gfx1030", "gfx1100", "gfx1201")
 GROUPS, WAVES = 5, 2
@@ -105,5 +105,5 @@ def check(object: CodeObject, kernel: str, arguments: list, lanes: int, *, given
 
     flows = counters.waves if per == "wave" else counters.lanes
     reached = [index for index, block in enumerate(lifted.block_of) if block >= 0]
-    chords = sum(len(one.chords) for one in find_ways(lifted, reached, lanes=per == "lane"))
+    chords = sum(len(one.chords) for one in find_edges(lifted, reached, lanes=per == "lane"))
     return chords - len({cell for flow in flows for one in flow.chords.values() for cell in one.amounts})

@@ -111,7 +111,7 @@ def test_block_profile_of_waves(app, tool, name: str, target: str) -> None:
 
 def test_a_miscounted_profile_is_a_problem(app, tool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`luthier verify` compares profiles though nobody asks it to."""
-    from luthier.counts import KernelCounters
+    from luthier.tool.counts import KernelCounters
 
     real = KernelCounters.counts
     monkeypatch.setattr(

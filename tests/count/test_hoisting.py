@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from effort import FAMILIES
-from luthier.counts import CounterBudget
 from luthier.isa import InstructionFlag
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 

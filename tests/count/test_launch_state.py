@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from effort import FAMILIES
-from luthier.counts import Cell, CounterBudget
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import Cell, CounterBudget
+from luthier.tool.task import InstrumentationTask
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
 SOURCE = """

@@ -12,12 +12,12 @@ from assembly import assembled, function, kernel_text
 from effort import EVERYTHING
 from luthier.devices import open_device
 from luthier.errors import PatchError
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import target_named
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from test_calls import call
 
 TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from luthier.counts import CounterBudget
 from luthier.errors import PatchError
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
+from luthier.tool.counts import CounterBudget
+from luthier.verify.launch_plan import LaunchPlan
 from test_truth import BUDGETS, check_profile
 
 LOOP = """

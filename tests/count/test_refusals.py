@@ -7,14 +7,14 @@ import random
 import pytest
 from assembly import assembled, function, kernel_text
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import CounterBudget
 from luthier.errors import PatchError
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan
 from test_truth import check_profile
 
 PLAN = LaunchPlan("k", (3, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 192},))

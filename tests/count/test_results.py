@@ -9,7 +9,7 @@ import pytest
 from luthier.errors import PatchError
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from test_truth import PLANS, launch, truth
 
 SOURCE = """

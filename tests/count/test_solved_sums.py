@@ -8,15 +8,14 @@ import random
 import numpy as np
 import pytest
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import Cell, CounterBudget, KernelCounters, completed
 from luthier.devices import open_device
-from luthier.in_process import HereRun
+from luthier.devices.in_process import HereRun
 from luthier.isa.targets import TargetId
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.payload.additions import is_only_added, only_added
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import Cell, CounterBudget, KernelCounters, completed
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
@@ -74,65 +73,10 @@ def module(make_module):
 @pytest.mark.parametrize("target", FAMILIES)
 def test_what_hooks_do_with_variables(make_module, module, target: str) -> None:
     id = TargetId.parse(target)
-    assert all(only_added(module, name, id) for name in ("sums", "managed", "other"))
+    assert all(module.contents_for(id).only_adds_to(name) for name in ("sums", "managed", "other"))
     mixed = make_module(SOURCE, *FAMILIES)
-    found = {name for name in (*ONLY_ADDED, *NOT_ALONE) if only_added(mixed, name, id)}
+    found = {name for name in (*ONLY_ADDED, *NOT_ALONE) if mixed.contents_for(id).only_adds_to(name)}
     assert found == ONLY_ADDED
-
-
-USES = {
-    "add": ('  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr P, i64 1) #4', True),
-    "atomic": ('  %a = atomicrmw add ptr addrspace(1) P, i64 5 syncscope("agent") monotonic, align 8', True),
-    "element": (
-        "  %p = getelementptr inbounds nuw i64, ptr addrspace(1) P, i64 %i\n"
-        '  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr %p, i64 %i), !dbg !7',
-        True,
-    ),
-    "behind": (  # a block that is defined later comes earlier
-        '  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr %p, i64 %i)\n'
-        "  %p = addrspacecast ptr addrspace(1) P to ptr",
-        True,
-    ),
-    "result": ("  %a = atomicrmw add ptr addrspace(1) P, i64 5 monotonic, align 8\n  %b = add i64 %a, 1", False),
-    "result in a block before": (
-        "  %b = phi i64 [ 0, %0 ], [ %a, %1 ]\n  %a = atomicrmw add ptr addrspace(1) P, i64 5 monotonic, align 8",
-        False,
-    ),
-    "other atomic": ("  %a = atomicrmw umax ptr addrspace(1) P, i64 5 monotonic, align 8", False),
-    "load": ("  %a = load i64, ptr addrspace(1) P, align 8", False),
-    "store": ("  store i64 0, ptr addrspace(1) P, align 8", False),
-    "stored": ("  store ptr addrspace(1) P, ptr %q, align 8", False),
-    "handed on": ("  call void @f(ptr addrspace(1) P)", False),
-    "chosen": ("  %p = select i1 %c, ptr addrspace(1) P, ptr addrspace(1) @other", False),
-    "number": ("  %p = ptrtoint ptr addrspace(1) P to i64", False),
-    "adds its own address": (
-        "  %a = atomicrmw add ptr addrspace(1) P, i64 ptrtoint (ptr addrspace(1) P to i64) monotonic, align 8",
-        False,
-    ),
-    "adds its address elsewhere": (
-        "  %n = getelementptr i8, ptr addrspace(1) P, i64 1\n"
-        "  %a = atomicrmw add ptr addrspace(1) @other, i64 ptrtoint (ptr addrspace(1) P to i64) monotonic, align 8",
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ["v", "a b", "v.1"])
-@pytest.mark.parametrize("use", USES)
-def test_uses_in_ir(use: str, name: str) -> None:
-    body, good = USES[use]
-    symbol = f'@"{name}"' if " " in name else f"@{name}"
-    head = f"{symbol} = external addrspace(1) global i64\n@other = addrspace(1) global i64 0\n"
-    adding = f"  %1 = atomicrmw add ptr addrspace(1) {symbol}, i64 1 monotonic, align 8\n"
-    fine = f"define void @g() {{\n{adding}  ret void\n}}\n"
-    text = f"{head}{fine}define void @h(i64 %i) #0 {{\n{body.replace('P', symbol)}\n  ret void\n}}\n"
-    assert is_only_added(text, name, managed=False) == good
-    assert is_only_added(text, "elsewhere", managed=False)
-    assert is_only_added(text, name[:-1] + "w", managed=False)  # another name
-    assert not is_only_added(f"{text}@q = addrspace(1) global ptr addrspace(1) {symbol}\n", name, managed=False)
-    load = f"{head}define void @h() {{\n  %2 = load ptr addrspace(1), ptr addrspace(1) {symbol}, align 8\n"
-    assert is_only_added(f"{load}{body.replace('P', '%2')}\n}}\n", name, managed=True) == good
-    assert not is_only_added(f"{load}{body.replace('P', '%2')}\n}}\n", name, managed=False)
 
 
 def run_twice(object: CodeObject, patched, plan: LaunchPlan):

@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import Cell, CounterBudget
 from luthier.errors import HookError, PatchError
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
+from luthier.tool.counts import Cell, CounterBudget
+from luthier.tool.task import InstrumentationTask, reg
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 

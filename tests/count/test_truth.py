@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import CounterBudget
 from luthier.devices import open_device
 from luthier.errors import PatchError
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 from random_kernels import WAVES, random_kernel
 
 ROOT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import Cell
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import Cell
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan
 from test_truth import PLANS, launch, truth
 
 GROUPS = 24

@@ -7,16 +7,16 @@ from collections import Counter
 import numpy as np
 import pytest
 from effort import EVERYTHING, FAMILIES
-from luthier.counts import Cell, CounterBudget, Granularity, KernelCounters
 from luthier.devices import open_device
 from luthier.errors import HookError, PatchError
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import CodeObject, load_object
 from luthier.patch import PatchedObject, patch_object
-from luthier.task import InstrumentationTask
-from luthier.wave_counts import IDENTITY, WaveCounts
+from luthier.tool.counts import Cell, CounterBudget, Granularity, KernelCounters
+from luthier.tool.task import InstrumentationTask
+from luthier.tool.wave_counts import IDENTITY, WaveCounts
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 from test_truth import BUDGETS, CALLS, CALLS_PLAN, PLANS, launch
 

@@ -6,13 +6,12 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from .conftest import Environment
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
@@ -37,23 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A reader's shell: an environment above the one that the tests run in, so that pip changes that alone."""
-    own = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", own], check=True)
-    packages = own / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    (packages / "base.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    for name, module in (("luthier", "luthier.cli.main"), ("pip", "pip._internal.cli.main")):
-        start = f"#!{own}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
-        (own / "bin" / name).write_text(start)
-        (own / "bin" / name).chmod(0o755)
-    clean = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    return {
-        **clean,
-        "PATH": f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "LUTHIER_TARGETS": "gfx90a",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
+def environment(reader_environment: Environment) -> dict[str, str]:
+    return reader_environment()
 
 
 def test_the_tutorial(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:

@@ -89,12 +89,6 @@ def test_misaligned_lds(bad: Module) -> None:
     assert "(ds_add" in error.message
 
 
-def test_past_the_end_of_lds(bad: Module) -> None:
-    error = fails(bad, "misaligned_lds", np.zeros(64, np.int32), 4096, block=64)
-    assert "4 bytes of LDS at offset 0x1000" in error.message
-    assert "the work-group has 256 bytes" in error.message
-
-
 def test_past_the_end_of_the_stack(bad: Module) -> None:
     error = fails(bad, "deep_stack", np.zeros(64, np.int32), 1 << 20, block=64)
     assert "lane 0" in error.message

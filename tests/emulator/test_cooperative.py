@@ -65,3 +65,14 @@ def test_barrier_of_cooperative_groups(module: Module) -> None:
 def test_too_many_groups(module: Module) -> None:
     with pytest.raises(DeviceError, match="at most 1024 are resident"):
         module.kernel("software").launch(np.zeros(1), np.zeros(1), 1, grid=2000, block=64, cooperative=True)
+
+
+@pytest.mark.parametrize("apart", [1, -1])
+@pytest.mark.parametrize("bits", [64, 128])
+def test_no_half_of_a_store_is_seen(module: Module, bits: int, apart: int) -> None:
+    """A flag and a value in one word are how work-groups tell each other sums (decoupled look-back)."""
+    words, torn = np.zeros(128 * bits // 32, np.uint32), np.zeros(1, np.uint32)
+    stats = module.kernel(f"exchange{bits}").launch(words, torn, apart, 20000, grid=2, block=64, cooperative=True)
+    loads = [name for name in stats.opcodes if name.endswith((f"_load_dwordx{bits // 32}", f"_load_b{bits}"))]
+    assert max(stats.opcodes[name] for name in loads if not name.startswith("s_")) >= 20000  # no half by itself
+    assert not torn[0]

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
-from luthier.counts import CounterBudget
 from luthier.devices import open_device
 from luthier.emulator.inspection.coverage import coverage
 from luthier.emulator.inspection.samples import samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from numpy.typing import NDArray
 
 TARGET = "gfx1250"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from luthier.cache import cache_root
-from luthier.store import Store
+from luthier.cache.folder import cache_root
+from luthier.cache.store import Store
 
 LAUNCH = """
 import sys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from luthier.isa import InstructionArray, Isa
-from luthier.processes import run
+from luthier.support.processes import run
 
 
 def machine_ir(isa: Isa, code: InstructionArray) -> list[str]:

@@ -8,14 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from luthier.arch.hazards import Hazard
 from luthier.errors import DecodeError
+from luthier.hazards.wait_states.model import HazardModel, Ticks, hazard_model, ticks
+from luthier.hazards.wait_states.state import EMPTY, Entry, Machine
+from luthier.hazards.wait_states.steps import Step, instance_of, step_of
 from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.isa.hazard_model import HazardModel, Ticks, hazard_model, ticks
-from luthier.isa.hazards import Hazard
 from luthier.isa.targets import TARGETS
-from luthier.lifting.hazards.state import EMPTY, Entry, Machine
-from luthier.lifting.hazards.steps import Step, instance_of, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 TARGETS_OF_TESTS = [

@@ -6,10 +6,10 @@ from collections import deque
 
 from luthier.emulator import layout
 from luthier.emulator.inspection.debug import Step as WaveStep
+from luthier.hazards.wait_states.model import Ticks, hazard_model, ticks
+from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
+from luthier.hazards.wait_states.steps import Step, instance_of, step_of
 from luthier.isa import registers as r
-from luthier.isa.hazard_model import Ticks, hazard_model, ticks
-from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
-from luthier.lifting.hazards.steps import Step, instance_of, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from called_programs import Draw, Program, is_a_way
-from luthier.lifting.hazards import check_hazards
+from luthier.hazards.wait_states import check_hazards
 
 WAITS = ("s_wait_alu depctr_sa_sdst(0)", "s_wait_alu depctr_va_sdst(0)", "s_wait_alu depctr_va_vcc(0)")
 

@@ -12,12 +12,12 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier.cli.main import main
 from luthier.emulator import CheckWarning
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import HazardReport, check_hazards
-from luthier.task import InstrumentationTask
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from wait_kernels import kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"

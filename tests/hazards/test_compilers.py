@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from effort import of_target
 from luthier.errors import LiftError
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import load_object
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"

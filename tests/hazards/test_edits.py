@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from effort import sample
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from wait_kernels import kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
@@ -47,7 +47,7 @@ MARK = "s_nop 13"
 @pytest.mark.parametrize("consumer_added", [False, True])
 @pytest.mark.parametrize("between", [0, 1, 3])
 @pytest.mark.parametrize(("target", "producer", "consumer", "needed"), sample(PAIRS, 3))
-def test_seams(
+def test_boundaries(
     target: str, producer: str, consumer: str, needed: int, between: int, consumer_added: bool, place: str
 ) -> None:
     """Exactly as many wait states as are missing, also over branches."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from luthier.hazards.wait_states.model import hazard_model
+from luthier.hazards.wait_states.operands import opcodes_of
+from luthier.hazards.wait_states.steps import instance_of, known_fields, step_of
 from luthier.isa import Isa, TargetId
 from luthier.isa import registers as r
-from luthier.isa.hazard_model import hazard_model
-from luthier.lifting.hazards.parties import opcodes_of
-from luthier.lifting.hazards.steps import instance_of, known_fields, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 

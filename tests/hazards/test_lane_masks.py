@@ -1,13 +1,15 @@
-"""Lane masks on GFX11 where payloads meet the application, in waves of 64 lanes (`luthier.patch.lane_masks`)."""
+"""Lane masks on GFX11 where payloads meet the application, in waves of 64 lanes
+(`luthier.patch.registers.lane_masks`)."""
 
 from __future__ import annotations
 
 import pytest
 from luthier import load_object
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.patch import lane_masks, patch_object
-from luthier.task import InstrumentationTask, reg
+from luthier.patch import patch_object
+from luthier.patch.registers import lane_masks
+from luthier.tool.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
 HOOKS = """

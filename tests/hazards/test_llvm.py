@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
+import os
 import random
+import re
+from collections.abc import Sequence
 
 import pytest
 from llvm import states, through_llvm
@@ -13,6 +15,7 @@ pytestmark = pytest.mark.covering(1)
 
 COUNT = 150
 """Sequences of a test."""
+SEED = os.environ.get("LUTHIER_SEED", "1")
 NOT_ALONE = ("s_branch", "s_rfe", "lds_direct", "ds_direct", "v_wmma", "image_", "s_movrel", "v_fma_f16", "s_nop")
 """LLVM wants more of them than a line, or its own opcodes; or they are what it inserts."""
 ONLY_HERE = ("s_setvskip", "s_setreg_b32 hwreg(HW_REG_MODE, 28")
@@ -27,11 +30,13 @@ ONLY_LLVM = (
     "v_cvt_scalef32",
     "v_cndmask",
     "v_addc",
+    "v_writelane",
 )
 """LLVM keeps these apart where no document asks for it: memory and v_cmpx, what packed instructions give, what DPP
-keeps, stores behind loads in one clause, SGPRs as lane masks, M0 and buffer loads to LDS."""
+keeps, stores behind loads in one clause, SGPRs as lane masks, M0 and buffer loads to LDS, v_writelane
+behind what wrote the other lanes."""
 RARE = ("gfx1030", "gfx1100", "gfx1200")
-"""Processors with few hazards besides those of `NOT_ALONE`: on some days none of the sequences has one."""
+"""Processors with few hazards besides those of `NOT_ALONE`: with some seeds none of the sequences has one."""
 NOT_IN_LLVM_22 = {
     "XDL writes registers, XDL of other passes reads them as C",
     "store of more than 64 bits with an offset in an SGPR, VALU overwrites its data",
@@ -49,8 +54,30 @@ def not_in_llvm_22(lack: Lack, text: str) -> bool:
     )
 
 
+def vectors(text: str) -> set[str]:
+    """Return the VGPRs and AGPRs of an instruction."""
+    return {
+        f"{file}{number}"
+        for file, only, first, last in re.findall(r"\b([va])(?:(\d+)\b|\[(\d+):(\d+)\])", text)
+        for number in range(int(only or first), int(only or last) + 1)
+    }
+
+
+def meets_several_matrices(body: Sequence[str]) -> bool:
+    """Return whether an instruction meets two matrix instructions before it in its registers.
+
+    Of those that write registers of an operand LLVM looks at the youngest alone (checkMAIHazards90A); to the table
+    matrix instructions read C in order, to LLVM they do not.
+    """
+    matrices = [(at, vectors(text)) for at, text in enumerate(body) if text.startswith(("v_mfma", "v_smfmac"))]
+    return any(
+        sum(earlier < at and bool(used & vectors(text)) for earlier, used in matrices) > 1
+        for at, text in enumerate(body)
+    )
+
+
 def bodies(target: str, lanes: int, without: tuple[str, ...]) -> list[list[str]]:
-    chance = random.Random(f"{target} {lanes} {datetime.date.today()}")
+    chance = random.Random(f"{target} {lanes} {SEED}")
     texts = [text for text in pool(isa_of(target, lanes)) if not text.startswith((*NOT_ALONE, *without))]
     return [chance.sample(texts, chance.randrange(2, 10)) for _ in range(COUNT)]
 
@@ -92,6 +119,8 @@ def test_as_many_wait_states_as_llvm_inserts(target: str) -> None:
         found = line.lacks(line.steps(before), mend=True)
         needed = [missing_states(here) for here in found]
         if any(not_in_llvm_22(one, text) for text, here in zip(before, found, strict=True) for one in here):
+            continue
+        if meets_several_matrices(before):
             continue
         assert needed == inserted, (before, after)
         total += sum(needed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
+from luthier.tool.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
 TARGETS = ("gfx906", "gfx90a", "gfx942")

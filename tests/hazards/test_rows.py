@@ -9,9 +9,9 @@ import luthier
 import numpy as np
 import pytest
 from luthier.emulator import CheckWarning
-from luthier.isa.hazard_model import Rule
+from luthier.hazards.wait_states import check_hazards
+from luthier.hazards.wait_states.model import Rule
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from sequences import HARMFUL, TARGETS_OF_TESTS, Isa, Sequence_, isa_of, sequence
 from test_table import find
 from wait_kernels import kernel

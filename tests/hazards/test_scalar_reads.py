@@ -8,15 +8,15 @@ import random
 import luthier
 import pytest
 from effort import sample
-from luthier.isa.hazard_parties import DS_NOPS
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_states import check_hazards
+from luthier.hazards.wait_states.kinds import DS_NOPS
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from wait_kernels import kernel
 
 HOOKS = """

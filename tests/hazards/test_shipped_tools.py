@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from shipped import NAMES, tool_of
+from shipped_tools import shipped_tools
 
 TARGETS = ("gfx942", "gfx1030", "gfx1100", "gfx1200", "gfx1201")
 WAVE64 = ("gfx1100", "gfx1201")
@@ -21,12 +22,9 @@ WAVE64 = ("gfx1100", "gfx1201")
 FLAG = "-mwavefrontsize64"
 APPLICATIONS = ("vector_add", "reduction")
 OPTIONS: Mapping[str, Mapping[str, object]] = {
-    "instruction_replace": {"find": "v_mov_b32_e32", "put": "v_mov_b32_e32"},
     "register_write": {"at": "v_*", "flip": 1},
-    "value_log": {"at": "global_*+s_endpgm+v_cmp*", "values": "vdata+exec+sdst"},
 }
-NOTHING_INSERTED = {"instruction_replace", "lift_dump", "wait_check"}
-"""Tools that change or read kernels only."""
+TOOLS = shipped_tools()
 
 
 def findings(object: CodeObject, kernel: str) -> Counter[str]:
@@ -54,7 +52,7 @@ def test_nothing_is_added(
     target: str,
     flags: tuple[str, ...],
 ) -> None:
-    options = {"to": str(tmp_path)} if name == "lift_dump" else OPTIONS.get(name, {})
+    options = {"to": str(tmp_path)} if name == "lift_dump" else OPTIONS.get(name, TOOLS[name].trial)
     tool = tool_of(make_module, name, [target], **options)
     inserted = 0
     for application in APPLICATIONS:
@@ -64,4 +62,4 @@ def test_nothing_is_added(
         after = load_object(patched.data)
         for kernel in object.kernels:
             assert not findings(after, kernel) - findings(object, kernel), (application, kernel)
-    assert (inserted > 0) == (name not in NOTHING_INSERTED)
+    assert (inserted > 0) == TOOLS[name].inserts

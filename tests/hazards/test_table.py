@@ -6,8 +6,8 @@ import functools
 import operator
 
 import pytest
-from luthier.isa.hazard_model import Rule
-from luthier.lifting.hazards.steps import Step
+from luthier.hazards.wait_states.model import Rule
+from luthier.hazards.wait_states.steps import Step
 from sequences import Isa, Sequence_, isa_of, pool_steps, sequence, wave_sizes
 
 NOT_IN_POOL = {

@@ -104,7 +104,16 @@ def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> N
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path / "dist", copy]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--sdist",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path / "dist"),
+        str(copy),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (archive,) = (tmp_path / "dist").glob("*.tar.gz")
     with tarfile.open(archive) as opened:
@@ -127,7 +136,7 @@ def test_wheels_are_linked_with_the_stubs_whatever_python_says(tmp_path: Path) -
     (stubs / "libld.so.2").write_text("GROUP ( /lib64/ld-linux-x86-64.so.2 )\n")
     (tmp_path / "uses.c").write_text("void only_in_the_stub(void);\nvoid uses(void) { only_in_the_stub(); }\n")
     subprocess.run(["gcc", "-fPIC", "-c", "uses.c"], cwd=tmp_path, check=True)
-    command = [ROOT / "scripts/portable/c++", "-shared", f"-L{machine}", "uses.o", "-o", "uses.so", "-Wl,-z,defs"]
+    command = [str(ROOT / "scripts/portable/c++"), "-shared", f"-L{machine}", "uses.o", "-o", "uses.so", "-Wl,-z,defs"]
     subprocess.run(command, cwd=tmp_path, env={**os.environ, "GLIBC_STUBS": str(stubs)}, check=True)
 
 

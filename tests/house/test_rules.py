@@ -27,6 +27,7 @@ DECIDES = [
     "def f(target):\n    major = target.major\n    return major < 12",
     "match target.major:\n    case 9: pass",
     "if target.generation == 'GFX11': pass",
+    "if target.emulated_major < 11: pass",
     "if target.name == 'gfx942': pass",
     "if target.name in ('gfx90a', 'gfx942'): pass",
     "if target.name.startswith('gfx94'): pass",
@@ -34,11 +35,11 @@ DECIDES = [
     "count = COUNTS['gfx942']",
     "COUNTS = {'gfx942': 4}",
     "match target.name:\n    case 'gfx942': pass",
-    "from luthier.isa.generations import GFX11\nnew = target.generation is GFX11",
+    "from luthier.arch.gfx11 import GFX11\nnew = target.generation is GFX11",
 ]
 HARMLESS = [
     "if target.lane_mask_wait is not None: pass",
-    "table = operations_of(target.major)",
+    "table = operations_of(target.emulated_major)",
     "variant = Variant('luthier_unbound', 64, target.major)",
     "DEFAULT_TARGETS = ('gfx90a', 'gfx942')",
     "isa = Isa.of('gfx942', 64)",
@@ -95,21 +96,21 @@ NO_UNITS = [
 ]
 
 
-@pytest.mark.parametrize("path", ["runtime/luthier/patch/hazards.py", "runtime/luthier/emulator/ir/wave.py"])
+@pytest.mark.parametrize("path", ["runtime/luthier/hazards/wait_states/kinds.py", "runtime/luthier/isa/native.py"])
 @pytest.mark.parametrize("code", DECIDES)
 def test_comparing_generations_is_found(code: str, path: str) -> None:
     assert any(": facts: " in found for found in findings(path, code))
 
 
 @pytest.mark.parametrize("code", DECIDES)
-@pytest.mark.parametrize("path", ["runtime/luthier/isa/native.py", "runtime/luthier/emulator/operations/lds.py"])
+@pytest.mark.parametrize("path", ["runtime/luthier/arch/targets.py", "runtime/luthier/emulator/operations/lds.py"])
 def test_facts_may_be_compared_where_they_live(code: str, path: str) -> None:
     assert list(findings(path, code)) == []
 
 
 @pytest.mark.parametrize("code", UNITS)
 def test_bare_units_are_found(code: str) -> None:
-    assert any(": units: " in found for found in findings("runtime/luthier/patch/copies.py", code))
+    assert any(": units: " in found for found in findings("runtime/luthier/patch/registers/copies.py", code))
     assert list(findings("runtime/luthier/isa/registers.py", code)) == []
 
 
@@ -127,7 +128,7 @@ def test_what_prints_nothing_is_not_found(code: str) -> None:
 
 @pytest.mark.parametrize("code", [*HARMLESS, *NO_UNITS])
 def test_what_is_no_breach_is_not_found(code: str) -> None:
-    assert list(findings("runtime/luthier/patch/hazards.py", code)) == []
+    assert list(findings("runtime/luthier/hazards/insertion.py", code)) == []
 
 
 def test_versions_of_clang_are_no_generations() -> None:
@@ -154,8 +155,8 @@ def test_harmless_c() -> None:
 @pytest.mark.parametrize(
     ("path", "code", "broken"),
     [
-        ("runtime/luthier/patch/object.py", "from luthier import lift", True),
-        ("runtime/luthier/patch/object.py", "def f():\n    from luthier import CodeObject", True),
+        ("runtime/luthier/patch/output/object.py", "from luthier import lift", True),
+        ("runtime/luthier/patch/output/object.py", "def f():\n    from luthier import CodeObject", True),
         ("runtime/luthier/emulator/running/launch.py", "from luthier.emulator import EmulatedDevice", True),
         ("runtime/luthier/lifting/effects.py", "from luthier import _mc", False),
         ("runtime/luthier/cli/main.py", "from luthier import __version__", False),
@@ -168,19 +169,55 @@ def test_names_from_the_package_a_module_is_in(path: str, code: str, broken: boo
     assert any(": facades: " in found for found in findings(path, code)) == broken
 
 
+@pytest.mark.parametrize(
+    ("name", "exists"),
+    [
+        ("luthier.errors", True),
+        ("luthier.errors.LuthierError", True),
+        ("luthier.objects.load_object", True),  # by way of the package
+        ("luthier.wire.messages.Launch.grid_x", True),
+        ("luthier._mc.Isa", True),
+        ("luthier_build.wrapper.analyse", True),
+        ("luthier.isa/", True),
+        ("luthier/errors.py", True),
+        ("runtime/native/wire/wire.h", True),
+        ("luthier/channel.h", True),
+        ("luthier.original", True),  # a symbol
+        ("luthier.lifting.semantics.Lanes", False),
+        ("luthier.errors.NoSuchError", False),
+        ("luthier.wire.messages.Launch.grid_w", False),
+        ("luthier._mc.NoSuch", False),
+        ("luthier_build.nowhere", False),
+        ("luthier/run/nowhere.py", False),
+        ("runtime/native/wire/nowhere.h", False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("runtime/luthier/run/service.py", 'def f():\n    """Do what `{}` does."""'),
+        ("runtime/luthier/isa/targets.py", 'X = 1\n"""See {}."""'),
+        ("runtime/native/executor/thread_pool.h", "int a;  // {} says why"),
+        ("runtime/native/mc/decode.cpp", "// {}."),
+    ],
+)
+def test_names_in_comments_exist(name: str, exists: bool, path: str, form: str) -> None:
+    assert any(": names: " in found for found in findings(path, form.format(name))) != exists
+
+
 def test_the_house_keeps_its_rules() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "house_rules.py"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "the house rules hold\n")
 
 
 def test_a_breach_is_an_exit_code(tmp_path: Path) -> None:
-    file = tmp_path / "runtime" / "luthier" / "task.py"
+    file = tmp_path / "runtime" / "luthier" / "tool" / "task.py"
     file.parent.mkdir(parents=True)
     file.write_text("first = 126\n")
-    command = [sys.executable, ROOT / "scripts" / "house_rules.py", tmp_path]
+    command = [sys.executable, str(ROOT / "scripts" / "house_rules.py"), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stdout.startswith("runtime/luthier/task.py:1: units: 126 ")
+    assert done.stdout.startswith("runtime/luthier/tool/task.py:1: units: 126 ")
 
 
 # Who imports whom ---------------------------------------------------------------------------------------------------
@@ -220,10 +257,13 @@ PLANTED = [
     ("module/packages.py", "from luthier_build.editable import refresh", "never the other way"),
     ("errors.py", "def f():\n    import luthier_build.package", "never the other way"),
     ("objects/elf.py", "def f():\n    from luthier.patch import patch_object", "in the table"),
-    ("isa/generations.py", "if TYPE_CHECKING:\n    from luthier.lifting.model import Clause", "in the table"),
+    ("arch/generation.py", "if TYPE_CHECKING:\n    from luthier.isa.opcodes import Opcode", "in the table"),
     ("lifting/addresses/values.py", "def f():\n    from luthier.lifting.addresses.analysis import World", "no circle"),
     ("isa/registers.py", "if TYPE_CHECKING:\n    from luthier.isa.mc import Isa", "no circle"),
-    ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import Launch", "wings"),
+    ("patch/registers/binding.py", "from luthier.patch.layout.slots import lay_out", "rooms of what patches"),
+    ("tool/points.py", "def f():\n    from luthier.tool.task import reg", "tool author"),
+    ("hazards/wait_states/check.py", "def f():\n    from luthier.hazards.insertion import wait_states", "hazards"),
+    ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import Launch", "subpackages"),
 ]
 
 
@@ -250,3 +290,20 @@ def test_layers_are_those_of_the_architecture() -> None:
     place = {name: number for number, row in enumerate(rows) for name in row}
     assert place.keys() == set(layers)
     assert [place[layer] for layer in layers] == sorted((place[layer] for layer in layers), reverse=True)
+
+
+def test_the_drawing_is_of_the_sources(house: Path) -> None:
+    """Who imports whom, in docs/packages.svg: another import is another drawing."""
+    (house / "scripts").mkdir()
+    (house / "runtime").mkdir()
+    (house / "docs").mkdir()
+    shutil.copy(ROOT / "scripts" / "draw_packages.py", house / "scripts")
+    shutil.copy(ROOT / "docs" / "packages.svg", house / "docs")
+    shutil.move(house / "luthier", house / "runtime" / "luthier")
+    command = [sys.executable, str(house / "scripts" / "draw_packages.py"), "--check"]
+    assert subprocess.run(command).returncode == 0
+    path = house / "runtime" / "luthier" / "channels" / "ring.py"
+    path.write_text(path.read_text() + "\nimport luthier.objects\n")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "run scripts/draw_packages.py" in done.stderr

@@ -14,9 +14,10 @@ import pytest
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
-from luthier.patch import patch_object, placement
-from luthier.patch.layout import Layout, lay_out
-from luthier.task import InstrumentationTask
+from luthier.patch import patch_object
+from luthier.patch.layout import placement
+from luthier.patch.layout.slots import Layout, lay_out
+from luthier.tool.task import InstrumentationTask
 
 _GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
 _NUMBER = r"(?:lit\()?(-?(?:0x[0-9a-f]+|\d+))\)?$"

@@ -22,7 +22,7 @@ from luthier.errors import DecodeError
 from luthier.isa import Isa, Opcode, OperandKind
 from luthier.isa.registers import SGPRS, VGPRS
 from luthier.lifting.instructions.memory import memory_access
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 
@@ -270,7 +270,7 @@ def in_scratch(text: str, step: Step, wave) -> list:
 
 
 def places(access, step: Step, wave):
-    hosts = access.hosts
+    hosts = access.places
     if access.scalar:
         return None, hosts[:1], access.size
     lds, lds_size = step.worker.group_field("lds"), step.worker.group_field("lds_size")

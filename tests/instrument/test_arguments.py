@@ -15,7 +15,7 @@ from luthier.isa import Isa
 from luthier.lifting import lift
 from luthier.objects import CodeObject
 from luthier.payload.cache import template_for
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 pytestmark = pytest.mark.covering(1)
 

@@ -8,9 +8,9 @@ from luthier.errors import HookError
 from luthier.isa.targets import target_named
 from luthier.objects import load_object
 from luthier.patch import RefusedError, patch_object
-from luthier.patch.report import KernelReport
-from luthier.task import InstrumentationTask, reg
+from luthier.patch.outcome import KernelReport
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
@@ -79,7 +79,7 @@ def many_of(target: str) -> int:
 @pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_budgets(compile_object, hooks, target: str) -> None:
-    object = load_object(compile_object(crowded(target, many_of(target), 40), target))
+    object = load_object(compile_object(crowded(target, many_of(target), 12), target))
     (kernel,) = object.kernels.values()
     before = kernel.descriptor.vgprs
     kept = report_of(object, Wide(hooks, on_excess="keep"))

@@ -28,7 +28,7 @@ from luthier.errors import LuthierError
 from luthier.isa.targets import target_named
 from luthier.module import ToolModule
 from luthier.objects import CodeObject
-from luthier.task import HookArgument, InstrumentationTask, reg
+from luthier.tool.task import HookArgument, InstrumentationTask, reg
 from patched_listing import Patched
 from text_cases import Case, CaseFiles
 

@@ -9,8 +9,9 @@ from live_points import points_of
 from luthier.isa.registers import AGPRS, M0, SCC, SGPRS, UNIT_LIMIT, VCC, VGPRS, mask_of
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
-from luthier.patch.binding import SPILLING, Binding, RegisterBudget, Slice, bind
-from luthier.patch.choices import Choices, least_vectors
+from luthier.patch.registers.allocation import bind
+from luthier.patch.registers.binding import SPILLING, Binding, RegisterBudget, Slice
+from luthier.patch.registers.choices import Choices, least_vectors
 from luthier.payload import Argument, ConstantArgument, RegisterArgument, Template
 from luthier.payload.cache import template_for
 
@@ -65,11 +66,11 @@ def fits(binding: Binding, template: Template, sources: tuple[int, ...], live: L
     time."""
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     kept = set(binding.fixed)
-    back = {*binding.parked, *binding.spilled, *binding.spilled_whole}
+    back = {*binding.spilled_sgprs, *binding.spilled, *binding.spilled_whole}
     for unit in (unit for unit in range(UNIT_LIMIT) if binding.temporaries >> unit & 1):
         if lanes >> unit & 1 and unit not in back:
             return False
-    if binding.parking is not None and binding.parking not in back and live.all_bits >> binding.parking & 1:
+    if binding.lane_vgpr is not None and binding.lane_vgpr not in back and live.all_bits >> binding.lane_vgpr & 1:
         return False
     for units in ((SCC,), VCC, (M0,)) if wave_size == 64 else ((SCC,), VCC[:1], VCC[1:], (M0,)):
         lost = any(template.clobber_mask >> unit & 1 for unit in units)
@@ -78,7 +79,7 @@ def fits(binding: Binding, template: Template, sources: tuple[int, ...], live: L
         if (units[0] in kept) != ((lost and wanted) or (given and (lost or units == (SCC,)))):
             return False
     return not (
-        (live.active_bits >> SCC & 1 and (binding.spilled_whole or binding.homes) and binding.kept_scc is None)
+        (live.active_bits >> SCC & 1 and (binding.spilled_whole or binding.agpr_slots) and binding.kept_scc is None)
         or (live.all_bits >> M0 & 1 and binding.lds is not None and binding.kept_m0 is None)
     )
 
@@ -93,7 +94,7 @@ def test_each_point_gets_what_fits_and_is_as_cheap_as_can_be(
     module, monkeypatch: pytest.MonkeyPatch, target, hook, place, called, stretch
 ) -> None:
     """In one stretch of points, and in several, where bindings of earlier ones are tried again."""
-    monkeypatch.setattr("luthier.patch.choices._STRETCH", stretch)
+    monkeypatch.setattr("luthier.patch.registers.choices._STRETCH", stretch)
     parsed = TargetId.parse(target)
     wave_size = parsed.target.default_wave_size
     template = template_for(module.hook(hook), HOOKS[hook], parsed, wave_size)
@@ -106,7 +107,7 @@ def test_each_point_gets_what_fits_and_is_as_cheap_as_can_be(
         MOST_SGPRS,
         MOST_VGPRS + 2,
         spill=place == "memory",
-        homes=mask_of(AGPRS[:6]) if place == "AGPRs" else 0,
+        agpr_slots=mask_of(AGPRS[:6]) if place == "AGPRs" else 0,
         lds=Slice(SGPRS[7], 256, 5) if place == "LDS" else None,
     )
     units = {True: iter(SGPRS[8:]), False: iter(VGPRS[3:])}

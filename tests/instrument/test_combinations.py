@@ -22,7 +22,7 @@ from luthier.module import ToolModule
 from luthier.objects import CodeObject
 from luthier.patch import patch_object
 from luthier.payload.cache import template_for
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 SOME = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1200", "gfx1201")
 TARGETS = EMULATED if EVERYTHING else SOME

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from luthier import Tool, ToolModule
-from luthier.task import reg
+from luthier.tool.task import reg
 
 
 class Steps(Tool):
@@ -87,9 +87,9 @@ def tools(make_module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     (folder / "steps_tool.py").write_text(
         TOOL.format(
-            module=make_module(HOOKS).name,
-            second=make_module(SECOND_HOOKS).name,
-            clash=make_module("// of another tool" + HOOKS).name,
+            module=make_module(HOOKS, in_file=True).name,
+            second=make_module(SECOND_HOOKS, in_file=True).name,
+            clash=make_module("// of another tool" + HOOKS, in_file=True).name,
         )
     )
     (folder / "broken_tool.py").write_text("raise RuntimeError('at import')\n")

@@ -8,7 +8,7 @@ import re
 import pytest
 from luthier.errors import PatchError
 from luthier.isa import Isa
-from luthier.patch.copies import needs_spare, parallel_copy, unit_text
+from luthier.patch.registers.copies import needs_spare, parallel_copy, unit_text
 
 V, A, SCC, SPARE = 256, 1280, 128, 90
 SCALARS = [*range(8), 106, 107, 124, 126, 127]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 pytestmark = pytest.mark.covering(1)
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from luthier import patch_object
 from luthier.errors import HookError
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import load_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 from .test_frames import HOOKS, TARGETS, Everywhere
 

@@ -11,7 +11,7 @@ from luthier.errors import LuthierError, PatchError
 from luthier.isa import Isa
 from luthier.lifting import lift
 from luthier.objects import CodeObject
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
 pytestmark = pytest.mark.covering(1)

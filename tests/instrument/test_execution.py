@@ -11,14 +11,15 @@ import pytest
 from luthier.devices import open_device
 from luthier.errors import BuildError, HookError
 from luthier.isa import InstructionFlag
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
-from luthier.patch import RefusedError, choices, patch_object
-from luthier.patch.binding import RegisterBudget
-from luthier.task import InstrumentationTask, reg
+from luthier.patch import RefusedError, patch_object
+from luthier.patch.registers import choices
+from luthier.patch.registers.binding import RegisterBudget
 from luthier.tool import ExecutionCounts, Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import KernelVerdict, verify_kernel
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 
 from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
@@ -277,7 +278,7 @@ LUTHIER_HOOK_ANNOTATE change() {{
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", APPS)
-def test_parked_sgprs_come_back(
+def test_spilled_sgprs_come_back(
     app, counter: type[Tool], monkeypatch: pytest.MonkeyPatch, name: str, target: str
 ) -> None:
     """With hardly an SGPR to spare, live ones are kept in lanes of a VGPR."""
@@ -292,7 +293,7 @@ def test_parked_sgprs_come_back(
 
     monkeypatch.setattr(choices, "bind", few)
     assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))
-    assert any(scarce is not None and scarce.parked for scarce in bound)
+    assert any(scarce is not None and scarce.spilled_sgprs for scarce in bound)
 
 
 @pytest.mark.covering(0)

@@ -13,8 +13,8 @@ from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 
 pytestmark = pytest.mark.covering(1)

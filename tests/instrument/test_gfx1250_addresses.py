@@ -10,7 +10,7 @@ from luthier import ToolModule, open_device, patch_object
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import HookError
 from luthier.objects import CodeObject
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 TARGET = "gfx1250"
 LANES = np.arange(32, dtype=np.uint64)

@@ -16,8 +16,8 @@ from luthier.devices import open_device
 from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.processes import run
-from luthier.task import InstrumentationTask, RegisterRange
+from luthier.support.processes import run
+from luthier.tool.task import InstrumentationTask, RegisterRange
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from luthier import Intrinsic, Tool, ToolModule, open_device, patch_object, provenance
+from luthier import Intrinsic, Tool, ToolModule, open_device, patch_object
+from luthier.cache import provenance
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.objects import load_object
@@ -22,8 +23,9 @@ from luthier.payload.cache import template_for
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.registry import find_intrinsics, installed_names
 from luthier.run.patching import Patcher
-from luthier.task import InstrumentationTask
 from luthier.tool import ToolGroup
+from luthier.tool.task import InstrumentationTask
+from planted import plant
 
 from luthier_build.cli.doctor import Finding, examine
 from luthier_build.compile import compile_application
@@ -73,13 +75,7 @@ def package(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def other_package(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, code: str = "") -> None:
     """One more package on the path, with an entry point."""
-    metadata = folder / "other_one-2.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other-one\nVersion: 2.0\n")
-    (metadata / "entry_points.txt").write_text(f"[luthier.intrinsics]\n{line}\n")
-    (folder / "other_one.py").write_text(code)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "other_one", raising=False)
+    plant(folder, monkeypatch, "luthier.intrinsics", line, code)
 
 
 def template(module: ToolModule, hook: str, target: str = "gfx90a") -> Template:

@@ -126,10 +126,10 @@ def test_it_ends_with_the_process(tmp_path: Path) -> None:
 
 def test_a_process_that_only_asks_loads_no_llvm() -> None:
     code = (
-        "import sys; from luthier.payload.codegen import text_of\n"
+        "import sys; from luthier.payload.machine import parse_bitcode\n"
         "from luthier.payload.isolation import in_lasting_child\n"
         "from luthier.errors import HookError\n"
-        "try: in_lasting_child('hook x', text_of, b'no bitcode')\n"
+        "try: in_lasting_child('hook x', parse_bitcode, b'no bitcode', None)\n"
         "except HookError as problem: print(problem)\n"
         "assert 'llvmlite.binding' not in sys.modules"
     )

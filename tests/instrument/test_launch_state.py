@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from effort import EVERYTHING
 from luthier import ToolModule, lift, open_device, patch_object
-from luthier.counts import CounterBudget
 from luthier.errors import HookError
 from luthier.isa.registers import VGPRS, mask_of
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_object
-from luthier.patch.budget import budget_of
-from luthier.patch.copies import LANES
-from luthier.patch.state import plan_state
-from luthier.task import InstrumentationTask
+from luthier.patch.registers.budget import budget_of
+from luthier.patch.registers.copies import LANES
+from luthier.patch.registers.launch_state import plan_state
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask
 
 from luthier_build.compile import compile_application, compile_device
 from luthier_build.settings import load_settings

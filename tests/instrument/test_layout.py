@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from luthier.errors import PatchError
-from luthier.patch.layout import BRANCH_REACH, Branch, Layout, lay_out, next_hop
+from luthier.patch.layout.slots import BRANCH_REACH, Branch, Layout, lay_out, next_hop
 
 
 def reach(here: int, there: int) -> bool:

@@ -15,7 +15,7 @@ from luthier.isa.targets import TARGETS as ALL
 from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.payload.lds import LdsLayout
-from luthier.task import InstrumentationTask, reg
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 
 from .test_frames import SITES, Everywhere

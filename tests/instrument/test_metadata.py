@@ -19,16 +19,16 @@ from luthier import open_device, patch_object
 from luthier.emulator.running.start import Geometry, pack_arguments
 from luthier.errors import DeviceError, HookError, ObjectError
 from luthier.isa.targets import target_named
-from luthier.launch_plan import default_plan
 from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, ObjectEditor, load_object
 from luthier.objects.disagreements import disagreements
 from luthier.objects.metadata import KERNELS
 from luthier.patch import PatchedObject, RefusedError
-from luthier.patch.budget import used_agprs
+from luthier.patch.registers.budget import used_agprs
 from luthier.payload.launch_state import HIDDEN_V4, HIDDEN_V5
-from luthier.task import InstrumentationTask, reg
+from luthier.tool.task import InstrumentationTask, reg
+from luthier.verify.launch_plan import default_plan
 
 from .test_frames import registers_of
 

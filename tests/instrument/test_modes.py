@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.errors import LiftError
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, ObjectEditor, load_object
 from luthier.patch import patch_object
-from luthier.patch.budget import budget_of
-from luthier.task import InstrumentationTask, reg
+from luthier.patch.registers.budget import budget_of
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942"]
 ALL = (*TARGETS, "gfx950")

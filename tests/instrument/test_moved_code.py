@@ -8,12 +8,12 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier import open_device, patch_object
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 TARGETS = ["gfx90a", "gfx1030", "gfx1100", "gfx1201"]
 LANES = 64

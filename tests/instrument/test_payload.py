@@ -18,9 +18,10 @@ from luthier.isa.registers import UNIT_LIMIT, mask_of
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
 from luthier.module import ToolModule
-from luthier.patch.binding import Binding, RegisterBudget, bind
-from luthier.patch.choices import Fit
-from luthier.patch.emission import emit
+from luthier.patch.payloads.emission import emit
+from luthier.patch.registers.allocation import bind
+from luthier.patch.registers.binding import Binding, RegisterBudget
+from luthier.patch.registers.choices import Fit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for
 from luthier.payload.isolation import in_child
@@ -350,10 +351,10 @@ def check_binding(made: Template, binding: Binding, live: int, sources: tuple[in
         assert places == list(range(places[0], places[0] + group.count))
         assert places[0] % group.alignment == group.first % group.alignment
         for unit, place in zip(range(group.first, group.first + group.count), places, strict=True):
-            if (live >> place & 1 and place not in binding.parked) or place in sources:
+            if (live >> place & 1 and place not in binding.spilled_sgprs) or place in sources:
                 assert unit not in made.written
     temporaries = [units[unit] for unit in units if unit in made.written] + list(saved.values())
-    assert not mask_of(temporaries) & live & ~mask_of(binding.parked)
+    assert not mask_of(temporaries) & live & ~mask_of(binding.spilled_sgprs)
     assert len(set(saved.values())) == len(saved)
     for fixed in made.clobbers:
         if live >> fixed & 1:
@@ -411,15 +412,15 @@ def test_operands_outside_groups_are_untouched(module) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -> None:
+def test_live_sgprs_are_spilled_to_lanes_when_none_is_free(module, target: str) -> None:
     isa = Isa.of(target)
     made = template(module, "add", ConstantArgument("true"), target=target)
     live = Live(mask_of([*range(106), 128]), mask_of([*range(106), 128, *range(256, 266)]))
     budget = RegisterBudget(102, 16, 102, 16)
     binding = bind(made, (), live, budget, isa.wave_size)
     assert binding is not None
-    assert binding.parking is not None
-    assert binding.parking >= 266
+    assert binding.lane_vgpr is not None
+    assert binding.lane_vgpr >= 266
     assert not binding.lost & live.all_lanes
     everywhere = Live(live.active, live.all_lanes | mask_of(range(256, 512)))
     fit = Fit.of(binding, made, (), isa.wave_size)
@@ -428,7 +429,7 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
     text = isa.texts(isa.decode(emit(isa, made, binding).code))
     writes = [line.split(", ") for line in text if line.startswith("v_writelane")]
     reads = [line.split(", ") for line in text if line.startswith("v_readlane")]
-    assert len(writes) == len(reads) == len(binding.parked) > 0
+    assert len(writes) == len(reads) == len(binding.spilled_sgprs) > 0
     assert [(w[1], w[2]) for w in writes] == [(r[0].split()[1], r[2]) for r in reads]
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier import open_device, patch_object
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import load_object
-from luthier.patch.pointed import called_in_loops, likely_functions
+from luthier.patch.payloads.likely_targets import called_in_loops, likely_functions
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 SOURCE = (Path(__file__).parent / "pointers.hip").read_text()
 FUNCTIONS = SOURCE[: SOURCE.index("struct")] + SOURCE[SOURCE.index("typedef") :]

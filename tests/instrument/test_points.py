@@ -15,11 +15,11 @@ from luthier import ToolModule, immediate, open_device, patch_object
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import HookError
 from luthier.isa import Isa
-from luthier.launch_plan import read_plans
 from luthier.lifting import ControlEdge, lift
 from luthier.objects import CodeObject, load_object
-from luthier.points import function_entry
-from luthier.task import InstrumentationTask
+from luthier.tool.points import function_entry
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import read_plans
 from random_kernels import WAVES, random_kernel
 from walks import Walk, edge_of, insert_everywhere
 

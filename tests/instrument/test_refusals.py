@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from crowded import FULL_LDS
 from luthier.errors import HookError, LiftError, PatchError
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import RefusedError, patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel, verify_object
+from luthier.verify.launch_plan import LaunchPlan
 
 HOOKS = """
 __device__ uint64_t total = 0;

@@ -13,7 +13,7 @@ from luthier.errors import HookError, ObjectError
 from luthier.isa import Isa
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 TARGETS = ["gfx906", "gfx942", "gfx1030", "gfx1201"]
 SOURCE = """

@@ -9,14 +9,15 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier import immediate, open_device
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
-from luthier.patch import binder, patch_object
-from luthier.patch.report import KernelReport
-from luthier.task import InstrumentationTask, reg
+from luthier.patch import patch_object
+from luthier.patch.outcome import KernelReport
+from luthier.patch.payloads import assignment as binder
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200", "gfx1201"]

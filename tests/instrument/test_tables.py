@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 SOURCE = """#include <hip/hip_runtime.h>
 #include <stdint.h>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 from luthier import immediate
@@ -12,7 +13,9 @@ from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
+from luthier.tool.hook_budget import HookBudget
+from luthier.tool.options import PatchOptions
+from luthier.tool.task import InstrumentationTask, reg
 
 HOOKS = """
 __device__ uint64_t total = 0;
@@ -68,13 +71,40 @@ def test_numbers_of_a_points_own_share_a_call(module: ToolModule, three: CodeObj
 
 
 def test_hooks_of_a_kernel_have_a_limit(module: ToolModule, three: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("luthier.task.MOST_INSERTIONS", 2)
+    monkeypatch.setattr("luthier.tool.task.MOST_INSERTIONS", 2)
     task = InstrumentationTask(lift(three, "first"))
     for _ in range(2):
         task.insert_hook_before(0, module.take, 1)
     with pytest.raises(PatchError, match=r"more than 2 hooks take too much memory.*\d+ instructions.*kernel first"):
         task.insert_hook_before(0, module.take, 1)
     assert len(task.insertions) == 2
+
+
+def test_a_tool_changes_the_options_of_its_own_task(three: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task begins as its caller says, and what a tool says holds for this task alone."""
+    monkeypatch.setattr(InstrumentationTask, "HOIST", False)
+    lifted = lift(three, "first")
+    given = PatchOptions(strict=True, most_stack=64, wave_rows=7)
+    task, other = InstrumentationTask(lifted, given), InstrumentationTask(lifted, given)
+    assert task.options == replace(given, hoist=False)  # None is as usual
+    assert InstrumentationTask(lifted, replace(given, hoist=True)).hoist
+    task.waves_given, task.most_stack, task.hook_budget = False, None, HookBudget(registers=9)
+    assert (task.waves_given, task.most_stack, task.wave_rows) == (False, None, 7)
+    changed = replace(given, hoist=False, waves_given=False, most_stack=None, hook_budget=HookBudget(registers=9))
+    assert task.options == changed
+    assert other.options == replace(given, hoist=False)
+
+
+def test_the_public_functions_make_the_options(module: ToolModule, three: CodeObject) -> None:
+    seen: list[PatchOptions] = []
+
+    def instrument(task: InstrumentationTask) -> None:
+        seen.append(task.options)
+        task.insert_hook_before(0, module.count)
+
+    patch_object(three, instrument, ["first"], hoist=True)
+    patch_object(three, instrument, ["first"], strict=True, hoist=False, solve_sums=True, most_stack=48)
+    assert seen == [PatchOptions(hoist=True), PatchOptions(strict=True, hoist=False, solve_sums=True, most_stack=48)]
 
 
 @pytest.mark.parametrize("argument", [[1], {}, "v0", None])

@@ -23,7 +23,7 @@ LUTHIER_HOOK_ANNOTATE step(int16_t by, float weight) { bump<float>(by * weight *
 
 @pytest.fixture(scope="module")
 def module(make_module) -> ToolModule:
-    return make_module(SOURCE)
+    return make_module(SOURCE, in_file=True)
 
 
 def test_hooks_and_variables(module: ToolModule) -> None:
@@ -58,7 +58,7 @@ def test_bitcode_from_a_file_and_from_memory(module: ToolModule, tmp_path: Path)
 
 
 def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule, tmp_path: Path) -> None:
-    other = make_module("__device__ int x; LUTHIER_HOOK_ANNOTATE other() { x = 1; }")
+    other = make_module("__device__ int x; LUTHIER_HOOK_ANNOTATE other() { x = 1; }", in_file=True)
     both = tmp_path / "both.bin"
     both.write_bytes(b"".join(_padded(Path(one.name).read_bytes()) for one in (module, other)))
     found = ToolModule.load_all(both)
@@ -92,17 +92,18 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 4096)
 
 
-@pytest.mark.parametrize("damage", ["version", "json", "magic", "twice"])
+@pytest.mark.parametrize("damage", ["earlier", "later", "json", "magic", "twice"])
 def test_damaged_manifests(module: ToolModule, damage: str) -> None:
     bitcode = load_objects(module.name)[0].section_data(".llvmbc")
     assert bitcode is not None
     damaged = {
-        "version": bitcode.replace(b'{"luthier":1,', b'{"luthier":9,'),
+        "earlier": bitcode.replace(b'{"luthier":2,', b'{"luthier":1,'),
+        "later": bitcode.replace(b'{"luthier":2,', b'{"luthier":9,'),
         "json": bitcode.replace(b'"variables":', b'"variables";'),
         "magic": b"BC\xc0\xde" + bytes(100),
-        "twice": bitcode + b'{"luthier":1,',
+        "twice": bitcode + b'{"luthier":2,',
     }[damage]
-    with pytest.raises(ToolError):
+    with pytest.raises(ToolError, match="rebuild it" if damage in ("earlier", "later") else None):
         ToolModule.load(damaged)
 
 

@@ -10,7 +10,7 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier import open_device
 from luthier.isa.targets import target_named
-from luthier.patch.wave_number import wave_of_ttmp, wave_of_work_items
+from luthier.patch.registers.wave_number import wave_of_ttmp, wave_of_work_items
 
 WAVES = [
     *(("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1030", 64)),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from luthier import immediate, open_device
 from luthier.isa.registers import SCC
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import Instruction
 from luthier.objects import CodeObject
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]

@@ -6,13 +6,12 @@ import copy
 import pickle
 import re
 import subprocess
-from dataclasses import replace
 
 import pytest
 from effort import of_target
+from luthier.arch.targets import generations
 from luthier.isa import Isa
-from luthier.isa.generations import GENERATIONS, MAJORS, Generation, generations
-from luthier.isa.targets import TARGETS, Target, target_named
+from luthier.isa.targets import TARGETS, Target
 
 ALL = pytest.mark.parametrize("target", [of_target(name, target) for name, target in TARGETS.items()], ids=TARGETS)
 CONTROLS = {
@@ -61,18 +60,6 @@ def compiled(target: Target, source: str, language: str = "c") -> str:
     return subprocess.run([*command, "-", "-o", "-"], input=source, capture_output=True, text=True, check=True).stdout
 
 
-def test_every_target_is_of_one_generation() -> None:
-    names = [generation.generation for generation in GENERATIONS]
-    assert len(set(names)) == len(names)
-    assert {target.generation for target in TARGETS.values()} == set(names)
-    assert list(MAJORS) == [9, 10, 11, 12]
-    for generation in GENERATIONS:
-        assert target_named(generation.widest).major == generation.major
-        assert generations(generation, generation) == {generation.generation}
-    assert generations() == set(names)
-    assert generations(since=GENERATIONS[2], until=GENERATIONS[4]) == set(names[2:5])
-
-
 def test_there_is_one_object_for_each_target() -> None:
     for target in TARGETS.values():
         assert pickle.loads(pickle.dumps(target)) is target
@@ -97,7 +84,7 @@ def test_what_payloads_are_written_with(target: Target) -> None:
         assert text is None or assembled(target, text) is not None
     name = "global_atomic_add_u32" if target.sized_memory_names else "global_atomic_add"
     assert assembled(target, f"{name} v1, v1, v2, s[2:3] {target.returning_atomic}") is not None
-    for other in {generation.returning_atomic for generation in GENERATIONS} - {target.returning_atomic}:
+    for other in {generation.returning_atomic for generation in generations().values()} - {target.returning_atomic}:
         assert assembled(target, f"{name} v1, v1, v2, s[2:3] {other}") is None
     # Older names are other names for the newer instructions: LLVM prints the right one.
     text = compiled(target, "void f(int __attribute__((address_space(1))) * p) { *p = 1; }")
@@ -155,17 +142,6 @@ def test_features_for_llvm(target: Target) -> None:
         assert assembled(target, "s_nop 0", *features, *target.decoder_features) == target.s_nop
         wide = assembled(target, "v_cmp_eq_u32 vcc, v0, v1", *features) is not None
         assert wide == (wave_size == 64)
-
-
-def test_a_generation_is_data_alone() -> None:
-    """A new one needs no code: a row made from another and a processor that is of it answer every question."""
-    latest = GENERATIONS[-1]
-    newer: Generation = replace(latest, generation="GFX99", wave_sizes=(32,), preload_prologue=0)
-    target = Target(**vars(newer), name="gfx9900", mach=0xFF)
-    assert target.wave_features(32) == ()
-    assert target.default_wave_size == 32
-    assert target.occupancy(64, 32) == latest.occupancy(64, 32)
-    assert target.s_branch == latest.s_branch
 
 
 @ALL

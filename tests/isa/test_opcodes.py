@@ -6,8 +6,9 @@ import re
 
 import pytest
 from luthier import _mc
+from luthier.arch.targets import generations
 from luthier.errors import DecodeError
-from luthier.isa import LLVM_VERSION, InstructionFlag, Isa, Opcode, _operand_names
+from luthier.isa import LLVM_VERSION, InstructionFlag, Isa, Opcode, operand_names
 
 F = InstructionFlag
 
@@ -124,10 +125,11 @@ def test_implicit_registers() -> None:
 
 
 def test_every_operand_has_a_name(opcodes: list[Opcode]) -> None:
-    resolved = _operand_names.calibrate(
-        {name: number for number, name in enumerate(_mc.opcode_names())}, _mc.named_operand_positions
+    anchors = {name: text for one in generations().values() for name, text in one.operand_anchors.items()}
+    resolved = operand_names.calibrate(
+        anchors, {name: number for number, name in enumerate(_mc.opcode_names())}, _mc.named_operand_positions
     )
-    named = {name for text in _operand_names.ANCHORS.values() for name in text.split() if name != "."}
+    named = {name for text in anchors.values() for name in text.split() if name != "."}
     assert set(resolved) == named
     nameless = {opcode.pseudo for opcode in opcodes if any(not operand.name for operand in opcode.operands)}
     assert all(re.match(r"V_INTERP_(MOV|P1|P2)_F32(_16bank)?$", name) for name in nameless), nameless

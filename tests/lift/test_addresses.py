@@ -185,7 +185,7 @@ def test_functions_are_analysed_once_for_all_kernels(
 def test_decoded_code_is_bounded_over_all_objects(
     compiled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "MOST_KEPT", 1)
+    monkeypatch.setattr(text._kept, "most", 1)
     data = compiled("gfx90a", "calls.hip").data
     objects = [load_object(data) for _ in range(4)]
     isa = [lift(one, "calls").isa for one in objects][-1]  # all lifted, before any is asked

@@ -203,7 +203,7 @@ def test_decoded_code_is_not_kept_for_ever(
     code_object = compiled("gfx90a", "calls.hip")
     isa = lift(code_object, "straight").isa
     plenty = {kernel: as_data(lift(code_object, kernel)) for kernel in FUNCTIONS}
-    monkeypatch.setattr(text, "MOST_KEPT", 1)
+    monkeypatch.setattr(text._kept, "most", 1)
     again = load_object(code_object.data)
     for kernel in FUNCTIONS:
         assert as_data(lift(again, kernel))["blocks"] == plenty[kernel]["blocks"]

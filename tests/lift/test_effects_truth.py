@@ -38,7 +38,7 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
     numbers = [number for number in sorted(samples(isa)) if not isa.opcode(number).flags & NOT_COMPUTE]
     for number in numbers[int(bench.random.integers(STEP)) :: STEP]:
         opcode = isa.opcode(number)
-        if opcode.mnemonic.startswith(ELSEWHERE) or control_of(opcode.pseudo) is Control.REFUSED:
+        if opcode.mnemonic.startswith(ELSEWHERE) or control_of(opcode.pseudo, isa.target.target) is Control.REFUSED:
             continue
         sample, index = samples(isa)[number]
         for _ in range(FUZZ):

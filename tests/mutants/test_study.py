@@ -10,10 +10,10 @@ import mutation_study
 import pytest
 from effort import EVERYTHING, FAMILIES, sample
 from kept import ROOT
-from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import load_object
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 from mutation import mutants
 from mutation_study import Launches, Static, Study, counted
 from padded import padded_kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from luthier.launch_plan import LaunchPlan
+from luthier.verify.launch_plan import LaunchPlan
 from mutation import mutants
 from mutation_study import NOT_EXECUTED, Study
 from mutation_ways import OTHER_LANES, OTHER_WAY, UNEXPLAINED, Ways

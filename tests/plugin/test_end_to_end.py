@@ -116,7 +116,7 @@ def test_manifest(release, manifest_of, tmp_path: Path) -> None:
     data = _compile(release, "gfx90a", SOURCE, tmp_path / "tool.hsaco", "-O2", "-g")
     assert data.count(b'{"luthier":') == 1  # found in the whole object, not only in the section
     manifest = manifest_of(data)
-    assert manifest["luthier"] == 1
+    assert manifest["luthier"] == 2
     assert manifest["llvm"].startswith(f"{release.toolchain.llvm_major}.")
     assert manifest["target"] == "gfx90a"
     assert bool(manifest["cuid"]) == (release.toolchain.llvm_major >= 18)

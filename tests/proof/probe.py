@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from luthier.counts import CounterBudget
 from luthier.emulator import Module
 from luthier.emulator.inspection.debug import Step
 from luthier.isa import RegisterRange
 from luthier.isa.registers import AGPRS, EXEC_LO, FLAT_SCRATCH_SGPR, SGPRS, VCC_LO, VGPRS
-from luthier.launch_plan import LaunchPlan
 from luthier.lifting import Instruction, LiftedRepresentation
 from luthier.module import ToolModule
 from luthier.patch import PatchedObject
-from luthier.task import InstrumentationTask
+from luthier.tool.counts import CounterBudget
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan
 
 SITES = 300
 """Of a kernel at most."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from luthier import immediate
-from luthier.budgets import OnExcess
-from luthier.counts import Cell, CounterBudget
 from luthier.emulator import Module
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import HookError, PatchError
@@ -18,8 +16,10 @@ from luthier.isa.registers import EXEC, SGPR_MASK, SGPRS, mask_of
 from luthier.lifting import Instruction
 from luthier.objects import load_object
 from luthier.patch import PatchedObject
-from luthier.patch.lane_masks import matter
-from luthier.task import InstrumentationTask
+from luthier.patch.registers.lane_masks import matter
+from luthier.tool.counts import Cell, CounterBudget
+from luthier.tool.hook_budget import OnExcess
+from luthier.tool.task import InstrumentationTask
 from walks import insert_everywhere
 
 from .probe import ADDRESSES, WORD, Probe, lanes_of, one_file, readable, values_of
@@ -195,7 +195,7 @@ class Addresses(Probe):
             row = self.rows.get(-1 if self.last is None else self.last)
             if row is None:
                 continue
-            hosts = access.hosts
+            hosts = access.places
             if self.sites[row].mnemonic.startswith("ds_"):
                 hosts = hosts - np.uint64(step.worker.group_field("lds"))
             elif not all(any(low <= host < high for low, high in self.buffers) for host in hosts.tolist()):

@@ -23,12 +23,12 @@ from luthier.emulator import EmulatedDevice, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import PatchError
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
 from luthier.objects import CodeObject, ObjectEditor, load_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan, read_plans
 from random_kernels import WAVES, random_kernel
 
 from .probe import Probe, walk
@@ -186,7 +186,7 @@ PARTS = 17
 """In which the random kernels of a target are tried."""
 
 
-@pytest.mark.parametrize("part", some(range(PARTS), 4))
+@pytest.mark.parametrize("part", some(range(PARTS), 6))
 @pytest.mark.parametrize(
     ("target", "wave_size"), [(target, size) for target in TARGETS for size in target_named(target).wave_sizes]
 )

@@ -7,18 +7,20 @@ from functools import cache
 
 import pytest
 from effort import EVERYTHING, FAMILIES
-from luthier.launch_plan import LaunchPlan
 from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from random_sources import GROUPS, LANES, TOGETHER, Choice, all_pairs, choices, source_of
 from shipped import NAMES, tool_of
+from shipped_tools import shipped_tools
 
 CHANGING = {"instruction_replace", "register_write", "lift_dump", "launch_log", "value_log"}
 """Tools that change what kernels do, insert nothing into them, or must be told where to look."""
+SHIPPED = shipped_tools()
 TOOLS = tuple(name for name in NAMES if name not in CHANGING)
-ALL, FEW = 200, 20
+ALL, FEW = 200, 10
 CHOSEN = choices(FAMILIES, TOOLS, ALL)
 SOURCES = [CHOSEN[first : first + TOGETHER] for first in range(0, ALL if EVERYTHING else FEW, TOGETHER)]
 WORDS = GROUPS * LANES
@@ -26,7 +28,7 @@ WORDS = GROUPS * LANES
 
 @pytest.fixture(scope="session")
 def tools(make_module: Callable[..., ToolModule]) -> Callable[[str, str], Tool]:
-    return cache(lambda name, target: tool_of(make_module, name, [target]))
+    return cache(lambda name, target: tool_of(make_module, name, [target], **SHIPPED[name].trial))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Opened:
     """Errors, and requests for anything but the page."""
 
     def text(self, selector: str) -> str:
-        return self.page.inner_text(selector)
+        return str(self.page.inner_text(selector))
 
     def eval(self, script: str) -> Any:
         return self.page.evaluate(script)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from luthier.cli.main import main
-from luthier.report import compared
-from luthier.report.compare import changed
+from luthier.report.compare import changed, compared
 from luthier.run.folder import RunFolder
 from run_folders import code, kernel, launch, write_run
 

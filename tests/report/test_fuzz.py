@@ -24,7 +24,7 @@ from luthier.run.folder import SUMMARY, RunFolder
 from run_folders import SITE, code, kernel, launch, write_run
 
 NUMBERS = [0, -1, 1e400, -1e400, float("nan"), 1 << 63, 1 << 64, -(1 << 70), 10**400, 1.5, True]
-OTHERS = [None, "", "x" * 10_000, "\x1b[2J\u202e", [], {}, [[]], {"process": 1}, [1, "a", None]]
+OTHERS: list[Any] = [None, "", "x" * 10_000, "\x1b[2J\u202e", [], {}, [[]], {"process": 1}, [1, "a", None]]
 TOOL = {
     "tool": "t",
     "options": {"top": 1},

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from luthier.cli.main import main
 from luthier.errors import LuthierError
-from luthier.report import merge
+from luthier.report.merge import merge
 from luthier.run.folder import SUMMARY, RunFolder
 from luthier.run.schema import TABLES
 from luthier.run.tables import Column, Schema, TableWriter

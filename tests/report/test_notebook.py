@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from assembly import assembled, function, kernel_text
 from luthier import KernelCounts, Table
-from luthier.counts import KernelCounters
 from luthier.errors import PatchError
 from luthier.lifting import lift
-from luthier.patch.report import KernelReport, PatchReport, Refusal
+from luthier.patch.outcome import KernelReport, PatchReport, Refusal
 from luthier.run.folder import RunFolder
+from luthier.tool.counts import KernelCounters
 from run_folders import kernel, write_run
 
 HOSTILE = "</td><script>alert(1)</script>' onmouseover='x"

@@ -159,7 +159,9 @@ def test_phone(mix_run: Path, open_page: Open) -> None:
     opened = open_page(mix_run, width=360, height=740, has_touch=True, is_mobile=True)
     assert opened.eval("document.documentElement.scrollWidth") <= 360
     texts = opened.page.locator(".code .row[data-at] .text")
-    assert texts.first.bounding_box()["width"] > 150  # type: ignore[index]
+    box = texts.first.bounding_box()
+    assert box is not None
+    assert box["width"] > 150
     bars = "[...document.querySelectorAll('#kernel-table .bar')]"
     lefts = opened.eval(f"{bars}.map((bar) => Math.round(bar.getBoundingClientRect().left))")
     assert len(set(lefts)) == 2, "bars of the two columns begin in line, or they compare nothing"

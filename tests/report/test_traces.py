@@ -61,7 +61,7 @@ def test_groups_are_those_of_numpy(tmp_path: Path, keys: list[str]) -> None:
     assert {group: row[:2] for group, row in found.items()} == {
         group: [count, sizes[group]] for group, count in Counter(groups).items()
     }
-    counts = [row[len(keys)] for row in table.rows]
+    counts: list[Any] = [row[len(keys)] for row in table.rows]
     assert counts == sorted(counts, reverse=True)
     assert "20000 rows" in table.title
 

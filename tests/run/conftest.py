@@ -25,6 +25,7 @@ from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
+from rocm_stacks import pytest_runtest_setup  # noqa: F401 - pytest finds it here
 
 from luthier_build.workspace import digest
 
@@ -94,8 +95,14 @@ def raw_program(tmp_path: Path) -> Callable[..., list[Path]]:
 def luthier_run() -> Callable[..., Outcome]:
     """``luthier_run(devices, *command)``: run a program under `luthier run`."""
 
-    def run(devices: str, *command: str | Path, env: Mapping[str, str] | None = None, stdin: str = "") -> Outcome:
-        argv = [sys.executable, "-c", MAIN, "run", "--device", devices, "--", *map(str, command)]
+    def run(
+        devices: str,
+        *command: str | Path,
+        options: Sequence[str | Path] = (),
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+    ) -> Outcome:
+        argv = [sys.executable, "-c", MAIN, "run", *map(str, options), "--device", devices, "--", *map(str, command)]
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=PATIENCE, input=stdin, env={**os.environ, **(env or {})}
         )

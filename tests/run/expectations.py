@@ -17,6 +17,7 @@ from luthier import CodeObject, Instruction, lift
 
 Row = dict[str, Any]
 Tables = Sequence[Mapping[str, Any]]
+Expectation = Callable[[Tables, "Truth"], None]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,23 @@ def _without(wanted: Counter[int], tables: Tables) -> Counter[int]:
     return Counter({address: count for address, count in wanted.items() if count and address not in left_out})
 
 
+EXPECTED: dict[str, Expectation] = {}
+"""Tool -> what it must find."""
+
+
+def expectation(function: Expectation) -> Expectation:
+    """Declare what the tool must find that is called as the function is."""
+    EXPECTED[function.__name__] = function
+    return function
+
+
+def well_formed(tables: Tables, truth: Truth) -> None:
+    """What holds of tools that have no expectation here: there are tables, and their rows have all columns."""
+    assert tables
+    assert all(len(row) == len(table["columns"]) for table in tables for row in table["rows"])
+
+
+@expectation
 def instr_count(tables: Tables, truth: Truth) -> None:
     """Vector instructions by lane, others by wave; in all, and by block."""
     wanted = sum(lanes if one.is_vector else times for one, times, lanes in truth.all())
@@ -108,6 +126,7 @@ def instr_count(tables: Tables, truth: Truth) -> None:
     assert sum(row["instructions"] for row in rows(tables, "entered")) == wanted
 
 
+@expectation
 def opcode_histogram(tables: Tables, truth: Truth) -> None:
     """Executions by opcode."""
     wanted: Counter[str] = Counter()
@@ -120,17 +139,20 @@ def opcode_histogram(tables: Tables, truth: Truth) -> None:
     assert found == +wanted
 
 
+@expectation
 def block_profile(tables: Tables, truth: Truth) -> None:
     """Executions of each block."""
     assert by_address(rows(tables, "entered"), "entered") == +truth.entries
 
 
+@expectation
 def block_timing(tables: Tables, truth: Truth) -> None:
     """Each block is timed as often as it runs."""
     assert by_address(rows(tables, "clock"), "times") == _without(truth.entries, tables)
     assert all(row["note"] == "" and row["time"] > 0 for row in rows(tables, "clock"))
 
 
+@expectation
 def instruction_mix(tables: Tables, truth: Truth) -> None:
     """All instructions, LDS and matrix instructions, and scalar loads."""
     classes: Counter[str] = Counter()
@@ -147,6 +169,7 @@ def instruction_mix(tables: Tables, truth: Truth) -> None:
     assert classes["vector memory"] >= sum(spaces[name] for name in ("global", "flat", "buffer", "scratch"))
 
 
+@expectation
 def divergence(tables: Tables, truth: Truth) -> None:
     """Executions and lanes of vector instructions in each block, their histogram, and executions of branches."""
     vectors = [(one, times, lanes) for one, times, lanes in truth.all() if one.is_vector]
@@ -163,6 +186,7 @@ def divergence(tables: Tables, truth: Truth) -> None:
     assert all(row["taken"] + row["not taken"] == row["waves"] for row in rows(tables, "branch", "taken"))
 
 
+@expectation
 def coalescing(tables: Tables, truth: Truth) -> None:
     """Lanes of each memory instruction; lines as the bounds are."""
     found = rows(tables, "address", "requests", "lines")
@@ -170,6 +194,7 @@ def coalescing(tables: Tables, truth: Truth) -> None:
     assert all(row["requests"] <= row["lines"] <= 2 * row["lanes"] for row in found)
 
 
+@expectation
 def lds_bank_conflicts(tables: Tables, truth: Truth) -> None:
     """Lanes of each LDS instruction, for each of its addresses."""
     found = rows(tables, "address", "accesses", "conflicts")
@@ -177,6 +202,7 @@ def lds_bank_conflicts(tables: Tables, truth: Truth) -> None:
     assert all(row["accesses"] <= row["cycles needed"] <= row["cycles"] for row in found)
 
 
+@expectation
 def lds_race(tables: Tables, truth: Truth) -> None:
     """The programs have no races; LDS is watched where there is any."""
     (table,) = (one for one in tables if "LDS" in one["columns"])
@@ -186,6 +212,7 @@ def lds_race(tables: Tables, truth: Truth) -> None:
         assert waves > 0
 
 
+@expectation
 def address_heatmap(tables: Tables, truth: Truth) -> None:
     """Accesses of all lanes, on all pages together."""
     found = rows(tables, "page", "loads", "stores", "atomics")
@@ -195,6 +222,7 @@ def address_heatmap(tables: Tables, truth: Truth) -> None:
     assert not rows(tables, "accesses")
 
 
+@expectation
 def mem_trace(tables: Tables, truth: Truth) -> None:
     """A record for each lane of each access."""
     channels = rows(tables, "records", "dropped", "lost")
@@ -203,6 +231,7 @@ def mem_trace(tables: Tables, truth: Truth) -> None:
         assert sum(row["records"] for row in channels) == sum(truth.lanes("global", "flat", "buffer").values())
 
 
+@expectation
 def launch_log(tables: Tables, truth: Truth) -> None:
     """Every launch, with its arguments; those of the runtime's own kernels besides."""
     launches = [row for row in rows(tables, "grid", "block", "arguments") if row["kernel"] in truth.kernels]
@@ -210,6 +239,7 @@ def launch_log(tables: Tables, truth: Truth) -> None:
     assert not any(row["arguments"].startswith("not told") for row in launches)
 
 
+@expectation
 def lift_dump(tables: Tables, truth: Truth) -> None:
     """A file for each kernel but the runtime's own, with every instruction that control reaches."""
     files = [row for row in rows(tables, "kernel", "file") if row["kernel"] in truth.kernels]
@@ -220,6 +250,7 @@ def lift_dump(tables: Tables, truth: Truth) -> None:
     assert all(any(hex(one.address)[2:] in text for text in texts) for one, _, _ in list(truth.all())[:20])
 
 
+@expectation
 def wait_check(tables: Tables, truth: Truth) -> None:
     """All kernels checked but the runtime's own, and what a compiler made has no findings."""
     assert [one["title"] for one in tables if "finding" in one["columns"]] == ["nothing was found"]
@@ -231,6 +262,7 @@ def wait_check(tables: Tables, truth: Truth) -> None:
     assert not [row for row in left_out if row[0] in truth.kernels]
 
 
+@expectation
 def value_log(tables: Tables, truth: Truth) -> None:
     """What is in each lane at stores, and EXEC there and at the ends where any lane is active, 32 bits a record.
 
@@ -257,10 +289,4 @@ def _edited(tables: Tables, truth: Truth) -> None:
     assert all(address in truth.code for address in places)
 
 
-EXPECTED: Mapping[str, Callable[[Tables, Truth], None]] = {
-    check.__name__: check
-    for check in (
-        *(instr_count, opcode_histogram, block_profile, block_timing, instruction_mix, divergence, coalescing),
-        *(lds_bank_conflicts, lds_race, address_heatmap, mem_trace, launch_log, lift_dump, wait_check, value_log),
-    )
-} | {"instruction_replace": _edited, "register_write": _edited}
+EXPECTED |= {"instruction_replace": _edited, "register_write": _edited}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from luthier import InstrumentationTask, Tool
-from luthier.observation import Launch, LoadedObject, Run
-from luthier.table import Table
+from luthier.support.table import Table
+from luthier.tool.observation import Launch, LoadedObject, Run
 
 from .conftest import RunUnderTools
 from .test_programs import SAYS

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule
-from luthier.observation import Launch, LiveChannel, Run
 from luthier.run import parse_devices, results, run_program
 from luthier.run.folder import RunFolder
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
+from luthier.tool.observation import Launch, LiveChannel, Run
 from numpy.typing import NDArray
 
 from .conftest import PATIENCE, TARGETS, apart
@@ -325,7 +325,7 @@ def test_lines(build_program: Build, collector: Any, capfd: pytest.CaptureFixtur
 
 def test_the_service_is_killed(build_program: Build, make_module: Callable[..., ToolModule], tmp_path: Path) -> None:
     """While waves wait for room: they give up, and the program ends as without tools."""
-    module = make_module(source(1), *TARGETS)
+    module = make_module(source(1), *TARGETS, in_file=True)
     script = tmp_path / "service.py"
     script.write_text(
         textwrap.dedent(

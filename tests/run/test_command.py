@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import stat
-import subprocess
 from collections.abc import Callable
 
 import pytest
-from luthier.run.program import LIBRARY, library_folder
 
 from .conftest import Outcome
 
@@ -36,8 +33,7 @@ def test_a_signal_is_passed_on(luthier_run: Run) -> None:
     [
         ("emu:gfx90a", ["/no/such/program"], "cannot run /no/such/program"),
         ("emu:gfx90a", [], "no program given"),
-        ("emu:gfx942", ["true"], "no virtual gfx942 under this ROCm"),
-        ("emu:gfx1250", ["true"], "there is no virtual gfx1250; there are gfx906, gfx908, gfx90a, gfx942"),
+        ("emu:gfx1250", ["true"], "there is no virtual gfx1250; there are gfx900, gfx902"),
         ("emu:gfx7", ["true"], "unknown target"),
         ("hip:0", ["true"], "no device 'hip:0'"),
         ("emu:gfx90a:xnack+", ["true"], "XNACK"),
@@ -77,18 +73,3 @@ print("ok")
 """
     outcome = luthier_run("emu:gfx90a", "python3", "-c", script)
     assert outcome == Outcome(0, "ok\n", "")
-
-
-def test_every_function_that_rocr_calls_is_there() -> None:
-    def names(library: str, *options: str) -> set[str]:
-        listed = subprocess.run(["nm", "-D", *options, library], capture_output=True, text=True, check=True).stdout
-        return set(re.findall(r"\b(hsaKmt\w+)@+HSAKMT_1", listed))
-
-    runtime = subprocess.run(
-        ["ldconfig", "-p"], capture_output=True, text=True, check=True, env={"PATH": "/sbin:/usr/sbin"}
-    )
-    path = re.search(r"libhsa-runtime64\.so\.1 .*=> (\S+)", runtime.stdout)
-    assert path is not None
-    wanted = names(path[1], "--undefined-only")
-    assert len(wanted) == 42
-    assert names(str(library_folder() / LIBRARY), "--defined-only") == wanted

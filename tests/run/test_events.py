@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from luthier import InstrumentationTask, Tool
-from luthier.observation import ApiEvent, Launch, Run
 from luthier.run import events
 from luthier.run.program import TOOL_LIBRARY, library_folder
-from luthier.table import Table
+from luthier.support.table import Table
+from luthier.tool.observation import ApiEvent, Launch, Run
 
 from .conftest import PROGRAMS, RunUnderTools
 from .test_programs import SAYS, in_order

@@ -22,7 +22,7 @@ from luthier.lifting import lift
 from luthier.objects import CodeObject, load_objects
 from luthier.objects.host import HostFile
 from luthier.patch import PatchedFile, patch_executable
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]

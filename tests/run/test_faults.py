@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from luthier.run.program import library_folder
+from luthier.run import parse_devices, program, topology
+from luthier.wire.messages import SOCKET_VARIABLE
+from luthier.wire.topology import FILES_VARIABLE
 
 from .conftest import MAIN, PATIENCE, Outcome
 
@@ -74,9 +76,13 @@ def test_a_kernel_that_never_ends_is_interrupted(build_program: Build) -> None:
                 os.killpg(run.pid, signal.SIGKILL)
 
 
-def test_without_luthier_run(build_program: Build) -> None:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(library_folder())}
-    environment.pop("LUTHIER_RUN_SOCKET", None)
-    done = subprocess.run([build_program("saxpy")], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+def test_without_luthier_run(build_program: Build, tmp_path: Path) -> None:
+    topology.write(tmp_path, parse_devices("emu:gfx90a"))
+    environment = program.environment(os.environ, tmp_path, tools=False)
+    environment["LD_PRELOAD"] = str(program.library_folder() / program.LIBRARY)
+    environment[FILES_VARIABLE] = str(tmp_path)
+    del environment[SOCKET_VARIABLE]
+    command = [build_program("saxpy")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert "the virtual device works under `luthier run` only" in done.stderr

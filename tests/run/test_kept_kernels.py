@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule, load_object
+from luthier.cache.store import Store
 from luthier.run import patching
 from luthier.run.patching import Patcher
-from luthier.store import Store
 from luthier.tool import ToolGroup
 
 SOURCE = """

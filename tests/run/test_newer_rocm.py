@@ -1,66 +1,91 @@
-"""Today's ROCm: HIP and ROCr 6.4 from Debian's own packages, in a root of 2 GB that ``scripts/rocm-stack`` makes.
+"""Today's ROCm: HIP and ROCr 6.4 from Debian's own packages, in the root that ``scripts/rocm-stack`` makes.
 
-In `make test-all` only.
+A part runs where that is there; all of it in `make test-all`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from effort import EMULATED, EVERYTHING
+from effort import EMULATED
 from kept import ROOT, kept
 from kept import run as run_command
+from rocm_stacks import SUITES, stack
 
 from luthier_build.workspace import digest
 
 from .conftest import PATIENCE, PROGRAMS, Outcome
 from .test_programs import SAYS, in_order
 
-pytestmark = [
-    pytest.mark.skipif(not EVERYTHING, reason="LUTHIER_TEST_ALL is not set"),
-    pytest.mark.skipif(
-        os.getuid() != 0 or shutil.which("mmdebstrap") is None, reason="a root needs root and mmdebstrap"
-    ),
-]
+RELEASE = "6.4"
+pytestmark = pytest.mark.rocm(RELEASE)
+with_suites = pytest.mark.rocm(RELEASE, *SUITES)
 
-STACK = [str(ROOT / "scripts/rocm-stack")]
 LUTHIER = str(ROOT / ".venv/bin/luthier")
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
-COUNTED = ("reduction", "graph", "grid_barrier", "modules", "streams")
+COUNTED = ("reduction", "graph", "grid_barrier", "modules", "streams", "variables")
 """Programs that run under a tool, too."""
+QUICK = {("streams", "gfx942"), ("variables", "gfx1100"), ("streams", "gfx1201"), ("variables", "gfx90a")}
+"""What `make test` has of the tables below."""
+OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
+RANDOM = "/usr/libexec/rocm/librocrand1-tests"
+
+Build = Callable[[str], Path]
+
+
+def table(names: tuple[str, ...]) -> list[object]:
+    """Return each program on each target; most are left to `make test-all`."""
+    return [
+        pytest.param(name, target, marks=[] if (name, target) in QUICK else [pytest.mark.thorough])
+        for name in names
+        for target in TARGETS
+    ]
 
 
 @pytest.fixture(scope="session")
-def build_newer() -> Callable[[str], Path]:
+def build_newer() -> Build:
     """``build_newer(name)``: the program of ``programs/<name>.hip``, built by the root's own hipcc."""
 
     def build(name: str) -> Path:
         source = PROGRAMS / f"{name}.hip"
         offload = [f"--offload-arch={target}" for target in TARGETS]
-        command = [*STACK, "hipcc", *offload, "-O1", "-w", "-pthread", str(source)]
-        key = "rocm-stack", *command, digest(source), digest(PROGRAMS / "check.h")
-        return kept(key, lambda output: run_command([*command, "-o", str(output)]), name)
+        command = ["hipcc", *offload, "-O1", "-w", "-pthread"]
+        key = "rocm-stack", RELEASE, *command, digest(source), digest(PROGRAMS / "check.h")
+        return kept(key, lambda output: run_command([*stack(RELEASE), *command, str(source), "-o", str(output)]), name)
 
     return build
 
 
-def run(*arguments: str | Path) -> Outcome:
+def run(*arguments: str | Path, packages: tuple[str, ...] = ()) -> Outcome:
     """``luthier run`` in the root."""
-    argv = [*STACK, LUTHIER, "run", *map(str, arguments)]
+    argv = [*stack(RELEASE, *packages), LUTHIER, "run", *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
     # Debian's ROCr is built with checks that warn of what HIP does with signals.
     err = [line for line in done.stderr.splitlines() if not line.startswith("Warning: ")]
     return Outcome(done.returncode, done.stdout, "\n".join(err))
 
 
-@pytest.mark.parametrize("target", EMULATED)
+def counted(summary: Path) -> int:
+    """Return what `instr_count` has counted, if every kernel that it should see is covered."""
+    found = json.loads(summary.read_text())
+    assert found["faults"] == []
+    own = [kernel for kernel in found["kernels"] if not kernel["skipped"]]
+    assert own
+    assert all(kernel["covered"] for kernel in own), own
+    (variable,) = found["variables"]
+    return int(variable["value"])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(one, marks=[] if one == "gfx1201" else [pytest.mark.thorough]) for one in EMULATED],
+)
 def test_rocminfo(target: str) -> None:
     """Every device, images included: where ROCr knows too little of a chip for them, it does not begin."""
     outcome = run("--device", f"emu:{target}", "--", "rocminfo")
@@ -69,20 +94,99 @@ def test_rocminfo(target: str) -> None:
     assert f"Luthier virtual {target}" in outcome.out
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", SAYS)
-def test_a_program_is_right(build_newer: Callable[[str], Path], name: str, target: str) -> None:
+@pytest.mark.parametrize(("name", "target"), table(tuple(SAYS)))
+def test_a_program_is_right(build_newer: Build, name: str, target: str) -> None:
     outcome = run("--device", f"emu:{target}", "--", build_newer(name))
     assert (outcome.code, in_order(name, outcome.out), outcome.err) == (0, SAYS[name], "")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", COUNTED)
-def test_a_program_under_a_tool(build_newer: Callable[[str], Path], tmp_path: Path, name: str, target: str) -> None:
+@pytest.mark.parametrize(("name", "target"), table(COUNTED))
+def test_a_program_under_a_tool(build_newer: Build, tmp_path: Path, name: str, target: str) -> None:
     summary = tmp_path / "summary.json"
     options = ["-t", "instr_count", "--json", summary]
     outcome = run(*options, "--device", f"emu:{target}", "--", build_newer(name))
     assert (outcome.code, outcome.out) == (0, SAYS[name]), outcome
-    found = json.loads(summary.read_text())
-    assert found["faults"] == []
-    assert all(kernel["covered"] for kernel in found["kernels"] if not kernel["skipped"])
+    assert counted(summary) > 0
+
+
+@pytest.mark.parametrize("tools", [(), ("-t", "instr_count")], ids=["alone", "tool"])
+def test_what_the_device_says_of_itself(build_newer: Build, tools: tuple[str, ...]) -> None:
+    outcome = run(*tools, "--device", "emu:gfx1100", "--", build_newer("saxpy"))
+    assert (outcome.code, outcome.out) == (0, "gfx1100, waves of 32\n"), outcome
+
+
+@pytest.mark.parametrize(
+    ("what", "target", "ours", "theirs"),
+    [
+        ("null", "gfx942", "at address 0x0, lane 0: a null pointer", "Memory access fault by GPU node-1"),
+        ("trap", "gfx1201", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),
+    ],
+)
+@pytest.mark.parametrize("tools", [(), ("-t", "instr_count")], ids=["alone", "tool"])
+def test_a_fault_on_the_device(
+    build_newer: Build, tools: tuple[str, ...], what: str, target: str, ours: str, theirs: str
+) -> None:
+    outcome = run(*tools, "--device", f"emu:{target}", "--", build_newer("faults"), what)
+    assert outcome.code != 0
+    assert outcome.out == ""
+    told = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
+    assert ours in told
+    assert f"target {target}" in outcome.err
+    assert theirs in outcome.err
+
+
+@with_suites
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_random_numbers(tmp_path: Path, target: str) -> None:
+    """rocRAND's own tests of a generator, and as many instructions under a tool as the device counts."""
+    numbers = f"{RANDOM}/test_rocrand_philox_prng", "--gtest_filter=*generator_prng_tests/0.uniform_float_test"
+    executed, summary = tmp_path / "executed.json", tmp_path / "summary.json"
+    device = "--device", f"emu:{target}", "--"
+    alone = run("--executed", "--json", executed, *device, *numbers, packages=SUITES)
+    assert alone.code == 0, alone
+    assert "[  PASSED  ] 1 test." in alone.out
+    tool = run("-t", "instr_count:per_wave=true", "--json", summary, *device, *numbers, packages=SUITES)
+    assert tool.code == 0, tool
+    assert "[  PASSED  ] 1 test." in tool.out
+    kernels = json.loads(executed.read_text())["executed"]
+    own = (one["wave_instructions"] for one in kernels if one["kernel"] and not one["kernel"].startswith("__amd_"))
+    assert counted(summary) == sum(own) > 0
+
+
+@with_suites
+@pytest.mark.parametrize(("target", "tools"), [("gfx1100", ()), ("gfx90a", ("-t", "instr_count"))])
+def test_an_operation_of_llama(tmp_path: Path, target: str, tools: tuple[str, ...]) -> None:
+    """Its results are compared with those of the processor."""
+    summary = tmp_path / "summary.json"
+    command = (OPERATIONS, "test", "-b", "ROCm0", "-o", "ADD", "-p", r"type=f32,ne=\[16,5,4,3\]")
+    outcome = run(*tools, "--json", summary, "--device", f"emu:{target}", "--", *command, packages=SUITES)
+    assert outcome.code == 0, outcome
+    passed, of = re.findall(r"(\d+)/(\d+) tests passed", outcome.out)[0]
+    assert int(passed) == int(of) > 0
+    if tools:
+        assert counted(summary) > 0
+
+
+@with_suites
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_a_language_model(target: str) -> None:
+    """The same text on the CPU, on a virtual GPU and under a tool, whose count is the device's."""
+    demo = [sys.executable, ROOT / "examples/language_model/demo.py", "--device", target, "--tokens", "4"]
+    done = subprocess.run(demo, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done
+    assert "every instruction is counted as the device counts it" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[] if one == "gfx942" else [pytest.mark.thorough]) for one in TARGETS]
+)
+def test_virtual_memory(build_newer: Build, target: str) -> None:
+    """HIP 5.2.3 has none of it on Linux."""
+    outcome = run("--device", f"emu:{target}", "--", build_newer("virtual_memory"))
+    said = [
+        "supported: 1",
+        *(f"{what}: right" for what in ("pieces", "second address", "imported", "released")),
+        "done",
+    ]
+    assert (outcome.code, outcome.out.splitlines(), outcome.err) == (0, said, "")

@@ -33,6 +33,7 @@ SAYS = {
     "fourier": "fourier\n",
     "exchange": "exchange\n",
     "many": "many\n",
+    "managed": "sum: right\npreferred 0, prefetched 0, read mostly 1\nfilled: 0 wrong\n",
     "print": "".join(
         f"work-item {item} of group {group} says {number} and {0.5 * number:.2f}\n"
         for group, item, number in ((0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7), (0, 0, 8))

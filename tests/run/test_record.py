@@ -19,7 +19,8 @@ from luthier.errors import LuthierError
 from luthier.run.elements import element_type
 from luthier.run.folder import SUMMARY, RunFolder
 from luthier.run.schema import TABLES
-from luthier.run.sessions import HEAD, NEVER, RECORD, ROW, ROWS, Session
+from luthier.run.sessions import HEAD, RECORD, ROW, ROWS, Session
+from luthier.wire.memory import NEVER
 
 from .conftest import RunUnderTools
 from .test_programs import SAYS

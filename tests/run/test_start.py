@@ -43,7 +43,7 @@ def test_paths_of_any_kind(
 
 IMPORTED = """
 import json, sys
-from luthier import processes
+from luthier.support import processes
 from luthier.run import program
 names = {"numpy", "llvmlite", "pyarrow", "luthier.patch", "luthier.emulator", "luthier.run.instrumentation"}
 real = processes.start

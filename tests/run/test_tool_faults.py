@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from kept import ROOT
 from luthier import InstrumentationTask, Tool
+from luthier.cache.store import Store
 from luthier.errors import LuthierError
-from luthier.observation import Launch
 from luthier.run import instrumentation, patching
 from luthier.run.folder import RunFolder
-from luthier.store import Store
+from luthier.tool.observation import Launch
 
 from .conftest import RunUnderTools
 from .test_programs import SAYS

@@ -12,7 +12,7 @@ from crowded import WIDE, full
 from luthier import InstrumentationTask, Tool, ToolModule, patch_object
 from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
-from luthier.task import reg
+from luthier.tool.task import reg
 
 from .conftest import TARGETS, Outcome, RunUnderTools
 

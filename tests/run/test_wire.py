@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from kept import ROOT
 from luthier import Tool
-from luthier.channels.layout import CONTROL
-from luthier.emulator import layout
-from luthier.run import program, protocol
+from luthier.emulator import agreement, layout
+from luthier.emulator.running import executor
+from luthier.emulator.running.memory import host_bytes
+from luthier.errors import DeviceError
+from luthier.run import program, shared_memory, space
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.protocol import Reader, Request, Writer
+from luthier.run.protocol import Reader, Writer
 from luthier.run.selection import Selection
 from luthier.run.service import Service
 from luthier.tool import ToolGroup
+from luthier.tool.observation import ApiEvent
+from luthier.wire import channels, device_header, memory, messages, topology
+from luthier.wire.messages import Request
+from luthier.wire.structures import Layout, Message, Structure
 
 from .conftest import RunUnderTools
 
-LIBRARIES = ["libhsakmt.so.1", "libluthier_kfd.so", "libluthier_tools.so"]
-OTHERS = "built from other sources: build it again"
+LIBRARIES = ["libluthier_kfd.so", "libluthier_tools.so"]
+OTHERS = "were built from different sources: build Luthier again (`make setup`), or install it again"
+WRONG = "0" * 64
+DECLARED = {
+    "SPACE_HEAD": memory,
+    "LEDGER_HEAD": memory,
+    "LEDGER_ROW": memory,
+    "LEDGER_RECORD": memory,
+    "EVENT_HEAD": memory,
+    "EVENT_RECORD": memory,
+    "RING": channels,
+    "RANGE": layout,
+    "TRANSITION": layout,
+}
+MESSAGES = [one for one in vars(messages).values() if isinstance(one, type) and issubclass(one, Message)]
+BuildProgram = Callable[[str], Path]
+UnderTools = Callable[..., RunUnderTools]
 
 
 def current() -> str:
-    protocol.digest.cache_clear()
-    return protocol.digest()
+    agreement.digest.cache_clear()
+    return agreement.digest()
 
 
 @pytest.fixture(autouse=True)
-def same_again() -> None:
-    protocol.digest.cache_clear()
+def same_again() -> Iterator[None]:
+    agreement.digest.cache_clear()
+    yield
+    agreement.digest.cache_clear()
+
+
+# What counts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -40,47 +71,90 @@ def test_each_library_knows_the_digest(name: str) -> None:
     assert current().encode() in (program.library_folder() / name).read_bytes()
 
 
-@pytest.mark.parametrize("structure", protocol.STRUCTURES)
-def test_each_structure_counts(structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, fields = current(), protocol.STRUCTURES[structure]
-    found = {before}
-    for number, (name, kind, count) in enumerate(fields):
-        for other in ((f"{name}_", kind, count), (name, "<f8", count), (name, kind, count + 1)):
-            changed = (*fields[:number], other, *fields[number + 1 :])
-            monkeypatch.setitem(protocol.STRUCTURES, structure, changed)
-            found.add(current())
-    monkeypatch.setitem(protocol.STRUCTURES, structure, fields[::-1])
-    found.add(current())
-    assert len(found) == 2 + 3 * len(fields)
+def test_every_structure_is_looked_at() -> None:
+    found = {name for module in (memory, layout) for name, one in vars(module).items() if isinstance(one, Structure)}
+    assert found | {"RING"} == set(DECLARED)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_each_field_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    structure: Structure = getattr(DECLARED[name], name)
+    fields = {one.name: f"{one.kind}{one.width}" + (f"[{one.count}]" if one.count else "") for one in structure.members}
+    others = [dict(reversed(fields.items()))] if len(fields) > 1 else []
+    for field in fields:
+        others.append({(f"{one}_" if one == field else one): type for one, type in fields.items()})
+        others.append({**fields, field: "i2[5]"})
+    found = {current()}
+    for other in others:
+        monkeypatch.setattr(DECLARED[name], name, Structure(**other))
+        found.add(current())
+    assert len(found) == 1 + len(others)
     monkeypatch.undo()
-    assert current() == before
+    assert current() in found
 
 
-def test_all_else_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("declared", MESSAGES[1:], ids=lambda one: one.__name__)
+def test_each_number_counts(declared: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
+    names = declared.field_names()
     before = current()
-    monkeypatch.setattr(protocol, "VERSION", protocol.VERSION + 1)
+    for other in (names[:-1], [*names[:-1], f"{names[-1]}_"], [*names, "another"], names[::-1]):
+        made = dataclasses.make_dataclass(declared.__name__, other, bases=(Message,), frozen=True)
+        monkeypatch.setattr(messages, declared.__name__, made)
+        assert current() != before or other == names
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        (messages, "VERSION", messages.VERSION + 1),
+        (messages, "Request", enum.IntEnum("Request", [one.name for one in Request], start=2)),
+        (messages, "SOCKET_VARIABLE", "ANOTHER"),
+        (channels, "Mode", enum.IntEnum("Mode", ["WAIT", "CLOSED", "DROP"], start=0)),
+        (memory, "NEVER", 7),
+        (topology, "FIRST_GPU_ID", 7),
+        (topology, "CACHE_KIB", (16, 32)),
+        (topology, "PLACES", {}),
+        (layout, "HELP", 7),
+        (layout, "EVENT", Layout(reason=8, group=8, context=8, key=8, record=8)),
+    ],
+)
+def test_all_else_counts(module: Any, name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = current()
+    monkeypatch.setattr(module, name, value)
     assert current() != before
-    monkeypatch.undo()
-    monkeypatch.setattr(layout, "HELP", 7)
-    assert current() != before
-    monkeypatch.undo()
-    fewer = [request for request in Request if request is not Request.DRAIN]
-    monkeypatch.setattr(protocol, "Request", fewer)
-    assert current() != before
 
 
-def test_places_in_structures_are_numpys() -> None:
-    from luthier.run.shared_memory import structure_type
-
-    for name, structure in protocol.STRUCTURES.items():
-        places, size = protocol.offsets(structure)
-        type = structure_type(name)
-        assert (places, size) == ({field: offset for field, (_, offset, *_) in type.fields.items()}, type.itemsize)
-    # rings.cpp has these two by hand.
-    assert (CONTROL.fields["mode"][1], CONTROL.itemsize) == (72, 128)
+# What is made of it ---------------------------------------------------------------------------------------------------
 
 
-def answers(messages: list[tuple[Request, bytes]]) -> tuple[list[tuple[int, str]], Instrumentation]:
+@pytest.mark.parametrize("name", DECLARED)
+def test_places_in_structures_are_numpys(name: str) -> None:
+    structure: Structure = getattr(DECLARED[name], name)
+    places = structure.dtype.fields
+    assert places is not None
+    assert {one.name: (one.offset, one.size) for one in structure.members} == {
+        field: (offset, type.itemsize) for field, (type, offset, *_) in places.items()
+    }
+    assert structure.size == structure.dtype.itemsize
+
+
+def test_device_code_has_the_same_channels() -> None:
+    """The build writes this header where it changed."""
+    assert (ROOT / device_header.PATH).read_text() == device_header.header()
+
+
+def test_messages_come_back() -> None:
+    for declared in MESSAGES[1:]:
+        fields = dataclasses.fields(declared)
+        sent = declared(*(number % 2 == 0 if one.type == "bool" else number for number, one in enumerate(fields)))
+        assert Reader(bytes(Writer().numbers(sent).data)).numbers(declared) == sent
+        assert np.array_equal(np.frombuffer(sent.pack(), np.uint64), [int(one) for one in dataclasses.astuple(sent)])
+
+
+# Who does not agree ---------------------------------------------------------------------------------------------------
+
+
+def answers(asked: list[tuple[Request, bytes]]) -> tuple[list[tuple[int, str]], Instrumentation]:
     """What a service says to requests on one connection: a status, and the problem if that is not 0."""
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
     service = Service.__new__(Service)  # what it has beside, no request gets to
@@ -90,7 +164,7 @@ def answers(messages: list[tuple[Request, bytes]]) -> tuple[list[tuple[int, str]
     thread.start()
     found = []
     with ours:
-        for kind, payload in messages:
+        for kind, payload in asked:
             ours.sendall(Writer().number(kind, len(payload)).data + payload)
             header = ours.recv(8, socket.MSG_WAITALL)
             reply = Reader(ours.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL))
@@ -105,14 +179,15 @@ def said(digest: str, *numbers: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [Request.HELLO, Request.INSTRUMENT])
-@pytest.mark.parametrize("digest", ["", "0" * 64, "x" * 200, None])
+@pytest.mark.parametrize("digest", ["", WRONG, "x" * 200, None])
 def test_who_says_another_digest_is_refused(kind: Request, digest: str | None) -> None:
     """None: nothing, as libraries did before; the process and its command line came first."""
     payload = bytes(Writer().number(4711).text("a program").data) if digest is None else said(digest, 4711)
     plan = (Request.PLAN if kind is Request.HELLO else Request.OBJECT, bytes(64))
     ((status, problem), (after, _)), instrumentation = answers([(kind, payload), plan])
     assert (status, after) == (1, 1)
-    assert OTHERS in problem
+    part = "libluthier_kfd.so" if kind is Request.HELLO else "libluthier_tools.so"
+    assert f"({part}) and the Luthier service {OTHERS}" in problem
     assert instrumentation.sessions == []
     if kind is Request.INSTRUMENT:
         assert any(OTHERS in fault for fault in instrumentation.faults)
@@ -126,10 +201,17 @@ def test_nothing_is_answered_before_it(kind: Request) -> None:
     assert instrumentation.sessions == []
 
 
-@pytest.mark.parametrize("name", ["libhsakmt.so.1", "libluthier_tools.so"])
+def of_another_build(path: Path) -> None:
+    """Replace the digest in a library."""
+    data = path.read_bytes()
+    assert data.count(current().encode()) == 1
+    path.write_bytes(data.replace(current().encode(), WRONG.encode()))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_of_another_build_is_told(
-    build_program: Callable[[str], Path],
-    under_tools: Callable[..., RunUnderTools],
+    build_program: BuildProgram,
+    under_tools: UnderTools,
     counter: type[Tool],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -137,13 +219,75 @@ def test_a_library_of_another_build_is_told(
 ) -> None:
     folder = tmp_path / "libraries"
     shutil.copytree(program.library_folder(), folder, symlinks=True)
-    data = (folder / name).read_bytes()
-    assert data.count(current().encode()) == 1
-    (folder / name).write_bytes(data.replace(current().encode(), b"0" * 64))
+    of_another_build(folder / name)
     monkeypatch.setattr(program, "library_folder", lambda: folder)
     ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
-    assert OTHERS in ran.err
+    assert f"and the Luthier service {OTHERS}" in ran.err
     if name == "libluthier_tools.so":
         assert any(OTHERS in fault for fault in ran.summary["faults"])
     else:
         assert ran.code != 0
+
+
+def test_an_executor_of_another_build_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / executor._LIBRARY.name
+    shutil.copy(executor._LIBRARY, path)
+    of_another_build(path)
+    monkeypatch.setattr(executor, "_LIBRARY", path)
+    with pytest.raises(DeviceError) as raised:
+        executor._library.__wrapped__()
+    assert f"{path}) and Luthier's Python modules {OTHERS}" in str(raised.value)
+
+
+def test_a_device_finds_another_digest_in_memory(
+    build_program: BuildProgram,
+    under_tools: UnderTools,
+    counter: type[Tool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = space.SharedSpace.__init__
+
+    def plant(self: space.SharedSpace) -> None:
+        real(self)
+        host_bytes(space.BASE + space.CODE_SIZE, 64)[:] = ord("0")
+
+    monkeypatch.setattr(space.SharedSpace, "__init__", plant)
+    ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    assert "libluthier_kfd.so" in ran.err
+    assert f"the Luthier service that made the memory with kernels {OTHERS}" in ran.err
+    assert ran.code != 0
+
+
+class Listener(Tool):
+    """A tool that is told of a function of HSA."""
+
+    name = "listener"
+    hsa_events = ("hsa_queue_create",)
+
+    def at_hsa_event(self, event: ApiEvent) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("head", "what"), [(memory.LEDGER_HEAD, "the ledger of launches"), (memory.EVENT_HEAD, "the ring of API events")]
+)
+def test_a_tool_library_finds_another_digest_in_memory(
+    build_program: BuildProgram, under_tools: UnderTools, monkeypatch: pytest.MonkeyPatch, head: Structure, what: str
+) -> None:
+    """The program runs, and the summary says what is missing."""
+    real = shared_memory.SharedMemory.head
+
+    def plant(self: shared_memory.SharedMemory, structure: Structure) -> Any:
+        made = real(self, structure)
+        if structure is head:
+            made["digest"] = WRONG
+        return made
+
+    monkeypatch.setattr(shared_memory.SharedMemory, "head", plant)
+    ran = under_tools("emu:gfx90a", [Listener()], build_program("graph"))
+    (fault,) = ran.summary["faults"]
+    told = f"the tool library (libluthier_tools.so) and the Luthier service that made {what} {OTHERS}"
+    assert fault == told
+    assert ran.code == 0
+    if head is memory.LEDGER_HEAD:
+        assert f"nothing is instrumented: {told}" in ran.err

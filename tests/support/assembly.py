@@ -56,12 +56,12 @@ def kernel_text(
     workgroup: int = 1024,
     directives: Mapping[str, object] | None = None,
 ) -> str:
-    """The assembly file of a kernel that takes the address of one buffer, at first in ``s[0:1]``.
+    """Return the assembly file of a kernel that takes the address of one buffer, at first in ``s[0:1]``.
 
     Args:
-        code: of `.text`, all of it; `function` makes a function of instructions.
+        code: all of `.text`; `function` makes a function of instructions.
         target: processor.
-        name: of the kernel.
+        name: name of the kernel.
         wave_size: lanes, by default the processor's own choice.
         sgprs, vgprs, agprs: registers that the kernel declares.
         lds, private: bytes of the kernel's fixed LDS and of each lane's private memory.
@@ -99,16 +99,16 @@ def kernel_text(
 
 
 def function(name: str, lines: Iterable[str]) -> str:
-    """Instructions and labels as a function that other objects may refer to."""
+    """Return instructions and labels as a function that other objects may refer to."""
     body = "\n ".join(lines)
     return f".globl {name}\n.p2align 8\n.type {name},@function\n{name}:\n {body}\n.size {name}, .-{name}\n"
 
 
 def assembled(text: str, target: str, *, wave_size: int | None = None) -> CodeObject:
-    """The code object of an assembly file.
+    """Return the code object of an assembly file.
 
     Args:
-        text: of the file.
+        text: contents of the file.
         target: processor, with its features if any: ``gfx90a:xnack+``.
         wave_size: lanes, by default the processor's own choice.
     """

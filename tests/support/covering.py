@@ -12,7 +12,7 @@ Place = tuple[int, int]
 
 
 def covering(factors: Mapping[str, Sequence[Any]], seed: str = "") -> list[dict[str, Any]]:
-    """Rows with a value of each factor, the same each time; the first ones have the most pairs."""
+    """Return rows with a value of each factor, the same each time; the first ones have the most pairs."""
     randomness = random.Random(seed)
     sizes = [len(values) for values in factors.values()]
     places = [[(factor, value) for value in range(size)] for factor, size in enumerate(sizes)]
@@ -30,7 +30,7 @@ def covering(factors: Mapping[str, Sequence[Any]], seed: str = "") -> list[dict[
 def _row(
     pair: tuple[Place, Place], places: Sequence[Sequence[Place]], left: set[tuple[Place, Place]], by: random.Random
 ) -> list[Place]:
-    """One with a pair, and then with what each factor has the most pairs by."""
+    """Return a row with a pair, and with the value of each other factor that adds the most pairs."""
     row = list(pair)
     others = [factor for factor in range(len(places)) if factor not in (pair[0][0], pair[1][0])]
     for factor in by.sample(others, len(others)):

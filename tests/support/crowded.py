@@ -8,22 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
+from luthier.verify.launch_plan import LaunchPlan
 
 LANES = 160
-"""Of one work-group: not whole waves."""
+"""Lanes of one work-group: not whole waves."""
 
 
 def crowded(
     target: str, vectors: int, scalars: int, private: str = "", *, first: int = 20, matrices: int = 0, m0: bool = False
 ) -> str:
-    """A kernel in which, from its beginning to its end, so many registers of both files are live.
+    """Return a kernel in which, from its beginning to its end, so many registers of both files are live.
 
     Args:
         private: statements in front of that.
-        first: of the SGPRs.
+        first: first of the SGPRs.
         matrices: AGPRs, of targets with as many of these as of VGPRs, and work-groups of 256 lanes then.
         m0: whether M0 is live as well.
     """
@@ -33,14 +33,21 @@ def crowded(
     text += ["s_mov_b32 m0, 0x5a5a5"] if m0 else []
     text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
     text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
-    # What is overwritten was read by a vector instruction, and LLVM looks into no assembly (`luthier.isa.hazards`).
+    # What is overwritten was read by a vector instruction, and LLVM looks into no assembly
+    # (`luthier.arch.hazards`).
     settled = ["s_wait_alu depctr_sa_sdst(0)"] if target.startswith("gfx120") else []
     text += ["s_cselect_b32 s20, 1, 3", *settled, f"{add} %0, s20, %0"]
     text += ["s_mov_b32 s20, m0", *settled, f"{add} %0, s20, %0"] if m0 else []
     text = [f"v_accvgpr_write_b32 a{n}, %0" for n in range(matrices)] + text
     text += [line for n in range(matrices) for line in (f"v_accvgpr_read_b32 v3, a{n}", f"{add} %0, v3, %0")]
     code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)
-    names = [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), *(f"a{n}" for n in range(matrices)), "vcc", "m0"]
+    names = [
+        *(f"v{n}" for n in wide),
+        *(f"s{n}" for n in sorted({20, 21, *narrow})),
+        *(f"a{n}" for n in range(matrices)),
+        "vcc",
+        "m0",
+    ]
     clobbered = ", ".join(f'"{name}"' for name in names)
     lanes = 256 if matrices else 1024
     return f"""
@@ -85,7 +92,7 @@ LDS = {
 
 
 def without_frames(object: CodeObject) -> CodeObject:
-    """The object, its kernel said to need private memory of a size known only when it runs."""
+    """Return the object, its kernel marked as needing private memory of a size known only when it runs."""
     editor = ObjectEditor(object)
     kernel = object.kernels["crowded"]
     editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
@@ -102,15 +109,16 @@ def full(
     uneven: bool = False,
     flags: Sequence[str] = (),
 ) -> CodeObject:
-    """A kernel of which every VGPR and AGPR that its work-groups can have is live, and most SGPRs; its frames are
-    refused (`without_frames`).
+    """Return a kernel of which every VGPR and AGPR that its work-groups can have is live, and most SGPRs.
+
+    Its frames are refused (`without_frames`).
 
     Args:
         lds: one of `LDS`.
-        lanes: of its largest work-group.
+        lanes: those of its largest work-group.
         uneven: it takes the sizes of its work-groups and of its grid, in work-items, as further arguments, and its
             grid may end with smaller work-groups.
-        flags: for the compiler.
+        flags: those for the compiler.
     """
     family = target_named(target)
     matrices = 256 if family.has_agprs else 0

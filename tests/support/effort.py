@@ -1,4 +1,4 @@
-"""How much the tests try.
+"""Effort of the tests.
 
 `make test` tries a fixed part of the largest tables, the same on every day and machine; `make test-all` sets
 LUTHIER_TEST_ALL and tries everything, or of it one part in twelve with SHARD=3/12. LUTHIER_FUZZ=n makes random tests n

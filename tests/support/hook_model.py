@@ -16,7 +16,7 @@ Lanes = NDArray[np.uint64]
 
 
 def name_of(unit: int) -> str:
-    """A register unit as hooks spell it."""
+    """Return a register unit as hooks spell it."""
     special = {VCC: "VCC_LO", VCC + 1: "VCC_HI", M0: "M0", EXEC: "EXEC_LO", EXEC + 1: "EXEC_HI", SCC: "SCC"}
     if unit in special:
         return special[unit]
@@ -37,7 +37,7 @@ class Wave:
         return np.array([mask >> lane & 1 for lane in range(self.size)], bool)
 
     def seen(self, unit: int) -> Lanes:
-        """What each lane reads."""
+        """Return what each lane reads."""
         if unit >= VGPR:
             return self.units[unit].copy()
         return np.full(self.size, self.scalars[unit], np.uint64)
@@ -79,7 +79,7 @@ class HookModel:
 
     @property
     def reaches(self) -> frozenset[int]:
-        """Units it reads or writes."""
+        """Return the units it reads or writes."""
         return frozenset(
             unit
             for step in self.steps
@@ -94,7 +94,7 @@ class HookModel:
         )
 
     def source(self) -> str:
-        """HIP."""
+        """Return the source in HIP."""
         lines = []
         for step in self.steps:
             kind = _TYPES[step.words]
@@ -114,8 +114,11 @@ class HookModel:
         return f"LUTHIER_HOOK_ANNOTATE {self.name}() {{\n  {body}\n}}\n"
 
     def run(self, wave: Wave) -> None:
-        """What it does: each lane sees registers of its own while it runs; at the end vectors change in its lanes, and
-        of scalars what the first lane has is kept."""
+        """Execute the hook.
+
+        Each lane sees registers of its own while it runs; at the end vectors change in its lanes, and of scalars what
+        the first lane has is kept.
+        """
         active = wave.active
         if not active.any():
             return
@@ -142,7 +145,7 @@ class HookModel:
 
 
 def _add(words: list[Lanes], constant: int) -> list[Lanes]:
-    """Of one or two words: to all of it; of four: to each."""
+    """Return words plus a constant: for one or two words, added to all of it; for four, to each."""
     if len(words) == 4:
         return [(word + np.uint64(constant)) & WORD for word in words]
     low = words[0] + np.uint64(constant)
@@ -168,13 +171,13 @@ class Places:
 
 
 def _starts(files: Iterable[tuple[int, ...]], words: int) -> list[int]:
-    """First units of this many neighbours."""
+    """Return the first units of this many neighbours."""
     starts = [unit for file in files for unit in file if set(range(unit, unit + words)) <= set(file)]
     return [*starts, M0, SCC] if words == 1 else starts
 
 
 def made_up(name: str, random_: random.Random, places: Places) -> HookModel:
-    """A hook with two to four reads and writes of registers."""
+    """Return a hook with two to four reads and writes of registers."""
     words = random_.choice((1, 1, 1, 2, 2, 4))
 
     files = (places.vectors, places.scalars, places.accumulators, places.fixed)

@@ -1,4 +1,4 @@
-"""What tests compile, kept by content: made once for all workers, runs and checkouts."""
+"""Cache of what tests compile, by content: made once for all workers, runs and checkouts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from luthier.cache import cache_root
+from luthier.cache.folder import cache_root
 
 ROOT = Path(__file__).parents[2]
-FOLDER = cache_root() / "tests"
+_CACHE = cache_root()
+assert _CACHE is not None
+FOLDER = _CACHE / "tests"
 
 
-def kept(key: object, make: Callable[[Path], None], name: str = "made") -> Path:
-    """The file or folder `name` that `make` writes at the path it is given, made when nothing is kept under `key`.
+def kept(key: object, make: Callable[[Path], object], name: str = "made") -> Path:
+    """Return the file or folder `name` that `make` writes at the path it is given, if nothing is cached under `key`.
 
     Args:
-        key: everything the result depends on; its `repr` is what counts.
+        key: everything the result depends on, compared by its `repr`.
         make: writes the result; may use the path's folder for intermediate files.
-        name: of the result, for those who look at it.
+        name: name of the result, for readers.
     """
     folder = FOLDER / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     if not folder.exists():

@@ -24,17 +24,17 @@ class TooLongError(Exception):
 
 
 def address_space() -> int:
-    """Bytes of address space that this process has."""
+    """Return the bytes of address space that this process has."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def limits(*, memory: int = 1024 * MB, seconds: float = 5) -> Iterator[None]:
-    """Limits on what this process does inside.
+    """Limit what this process does inside.
 
     Args:
         memory: bytes of address space beyond what there is; more raises MemoryError.
-        seconds: of the processor; more raises TooLongError.
+        seconds: processor time; more raises TooLongError.
     """
 
     def stop(signal: int, frame: FrameType | None) -> NoReturn:
@@ -53,8 +53,10 @@ def limits(*, memory: int = 1024 * MB, seconds: float = 5) -> Iterator[None]:
 
 
 def survives(action: Callable[[], object], *, memory: int = 1024 * MB, seconds: float = 5) -> bool:
-    """Whether something succeeds within the limits; False if it is refused by a `LuthierError`. Anything else that it
-    raises is raised."""
+    """Return whether something succeeds within the limits; False if it is refused by a `LuthierError`.
+
+    Any other exception is passed on.
+    """
     with limits(memory=memory, seconds=seconds):
         try:
             action()
@@ -64,7 +66,7 @@ def survives(action: Callable[[], object], *, memory: int = 1024 * MB, seconds: 
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """End of a command."""
 
     code: int
     """Exit code; minus a signal's number where that ended it."""
@@ -73,7 +75,7 @@ class Ended(NamedTuple):
     peak: int
     """Bytes of memory it had at most."""
     seconds: float
-    """Of the processor."""
+    """Processor time, in seconds."""
 
 
 _STARTER = """
@@ -108,7 +110,16 @@ def command(
     luthier = Path(sys.executable).with_name("luthier")
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
         starter = subprocess.run(
-            [sys.executable, "-S", "-c", _STARTER, str(memory), str(seconds), luthier, *map(os.fspath, arguments)],
+            [
+                sys.executable,
+                "-S",
+                "-c",
+                _STARTER,
+                str(memory),
+                str(seconds),
+                luthier,
+                *(os.fspath(one) for one in arguments),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=error,

@@ -1,4 +1,4 @@
-"""What is live at points that no code has."""
+"""Liveness at points that no code has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from luthier.lifting import Live, LivePoints
 
 
 def points_of(lives: Iterable[Live]) -> LivePoints:
-    """The same, point by point, together."""
+    """Return liveness given point by point as one `LivePoints`."""
     sets = [[np.frombuffer(bits.to_bytes(UNIT_LIMIT // 8, "little"), "<u8") for bits in live] for live in lives]
     return LivePoints(*(np.stack(lanes, axis=1) for lanes in zip(*sets, strict=True)))

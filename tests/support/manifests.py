@@ -11,11 +11,11 @@ VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 7, 1 << 63, 1 << 70, 1.5, float("nan"), "", "\x1b[2J\u202e\ud800", "x" * 10_000, "../../x"),
     *([], {}, [[]], [None], {"": 0}, ["a", 1], [{}]),
 )
-"""What stands in the place of a value."""
+"""Values that replace a value."""
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value in JSON but the whole."""
+    """Yield the path to every value in JSON except the whole."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
         yield (*path, key)
@@ -23,7 +23,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def damaged(text: str) -> Iterator[tuple[str, str]]:
-    """Every manifest with one thing wrong at one place: what that is, and its text."""
+    """Yield every manifest with one error at one place: what that is, and its text."""
     whole = json.loads(text)
     for *way, key in places(whole):
         for what in ("absent", "renamed", "twice", "another", *range(len(VALUES))):

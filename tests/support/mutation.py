@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from luthier.cache.memory import BoundedCache
+from luthier.hazards.wait_counters.model import wait_model
 from luthier.isa import InstructionFlag, Isa
-from luthier.isa.waits import wait_model
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.instructions.effects import Columns
-from luthier.lifting.model import Instruction
+from luthier.lifting.model import MOST_EFFECTS, Instruction
 from luthier.objects import CodeObject
 
 ALU_FIELDS = {
@@ -29,40 +30,40 @@ class Mutant:
     """A kernel with one instruction changed."""
 
     address: int
-    """Of the instruction in the original."""
+    """Address of the instruction in the original."""
     offset: int
     """In the object."""
     block: int
     before: bytes
-    """What stands there in the original, and behind it as far as it is changed."""
+    """Bytes of the original at the instruction and after it, as far as they are changed."""
     data: bytes
-    """What stands there instead: as many instructions, of as many bytes."""
+    """Bytes that replace them: as many instructions, of as many bytes."""
     kind: str
     """``wait``, ``nop`` or ``ALU wait``."""
     what: str
     """In words."""
     states: int | None = None
-    """Of a shorter ``s_nop``: wait states that are left."""
+    """Wait states that are left of a shorter ``s_nop``."""
 
     @property
     def removed(self) -> bool:
-        """All of it; else it is weaker."""
+        """Return whether all of it is removed; else it is weaker."""
         return self.what == REMOVED
 
     def object(self, original: CodeObject) -> bytes:
-        """The original with it."""
+        """Return the original with the mutation."""
         return original.data[: self.offset] + self.data + original.data[self.offset + len(self.data) :]
 
     def lifted(self, original: LiftedRepresentation) -> LiftedRepresentation:
-        """The kernel with it: all that is known of control stays."""
+        """Return the kernel with the mutation: all that is known of control stays."""
         if len(self.data) > 4 and (original.index_mode or original.skipped or original.vgpr_bits):
             return lift(self.object(original.object), original.kernel.name)
         code = original.code.replaced(original.isa.decode(self.data, self.address))
-        return replace(original, code=code, columns=Columns(code), _effects={}, _flow=None)
+        return replace(original, code=code, columns=Columns(code), _effects=BoundedCache(MOST_EFFECTS), _flow=None)
 
 
 def mutants(object: CodeObject, lifted: LiftedRepresentation) -> Iterator[Mutant]:
-    """All of a kernel."""
+    """Yield all mutants of a kernel."""
     isa = Isa.of(object.target, lifted.kernel.wave_size)
     waits = wait_model(object.target.target).fields
     for instruction in lifted.instructions:
@@ -88,7 +89,7 @@ def _changed(
 
 
 def _with_immediate(instruction: Instruction, immediate: int) -> bytes:
-    """The instruction with other 16 bits, those that SOPP and SOPK have lowest."""
+    """Return the instruction with other 16 bits, those that SOPP and SOPK have lowest."""
     return (int.from_bytes(instruction.bytes, "little") & ~0xFFFF | immediate & 0xFFFF).to_bytes(4, "little")
 
 
@@ -121,7 +122,10 @@ def _alu_waits(object: CodeObject, instruction: Instruction) -> Iterator[Mutant]
 
 
 def _nops(object: CodeObject, lifted: LiftedRepresentation, instruction: Instruction) -> Iterator[Mutant]:
-    """Fewer wait states, and none: then it stands at the end of its block instead."""
+    """Yield mutants with fewer wait states, and with none.
+
+    In the latter the s_nop stands at the end of its block instead.
+    """
     states = (int.from_bytes(instruction.bytes, "little") & 15) + 1
     for fewer in range(1, states):
         word = _with_immediate(instruction, fewer - 1)

@@ -1,4 +1,4 @@
-"""What the checks say of mutants, against each other and against what mutants compute.
+"""Study of mutants: the results of the checks against each other and against what mutants compute.
 
 A mutant is *flagged* by the check of all paths or by the one of the launch, or *redundant*: neither finds anything and
 what the kernel writes stays the same. Whatever else comes out is a disagreement:
@@ -8,8 +8,8 @@ what the kernel writes stays the same. Whatever else comes out is a disagreement
 - a wait or wait state that the check of the original calls unneeded is flagged when it is removed, or wait states that
   it calls needed are not.
 
-What is found on all paths and not by the launch is none if it is known why (`mutation_ways`): the launch does not come
-to all blocks on the way that the finding tells; no wave goes such a way at once; or lanes differ.
+What is found on all paths and not by the launch is no disagreement if it is known why (`mutation_ways`): the launch
+does not reach all blocks on the path of the finding; no wave takes such a path as a whole; or lanes differ.
 
 Each kernel is loaded once. A mutant is written over the original's instructions where they are loaded, and only its
 block is looked at anew by the check of all paths.
@@ -33,18 +33,18 @@ import numpy as np
 from effort import EVERYTHING
 from luthier.emulator import CheckWarning, EmulatedDevice
 from luthier.errors import EmulationError
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_counters import Finding, check_waits
+from luthier.hazards.wait_counters.steps import Steps as WaitSteps
+from luthier.hazards.wait_states import HazardFinding, check_hazards
+from luthier.hazards.wait_states.steps import Steps as HazardSteps
 from luthier.lifting import LiftedRepresentation, lift
-from luthier.lifting.hazards import HazardFinding, check_hazards
-from luthier.lifting.hazards.steps import Steps as HazardSteps
-from luthier.lifting.waits import Finding, check_waits
-from luthier.lifting.waits.steps import Steps as WaitSteps
 from luthier.objects import CodeObject
+from luthier.verify.launch_plan import LaunchPlan
 from mutation import Mutant, mutants
 from mutation_ways import OTHER_LANES, OTHER_WAY, UNEXPLAINED, Ways
 
 FOLDER_OF_RATES = os.environ.get("LUTHIER_MUTANTS", "")
-"""Where what was counted is left, for ``benchmarks/mutation_rates.py``."""
+"""Folder for the counts, for ``benchmarks/mutation_rates.py``."""
 MOST, FEW = int(os.environ.get("LUTHIER_MUTANTS_MOST", "40")), 6
 """Mutants of one kernel that are judged, under `make test-all` and else."""
 NOT_EXECUTED = "not executed"
@@ -80,7 +80,7 @@ class Launches:
         self.original = self._launch()
 
     def of(self, mutant: Mutant) -> Outcome:
-        """Of a mutant; nothing of it is left."""
+        """Return the outcome of a mutant, and restore the original."""
         for view, as_loaded in self._loaded:
             view[:] = as_loaded
         self._module.rewrite(mutant.address, mutant.data)
@@ -108,7 +108,7 @@ class Launches:
 
 
 class Static:
-    """What is found on all paths of a kernel.
+    """Findings on all paths of a kernel.
 
     Args:
         waits: as the check of waits sees it; None: nothing is to be found.
@@ -126,23 +126,23 @@ class Static:
 
     @classmethod
     def of(cls, lifted: LiftedRepresentation) -> Static:
-        """With nothing known before."""
+        """Return the findings with nothing known before."""
         return cls(lifted, WaitSteps(lifted), HazardSteps(lifted))
 
     @property
     def flagged(self) -> bool:
-        """Whether anything is found."""
+        """Return whether anything is found."""
         return bool(self.waits or self.hazards)
 
     @cached_property
     def findings(self) -> Sequence[Finding | HazardFinding]:
-        """With their ways."""
+        """Return the findings with their paths."""
         if not self.hazards:
             return self.waits
         return (*self.waits, *check_hazards(self._lifted, unneeded=False, steps=self._hazards).findings)
 
     def is_met(self, executed: frozenset[int]) -> bool:
-        """Whether a launch comes to all places of some finding: producer, blocks between, consumer."""
+        """Return whether a launch reaches all places of some finding: producer, blocks between, consumer."""
         if executed.isdisjoint({*self.hazards, *(one.consumer.address for one in self.waits)}):
             return False
         for one in self.findings:
@@ -187,7 +187,7 @@ class Study:
         return Ways(self._object, self._plan, self.lifted)
 
     def static(self, mutant: Mutant) -> tuple[Static, LiftedRepresentation, WaitSteps]:
-        """What is found on all paths of a mutant; and how that sees it."""
+        """Return what is found on all paths of a mutant, its lifted kernel, and its steps."""
         lifted, block = mutant.lifted(self.lifted), mutant.block
         waits, hazards = self._waits.changed(lifted, block), self._every_hazard.changed(lifted, block)
         # What sees no change finds nothing, as in the original.
@@ -199,11 +199,11 @@ class Study:
         return static, lifted, waits
 
     def launched(self, mutant: Mutant) -> Outcome:
-        """What a mutant does."""
+        """Return the outcome of a mutant's launch."""
         return self._launches.of(mutant)
 
     def judge(self, mutant: Mutant) -> tuple[Counter[str], str]:
-        """What is counted of it, and what is wrong."""
+        """Return what is counted for a mutant, and what is wrong."""
         static, lifted, waits = self.static(mutant)
         original, after = self._launches.original, self.launched(mutant)
         flagged, differs = static.flagged, after.written != original.written
@@ -244,10 +244,10 @@ def study(object: CodeObject, plan: LaunchPlan, name: str) -> Counter[str]:
     """Judge mutants of a kernel.
 
     Args:
-        name: of the case, by which some of many mutants are chosen.
+        name: name of the case, by which some of many mutants are chosen.
 
     Raises:
-        AssertionError: a disagreement, or something is found in the original.
+        AssertionError: there is a disagreement, or something is found in the original.
     """
     of = Study(object, plan)
     made = list(mutants(object, of.lifted))
@@ -265,10 +265,12 @@ def study(object: CodeObject, plan: LaunchPlan, name: str) -> Counter[str]:
 
 
 def counted(family: str, name: str, object: CodeObject, plan: LaunchPlan, case: str = "") -> Counter[str]:
-    """`study`, left in a file where that is asked for; what an earlier run left there is not judged again.
+    """Return the counts of `study`, kept in a file where that is asked for.
+
+    What an earlier run kept is not judged again.
 
     Args:
-        name: in its family.
+        name: name in its family.
         case: as `study` takes it; empty: the same.
     """
     path = Path(FOLDER_OF_RATES) / (re.sub(r"[^\w.-]+", "_", f"{family} {name}") + ".json")

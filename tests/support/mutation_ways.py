@@ -1,29 +1,30 @@
-"""Why a launch does not find what is found on all paths: the ways that its waves go, followed anew.
+"""Explanation of why a launch does not find what is found on all paths: the paths of its waves, followed anew.
 
-The check of all paths takes every way between blocks for possible, and all lanes for one. Where nothing is found while
+The check of all paths takes every edge between blocks for possible, and all lanes for one. Where nothing is found while
 a kernel runs, it runs as the original does. So the machine of the check of all paths follows the instructions that each
-wave of the original executes, with the mutant's in their place: what it does not find there is on no way that a wave
-goes at once, and of what it does find producer and consumer must have no lane in common.
+wave of the original executes, with the mutant's in their place: what it does not find there is on no path that a wave
+takes as a whole, and for what it does find producer and consumer must have no lane in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import luthier
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step as WaveStep
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_counters.state import Machine
+from luthier.hazards.wait_counters.steps import Step, Steps, narrowed
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.waits.state import Machine
-from luthier.lifting.waits.steps import Step, Steps, narrowed
 from luthier.objects import CodeObject
+from luthier.verify.launch_plan import LaunchPlan
 
 OTHER_WAY, OTHER_LANES, UNEXPLAINED = "other way", "other lanes", "unexplained"
 
 
 class Ways:
-    """What each wave of a launch executes: indices of instructions, with EXEC before each."""
+    """Paths of the waves of a launch: indices of instructions, with EXEC before each."""
 
     def __init__(self, object: CodeObject, plan: LaunchPlan, lifted: LiftedRepresentation) -> None:
         device = luthier.open_device(f"emu:{object.target.target.name}", threads=1)
@@ -43,12 +44,12 @@ class Ways:
         self._ways = list(ways.values())
 
     def reason(self, lifted: LiftedRepresentation, steps: Steps) -> str:
-        """Why the launch finds nothing in a mutant.
+        """Return why the launch finds nothing in a mutant.
 
         Args:
             lifted: the mutant.
-            steps: its, as the check of waits sees them. Hazards know no lanes: the launch finds them by the same
-                machine.
+            steps: those of the mutant, as the check of waits sees them. Hazards know no lanes: the launch finds them by
+                the same machine.
         """
         alone = {
             one.first: one for block in lifted.blocks for step in steps.of(block.index) for one in steps.split(step)
@@ -58,7 +59,7 @@ class Ways:
 
 
 def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[int, Step], machine: Machine) -> str:
-    """What is found on a wave's way: nothing, or only in other lanes than those that are outstanding."""
+    """Return what is found on a wave's path: nothing, or only in other lanes than those that are outstanding."""
     streams = machine.model.streams
     issued: list[list[tuple[int, int]]] = [[] for _ in streams]
     """By stream the units and lanes of each operation, the oldest first."""
@@ -81,5 +82,5 @@ def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[in
         meets = any(made & units and active & (-1 if of_all else lanes) for made, active in older)
         reason = UNEXPLAINED if meets or reason == UNEXPLAINED else OTHER_LANES
 
-    machine.run(machine.empty, executed(), report)
+    machine.run(machine.empty, cast(Sequence[Step], executed()), report)  # each step is asked for when it is run
     return reason

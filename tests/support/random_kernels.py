@@ -67,7 +67,7 @@ class _Writer:
         return [*lines, "s_endpgm"]
 
     def body(self, name: str, callable_: list[str], ends: list[str]) -> list[str]:
-        """Blocks that go to each other anyhow, until the fuel is burnt."""
+        """Return blocks that go to each other at random, until the fuel is used up."""
         count = self.rng.randrange(1, 9)
         labels = [f"{name}_{number}" for number in range(count)]
         shared = [f"{name}_test{number}" for number in range(count) if self.rng.random() < 0.3]
@@ -141,6 +141,6 @@ def source(seed: int, target: str, wave_size: int | None = None, *, calls: bool,
 def random_kernel(
     seed: int, target: str, wave_size: int | None = None, *, calls: bool = False, saturated: bool = False
 ) -> CodeObject:
-    """A code object with the kernel ``k``, which takes a buffer with a word for each lane."""
+    """Return a code object with the kernel ``k``, which takes a buffer with a word for each lane."""
     text = source(seed, target, wave_size, calls=calls, saturated=saturated)
     return assembled(text, target, wave_size=wave_size)

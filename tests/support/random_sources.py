@@ -38,15 +38,17 @@ class Choice:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """Every two of what it combines."""
+        """Return every two of the features that it combines."""
         parts = (*((feature, one) for feature in self.features for one in (self.target, self.level, self.tool)),)
         rest = itertools.combinations((self.target, self.level, self.tool), 2)
         return {*parts, *rest, *itertools.combinations(sorted(self.features), 2)}
 
 
 def choices(targets: Sequence[str], tools: Sequence[str], count: int) -> list[Choice]:
-    """Kernels that combine as many pairs as can be, the first of them most: of each some that are chosen at random, the
-    one with the most pairs that no one before it had."""
+    """Return kernels that combine as many pairs as possible, the first of them most.
+
+    Each is the best of some candidates chosen at random: the one with the most pairs that none before it had.
+    """
     rng = random.Random("choices")
     found: list[Choice] = []
     seen: set[tuple[str, str]] = set()
@@ -65,14 +67,16 @@ def choices(targets: Sequence[str], tools: Sequence[str], count: int) -> list[Ch
 
 
 def all_pairs(targets: Sequence[str], tools: Sequence[str]) -> set[tuple[str, str]]:
-    """What `Choice.pairs` of all kernels together are to have."""
+    """Return what `Choice.pairs` of all kernels together are to have."""
     both = {*itertools.product(FEATURES, (*targets, *LEVELS, *tools)), *itertools.combinations(sorted(FEATURES), 2)}
     return {*both, *itertools.product(targets, (*LEVELS, *tools)), *itertools.product(LEVELS, tools)}
 
 
 def source_of(kernels: Sequence[Choice]) -> str:
-    """One source with the kernels ``k<number>``, which take ``(uint32_t *out, const uint32_t *in)``, each with a number
-    for every lane."""
+    """Return one source with the kernels ``k<number>``, each with a number for every lane.
+
+    They take ``(uint32_t *out, const uint32_t *in)``.
+    """
     return PRELUDE + "".join(_Writer(one).text() for one in kernels)
 
 
@@ -143,7 +147,7 @@ class _Writer:
         return ["switch (a & 7) {", *cases, "default:", *inside, "}"]
 
     def exchange(self) -> list[str]:
-        """Lanes of a work-group, all of which come by, read what others wrote."""
+        """Return code in which lanes of a work-group read what others wrote; all of them execute it."""
         at = self.rng.choice((f"{LANES - 1} - threadIdx.x", f"(threadIdx.x + {self.rng.randrange(99)}) % {LANES}"))
         lines = [f"lds[threadIdx.x] = {self.number()};", "__syncthreads();", f"a += lds[{at}];", "__syncthreads();"]
         if "LDS" in self.has:
@@ -153,6 +157,7 @@ class _Writer:
 
     def use(self, feature: str) -> list[str]:
         rng, to = self.rng, self.variable()
+        forms: tuple[str, ...]
         if feature == "doubles":
             of = rng.choice(
                 ("d * 1.5 + {}", "d / ({} + 1.0)", "sqrt(fabs(d) + {})", "fma(d, 0.75, {})", "floor(d) - {}")

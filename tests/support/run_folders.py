@@ -30,8 +30,8 @@ KERNEL = {
 SITE = {"tool": "t", "hook": "h", "place": "before", "status": "patched", "mnemonic": "s_nop", "text": "s_nop 0"}
 
 
-def write_run(folder: Path, summary: Mapping[str, Any] | None = None, **tables: Any) -> Path:
-    """A run directory.
+def write_run(folder: Path, summary: Mapping[str, Any] | None = None, /, **tables: Any) -> Path:
+    """Write a run directory, and return its path.
 
     Args:
         tables: by name, rows as mappings, or columns as a mapping of arrays and, for what all rows share, single
@@ -56,12 +56,12 @@ def write_run(folder: Path, summary: Mapping[str, Any] | None = None, **tables: 
 
 
 def kernel(symbol: str, **more: Any) -> dict[str, Any]:
-    """A row of the table of kernels."""
+    """Return a row of the table of kernels."""
     return {"kernel": symbol, "object": "app", "digest": "d", **KERNEL, **more}
 
 
 def launch(name: str, number: int, begin: int | None, end: int | None, **more: Any) -> dict[str, Any]:
-    """A row of the table of launches."""
+    """Return a row of the table of launches."""
     row = {"process": 1, "device": 0, "queue": 0, "kernel": name, "object": "app", "digest": "d", "number": number}
     return row | {"instrumented": True, "time_ns": 1000, "begin_ns": begin, "end_ns": end} | more
 
@@ -69,8 +69,10 @@ def launch(name: str, number: int, begin: int | None, end: int | None, **more: A
 def code(
     name: str, instructions: int, block: int = 16, address: int = 0x1000, text: str | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the tables of listings, blocks and counts of a kernel: blocks one after the other, each a loop, which run
-    ever more often."""
+    """Return rows of the tables of listings, blocks and counts of a kernel.
+
+    Blocks are one after the other, each a loop, and run ever more often.
+    """
     same = {"kernel": name, "object": "app", "digest": "d"}
     rows: dict[str, list[dict[str, Any]]] = {"listings": [], "blocks": [], "counts": []}
     last = (instructions - 1) // block

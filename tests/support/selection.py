@@ -1,4 +1,4 @@
-"""Which of the collected tests run."""
+"""Selection of the collected tests that run."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("*/pyproject.toml"))
 
 
 def device_of(make_module: Callable[..., ToolModule], name: str, targets: Sequence[str]) -> ToolModule | None:
-    """The device module of a tool; None if it has none."""
+    """Return the device module of a tool; None if it has none."""
     source = FOLDER / name / f"luthier_{name}" / "device.hip"
     if not source.exists():
         return None
@@ -26,7 +26,7 @@ def device_of(make_module: Callable[..., ToolModule], name: str, targets: Sequen
 
 
 def tool_of(make_module: Callable[..., ToolModule], name: str, targets: Sequence[str], **options: object) -> Tool:
-    """A tool by its name, ready to instrument."""
+    """Return a tool by its name, ready to instrument."""
     package, made = f"luthier_{name}", device_of(make_module, name, targets)
     sys.path.insert(0, str(FOLDER / name))
     try:

@@ -7,6 +7,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgpack
 import zstandard
@@ -16,7 +17,7 @@ EXTREMES = (0, 1, 7, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 
 
 
 def number(rng: random.Random, bits: int, size: int, before: int) -> int:
-    """A value for a field: an extreme, a place in the file, near what is there, or anything."""
+    """Return a value for a field: an extreme, a place in the file, near what is there, or anything."""
     what = rng.random()
     if what < 0.3:
         value = rng.choice(EXTREMES)
@@ -33,7 +34,7 @@ _BITS = {"B": 8, "H": 16, "I": 32, "Q": 64, "q": 64}
 
 
 def change_record(data: bytearray, layout: struct.Struct, offset: int, rng: random.Random) -> None:
-    """Another value in one field of a record."""
+    """Change one field of a record."""
     if not 0 <= offset <= len(data) - layout.size:
         return
     fields = list(layout.unpack_from(data, offset))
@@ -55,12 +56,12 @@ Way = Callable[[bytearray, random.Random], None]
 
 
 def header(data: bytearray, rng: random.Random) -> None:
-    """The file header."""
+    """Damage the file header."""
     change_record(data, E.FILE_HEADER.struct, 0, rng)
 
 
 def section(data: bytearray, rng: random.Random) -> None:
-    """One or two section headers; sometimes one is what another is."""
+    """Damage one or two section headers; sometimes one is what another is."""
     head, sections, _ = _tables(bytes(data))
     for _ in range(rng.choice((1, 1, 2))):
         at = head.sections_offset + rng.randrange(len(sections)) * E.SECTION_HEADER.size
@@ -72,7 +73,7 @@ def section(data: bytearray, rng: random.Random) -> None:
 
 
 def segment(data: bytearray, rng: random.Random) -> None:
-    """A program header."""
+    """Damage a program header."""
     head, _, segments = _tables(bytes(data))
     at = head.segments_offset + rng.randrange(len(segments)) * E.SEGMENT_HEADER.size
     change_record(data, E.SEGMENT_HEADER.struct, at, rng)
@@ -95,7 +96,7 @@ dynamic = _record((E.SHT_DYNAMIC,), E.DYNAMIC.struct)
 
 
 def descriptor(data: bytearray, rng: random.Random) -> None:
-    """Words of a kernel descriptor."""
+    """Damage words of a kernel descriptor."""
     _, sections, _ = _tables(bytes(data))
     names = E.ElfFile(memoryview(bytes(data)), "whole").section_names
     rodata = next((one for name, one in zip(names, sections, strict=True) if name == ".rodata"), None)
@@ -107,7 +108,10 @@ def descriptor(data: bytearray, rng: random.Random) -> None:
 
 
 def _within(names: tuple[str, ...]) -> Way:
-    """Numbers in sections: a byte (LEB128 digits, forms, tags, opcodes), or a word (lengths, offsets, references)."""
+    """Return a function that damages numbers in sections.
+
+    They are bytes (LEB128 digits, forms, tags, opcodes), or words (lengths, offsets, references).
+    """
 
     def change(data: bytearray, rng: random.Random) -> None:
         elf = E.ElfFile(memoryview(bytes(data)), "whole")
@@ -131,7 +135,7 @@ ranges = _within((".debug_rnglists", ".debug_ranges", ".debug_addr", ".debug_str
 
 
 def references(data: bytearray, rng: random.Random) -> None:
-    """References among entries of debug information: to each other, round in circles."""
+    """Damage references among entries of debug information: to each other, in cycles."""
     elf = E.ElfFile(memoryview(bytes(data)), "whole")
     for name, one in zip(elf.section_names, elf.sections, strict=True):
         if name == ".debug_info" and one.size > 32:
@@ -142,7 +146,7 @@ def references(data: bytearray, rng: random.Random) -> None:
 
 
 def note(data: bytearray, rng: random.Random) -> None:
-    """The metadata: keys gone, values of other types and sizes, nested deeply; as long as it was."""
+    """Damage the metadata: keys gone, values of other types and sizes, nested deeply; the size stays."""
     elf = E.ElfFile(memoryview(bytes(data)), "whole")
     for owner, kind, description, offset in elf.notes():
         if owner != "AMDGPU" or kind != 32:
@@ -157,20 +161,21 @@ def note(data: bytearray, rng: random.Random) -> None:
 
 
 def _change_value(value: object, rng: random.Random) -> None:
-    holder, key = value, None
+    holder: Any = value
+    key: Any = None
     while isinstance(holder, dict | list) and holder:
         key = rng.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-        inner = holder[key]  # type: ignore[index,call-overload]
+        inner = holder[key]
         if not isinstance(inner, dict | list) or not inner or rng.random() < 0.15:
             break
         holder = inner
     if key is None or not isinstance(holder, dict | list):
         return
     if rng.random() < 0.3:
-        del holder[key]  # type: ignore[arg-type]
+        del holder[key]
     else:
-        others = (None, True, -1, 1 << 40, (1 << 64) - 1, 1.5, "", b"\xff", [], {}, [[[]]], 0, 1, 300)
-        holder[key] = rng.choice(others)  # type: ignore[index,call-overload]
+        others: tuple[Any, ...] = (None, True, -1, 1 << 40, (1 << 64) - 1, 1.5, "", b"\xff", [], {}, [[[]]], 0, 1, 300)
+        holder[key] = rng.choice(others)
 
 
 WAYS: dict[str, Way] = {
@@ -188,11 +193,11 @@ WAYS: dict[str, Way] = {
     "lines": lines,
     "ranges": ranges,
 }
-"""What of a code object is damaged."""
+"""Kinds of damage to a code object."""
 
 
 def damaged(data: bytes, way: str, count: int, seed: str) -> Iterator[bytes]:
-    """Copies of a code object with damage of one kind; of every fifth, a further one of any kind."""
+    """Yield copies of a code object with damage of one kind; every fifth has a further one of any kind."""
     rng = random.Random(f"{way} {seed}")
     for number in range(count):
         copy = bytearray(data)
@@ -213,7 +218,7 @@ _ID = b"hipv4-amdgcn-amd-amdhsa--gfx90a"
 
 
 def bundle(images: list[tuple[bytes, bytes]], rng: random.Random | None = None) -> bytes:
-    """An offload bundle; with `rng`, one number of its table is another one."""
+    """Return an offload bundle; with `rng`, one number of its table is another one."""
     at = 32 + sum(24 + len(name) for name, _ in images)
     table, body = [], b""
     for name, image in images:
@@ -233,7 +238,7 @@ def bundle(images: list[tuple[bytes, bytes]], rng: random.Random | None = None) 
 
 
 def compressed(data: bytes, version: int, method: int, rng: random.Random | None = None) -> bytes:
-    """A compressed bundle; with `rng`, a field of its header is another number, or its stream is damaged."""
+    """Return a compressed bundle; with `rng`, a field of its header is another number, or its stream is damaged."""
     packed = zstandard.ZstdCompressor().compress(data) if method else zlib.compress(data)
     layout = struct.Struct({1: "<HHIQ", 2: "<HHIIQ", 3: "<HHQQQ"}[version])
     whole = 4 + layout.size + len(packed)
@@ -249,7 +254,7 @@ def compressed(data: bytes, version: int, method: int, rng: random.Random | None
 
 
 def archive(members: list[tuple[bytes, bytes]], rng: random.Random | None = None) -> bytes:
-    """A System V archive; with `rng`, a member's name or size is another one."""
+    """Return a System V archive; with `rng`, a member's name or size is another one."""
     out = b"!<arch>\n"
     changed = rng.randrange(len(members)) if rng is not None else -1
     for at, (name, contents) in enumerate(members):
@@ -266,7 +271,7 @@ def archive(members: list[tuple[bytes, bytes]], rng: random.Random | None = None
 
 
 def containers(image: bytes, rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Containers of every kind around an image, each damaged in one place, some within others."""
+    """Yield containers of every kind around an image, each damaged in one place, some within others."""
     images = [(b"host-x86_64-unknown-linux--", b""), (_ID, image)]
     yield "bundle", bundle(images, rng)
     for version in (1, 2, 3):

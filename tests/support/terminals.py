@@ -11,11 +11,11 @@ import sys
 import termios
 
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
-"""What ``python -c`` runs."""
+"""Program that ``python -c`` runs."""
 
 
 def on_terminal(columns: int, arguments: list[str]) -> str:
-    """What a command writes to a terminal of so many columns."""
+    """Return what a command writes to a terminal of so many columns."""
     main_end, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", MAIN, *arguments], stdout=other, stderr=other)

@@ -47,7 +47,7 @@ class CaseFiles:
         self.cases = [case for path in sorted(folder.glob("*.test")) for case in _read(path)]
 
     def parameters(self) -> list[object]:
-        """For `pytest.mark.parametrize`: every case with every one of its targets."""
+        """Return every case with every one of its targets, for `pytest.mark.parametrize`."""
         return [
             pytest.param(case, target, id=f"{case.path.stem}-{case.name}-{target}")
             for case in self.cases

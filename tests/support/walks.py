@@ -1,15 +1,16 @@
-"""The way that each wave takes through a kernel, step by step, and hooks at every point that it may come by."""
+"""Path of each wave through a kernel, step by step, and hooks at every point that it may pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from luthier import immediate
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import HookError
-from luthier.lifting import ControlEdge, LiftedRepresentation
+from luthier.lifting import ControlEdge, LiftedRepresentation, Loop
 from luthier.module import Hook
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 
 
 class Walk:
@@ -35,7 +36,7 @@ class Walk:
 
 
 def edge_of(lifted: LiftedRepresentation, before: int | None, index: int) -> list[ControlEdge]:
-    """The edges that a step may have gone by. A conditional branch to the next instruction has two."""
+    """Return the edges that a step may have taken; a conditional branch to the next instruction has two."""
     block = lifted.blocks[lifted.block_of[index]]
     if before is None or index != block.first:
         return []
@@ -50,11 +51,26 @@ def edge_of(lifted: LiftedRepresentation, before: int | None, index: int) -> lis
 
 
 Comes = Callable[[int | None, int], bool]
-"""Whether a step, from the one instruction to the other, comes by a point."""
+"""Predicate: whether a step, from the one instruction to the other, passes a point."""
+
+
+def _to(places: Iterable[int]) -> Comes:
+    """Steps to these instructions."""
+    known = frozenset(places)
+    return lambda before, index: index in known
+
+
+def _by(lifted: LiftedRepresentation, is_one: Callable[[ControlEdge], bool]) -> Comes:
+    """Steps by edges of a kind."""
+    return lambda before, index: any(is_one(edge) for edge in edge_of(lifted, before, index))
+
+
+def _goes_back(loop: Loop) -> Callable[[ControlEdge], bool]:
+    return lambda edge: edge.source in loop.blocks and edge.to in loop.headers
 
 
 def insert_everywhere(task: InstrumentationTask, hook: Hook) -> list[Comes]:
-    """A hook at every point there is, with the point's number as its argument; which steps come by each."""
+    """Insert a hook at every point there is, with the point's number as argument; return which steps pass each."""
     lifted = task.lifted
     wanted: list[Comes] = []
 
@@ -67,36 +83,27 @@ def insert_everywhere(task: InstrumentationTask, hook: Hook) -> list[Comes]:
             return
         wanted.append(counts)
 
+    def on_edges(edges: list[ControlEdge], *rest: Any) -> None:
+        for edge in edges:
+            task.insert_hook_on_edge(edge, *rest)
+
     for block in lifted.blocks:
-        point(task.insert_hook_at_block, block, counts=lambda before, index, block=block: index == block.first)
+        point(task.insert_hook_at_block, block, counts=_to([block.first]))
     ways: dict[tuple[int, int], list[ControlEdge]] = {}
     for edge in lifted.edges:  # a branch to the next instruction has two between the same blocks
         ways.setdefault((edge.source, edge.to), []).append(edge)
     for edges in ways.values():
-        point(
-            lambda edges, *rest: [task.insert_hook_on_edge(edge, *rest) for edge in edges],
-            edges,
-            counts=lambda before, index, edges=edges: edges[0] in edge_of(lifted, before, index),
-        )
+        point(on_edges, edges, counts=_by(lifted, edges[:1].__contains__))
     for loop in lifted.loops:
-        headers = {lifted.blocks[header].first for header in loop.headers}
-        point(task.insert_hook_at_loop_header, loop, counts=lambda before, index, at=headers: index in at)
-        point(
-            task.insert_hook_on_back_edges,
-            loop,
-            counts=lambda before, index, loop=loop: any(
-                edge.source in loop.blocks and edge.to in loop.headers for edge in edge_of(lifted, before, index)
-            ),
-        )
+        point(task.insert_hook_at_loop_header, loop, counts=_to(lifted.blocks[header].first for header in loop.headers))
+        point(task.insert_hook_on_back_edges, loop, counts=_by(lifted, _goes_back(loop)))
     for function in lifted.functions:
-        first = lifted.blocks[function.entry_block].first
         if not function.is_kernel:
-            point(
-                task.insert_hook_at_function_entry, function, counts=lambda before, index, first=first: index == first
-            )
-            ends = {block.last for block in function.blocks if block.exit in ("return", "tail")}
-            point(task.insert_hook_at_function_return, function, counts=lambda before, index, ends=ends: index in ends)
+            first = lifted.blocks[function.entry_block].first
+            point(task.insert_hook_at_function_entry, function, counts=_to([first]))
+            ends = [block.last for block in function.blocks if block.exit in ("return", "tail")]
+            point(task.insert_hook_at_function_return, function, counts=_to(ends))
     point(task.insert_hook_at_kernel_entry, counts=lambda before, index: before is None)
-    last = {block.last for block in lifted.blocks if block.exit == "end"}
-    point(task.insert_hook_at_kernel_exit, counts=lambda before, index: index in last)
+    last = [block.last for block in lifted.blocks if block.exit == "end"]
+    point(task.insert_hook_at_kernel_exit, counts=_to(last))
     return wanted

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from luthier import lift
 from luthier.emulator.inspection.debug import Step
-from luthier.launch_plan import read_plans
+from luthier.verify.launch_plan import read_plans
 
 from .conftest import TARGETS, rows
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import ToolError
-from luthier.launch_plan import read_plans
+from luthier.verify.launch_plan import read_plans
 
 from .conftest import ALL, TARGETS, rows
 
@@ -63,7 +63,7 @@ def observed(kernel: Any, line: int) -> dict[int, tuple[int, int, int]]:
             row = found.setdefault(before[0].address, Counter())
             lines: set[int] = set()
             for one in accesses:
-                lines.update((one.hosts // line).tolist(), ((one.hosts + np.uint64(one.size - 1)) // line).tolist())
+                lines.update((one.places // line).tolist(), ((one.places + np.uint64(one.size - 1)) // line).tolist())
             row["requests"] += 1
             row["lanes"] += len(accesses[0].lanes)
             row["lines"] += len(lines)
@@ -97,7 +97,7 @@ def test_options_that_there_are_not(shipped: Callable[..., Any], options: Any) -
 
 
 def test_a_full_table_is_told(bench: Any, shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from luthier.sites import SiteSums
+    from luthier.tool.site_sums import SiteSums
 
     tool = shipped("coalescing")
     monkeypatch.setattr(SiteSums, "capacity", 1)

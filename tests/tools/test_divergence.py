@@ -11,7 +11,7 @@ import pytest
 from luthier import InstrumentationTask, lift
 from luthier.emulator.inspection.debug import Step
 from luthier.isa.registers import EXEC
-from luthier.launch_plan import read_plans
+from luthier.verify.launch_plan import read_plans
 
 from .conftest import ALL, TARGETS, rows
 

@@ -13,28 +13,37 @@ from luthier.cli.tools import option_meanings
 from luthier.module.tool_module import loaded_by
 from luthier.patch import patch_object
 from shipped import FOLDER, NAMES, device_of
+from shipped_tools import ROW, shipped_tools, with_table
 
 from .conftest import PROCESSORS, rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/tools.md"
-NEEDED = {
-    "value_log": {"at": "global_store_*"},
-    "register_write": {"at": "v_add_f32*"},
-    "instruction_replace": {"find": "v_add_f32_e32"},
-}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_tool_and_option_is_told_of(shipped: Any, name: str) -> None:
-    assert f"[{name}](../examples/tools/{name}/README.md)" in PAGE.read_text()
+    known = shipped_tools()[name]
+    assert known.row in PAGE.read_text()
     readme = (FOLDER / name / "README.md").read_text()
     assert f"pip install examples/tools/{name}" in readme
-    tool = type(shipped(name, **NEEDED.get(name, {})))
+    tool = type(shipped(name, **known.trial))
     assert option_meanings(tool).keys() == set(getattr(tool.Options, "__dataclass_fields__", {}))
     for options in re.findall(rf"-t {name}:(\S+)", PAGE.read_text() + readme):
         for one in options.split(","):
             assert one.partition("=")[0] in tool.Options.__dataclass_fields__, one
+
+
+def test_the_page_has_a_row_of_each_tool() -> None:
+    """`make format` writes them: new ones last, the others where they are."""
+    page = PAGE.read_text()
+    assert with_table(page) == page
+    assert sorted(row[1] for row in ROW.finditer(page)) == NAMES
+    rows = [row[0] for row in ROW.finditer(page)]
+    without = page.replace(rows[2], "").replace(rows[4], "| [gone](../examples/tools/gone/README.md) | what? | … |\n")
+    assert with_table(without) == page.replace(
+        "".join(rows), "".join([*rows[:2], rows[3], *rows[5:], rows[4], rows[2]])
+    )
 
 
 def test_what_the_page_shows_runs(
@@ -57,6 +66,7 @@ def test_what_the_page_shows_runs(
     }
 
     made = device_of(make_module, "coalescing", PROCESSORS)
+    assert made is not None
     own: dict[str, Any] = {"__name__": "sizes"}
     with loaded_by(lambda package, name: made):
         exec(compile(by_site, str(PAGE), "exec"), own)

@@ -11,7 +11,7 @@ import pytest
 from luthier import open_device, patch_object, reported
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import ToolError
-from luthier.launch_plan import read_plans
+from luthier.verify.launch_plan import read_plans
 
 from .conftest import TARGETS, Bench, rows
 
@@ -36,7 +36,7 @@ def test_pages_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
         for access in step.worker.take_accesses():
             if before[0].text.startswith(("global_", "flat_", "buffer_")) and not access.scalar:
                 kind = next(kind for kind in KINDS if f"_{kind}" in before[0].text)
-                for host in access.hosts.tolist():
+                for host in access.places.tolist():
                     expected[host // page * page, kind] += 1
         before[:] = [step]
 

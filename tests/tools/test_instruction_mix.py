@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from luthier.emulator.inspection.coverage import samples
 from luthier.isa import Isa
-from luthier.launch_plan import read_plans
+from luthier.verify.launch_plan import read_plans
 
 from .conftest import ALL, TARGETS, rows
 

@@ -11,8 +11,8 @@ from luthier import Tool
 from luthier.cli.common import check_tools
 from luthier.errors import ToolError
 from luthier.lifting import lift
-from luthier.task import InstrumentationTask
 from luthier.tool import ToolGroup
+from luthier.tool.task import InstrumentationTask
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from luthier import lift, load_object, open_device, patch_object, reported
 from luthier.cli.main import main
-from luthier.lifting.waits import check_waits
+from luthier.hazards.wait_counters import check_waits
 from luthier.objects import CodeObject
 from mutation import mutants
 

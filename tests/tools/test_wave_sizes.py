@@ -11,20 +11,17 @@ import numpy as np
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule, lift, patch_object
 from luthier.emulator.inspection.debug import Step
-from luthier.launch_plan import read_plans
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import read_plans
 from shipped import NAMES, tool_of
+from shipped_tools import shipped_tools
 
 from .conftest import ALL, PROCESSORS, TARGETS
 
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples/apps/launch.toml")
 TWICE = [name for name in TARGETS if len(ALL[name.split()[0]].wave_sizes) > 1]
-OPTIONS: dict[str, dict[str, object]] = {
-    "instruction_replace": {"find": "v_mov_b32_e32", "put": "v_mov_b32_e32"},
-    "register_write": {"at": "v_*", "flip": 0},
-    "value_log": {"at": "global_*+s_endpgm+v_cmp*", "values": "vdata+exec+sdst"},
-}
+TOOLS = shipped_tools()
 LOOPS_AND_SPILLS = {"lds_race"}
 """Tools with hooks so large that LLVM's own code in them has hazards on GFX12 in waves of 64 (docs/limits.md)."""
 LANES = """
@@ -62,7 +59,7 @@ def test_shipped_tools(
 ) -> None:
     """Outputs as without them, counters as the device counts; no hazard and no missing wait that was not there, but for
     those that are known."""
-    options = {"to": str(tmp_path)} if name == "lift_dump" else OPTIONS.get(name, {})
+    options = {"to": str(tmp_path)} if name == "lift_dump" else TOOLS[name].trial
     tool = tool_of(make_module, name, PROCESSORS, **options)
     for application in ("vector_add", "reduction", "divergent_loop"):
         kernel = bench(ROOT / "examples/apps" / f"{application}.hip", application, target)

@@ -13,10 +13,10 @@ import pytest
 from effort import EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import LaunchStats
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject, load_object
 from luthier.tool import Tool
 from luthier.verify import KernelVerdict, verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 
 TYPES = {
     "float32": "fp32",

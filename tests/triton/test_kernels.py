@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 
 pytestmark = pytest.mark.covering(1)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject
+from luthier.verify.launch_plan import LaunchPlan
 from mutation_study import counted
 
 from . import test_kernels, test_matmul, test_softmax

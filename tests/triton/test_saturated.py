@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from luthier.module import ToolModule
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 
 from .conftest import Compile
 from .test_matmul import matmul, tl

@@ -7,8 +7,8 @@ import random
 
 import pytest
 from called_programs import Draw, Program, is_a_way
+from luthier.hazards.wait_counters import check_waits
 from luthier.lifting import lift
-from luthier.lifting.waits import check_waits
 from wait_kernels import kernel
 
 GFX9 = ("s_waitcnt vmcnt({0})", "s_waitcnt lgkmcnt({0})", "global_load_dword", "ds_read_b32", "s_load_dword")

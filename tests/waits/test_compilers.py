@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from effort import of_target
 from luthier.errors import LiftError
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
 from luthier.objects import load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask, reg
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 FILES = ["algorithms", "arithmetic", "groups", "mathematics", "plain"]

@@ -6,10 +6,10 @@ import random
 import re
 
 import pytest
+from luthier.hazards.wait_counters import Outstanding, check_waits
+from luthier.hazards.wait_counters.model import Limit
 from luthier.isa.registers import SGPRS, VGPRS
-from luthier.isa.waits import Limit
 from luthier.lifting import lift
-from luthier.lifting.waits import Outstanding, check_waits
 from test_late_results import TARGETS, begin, random_body
 from wait_kernels import kernel
 

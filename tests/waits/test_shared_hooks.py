@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from called_programs import is_a_way
+from luthier.hazards.wait_counters import Finding, check_waits
 from luthier.lifting import lift
-from luthier.lifting.waits import Finding, check_waits
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.task import InstrumentationTask
+from luthier.tool.task import InstrumentationTask
 from mutation import Mutant, mutants
 from wait_kernels import kernel
 

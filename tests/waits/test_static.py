@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from luthier.hazards.wait_counters import WaitReport, check_waits
+from luthier.hazards.wait_counters.model import wait_model
 from luthier.isa import Isa
 from luthier.isa.targets import TARGETS
-from luthier.isa.waits import wait_model
 from luthier.lifting import lift
-from luthier.lifting.waits import WaitReport, check_waits
 from wait_kernels import kernel
 
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 from luthier.errors import LiftError
-from luthier.launch_plan import LaunchPlan
+from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import LiftedRepresentation, lift
-from luthier.lifting.hazards import HazardReport, check_hazards
 from luthier.objects import CodeObject
-from luthier.task import InstrumentationTask
 from luthier.tool import Tool
+from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
+from luthier.verify.launch_plan import LaunchPlan
 from wait_kernels import kernel
 
 BEGIN = (
@@ -83,7 +83,7 @@ def test_a_patched_kernel_that_cannot_be_lifted_again(
     verdict = verify_kernel(object, tool(module), PLAN)
     assert verdict.hazards == ()
     assert len(verdict.problems) == problems
-    monkeypatch.setattr("luthier.verify.lift", only_the_original)
+    monkeypatch.setattr("luthier.verify.side_by_side.lift", only_the_original)
     verdict = verify_kernel(object, tool(module), PLAN)
     (told,) = verdict.hazards
     assert told.startswith("k: hazards of the patched kernel were looked for in this launch alone: an address that")
@@ -100,7 +100,7 @@ def test_hazards_that_the_launch_meets_in_both(make_module, monkeypatch: pytest.
     def nothing(lifted: LiftedRepresentation, *_: object, **__: object) -> HazardReport:
         return dataclasses.replace(checked(lifted), findings=(), consumers=())
 
-    monkeypatch.setattr("luthier.verify.check_hazards", nothing)
+    monkeypatch.setattr("luthier.verify.side_by_side.check_hazards", nothing)
     verdict = verify_kernel(object, First(module), PLAN)
     assert verdict.equal
     assert ["it selects a lane" in told for told in verdict.hazards] == [True]

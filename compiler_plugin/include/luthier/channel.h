@@ -12,14 +12,15 @@
 //   LUTHIER_HOOK_ANNOTATE trace(uint64_t address) { stores.push({address, __lane_id()}); }
 //
 // The variable holds a description of itself and no more. The ring that records go through is memory that the host
-// gives it, one for each device; while nobody listens, records are counted and dropped.
+// gives it, one for each device; while nothing drains it, records are counted and dropped.
 //
-// luthier/channels/layout.py of the runtime describes the same structures to the host.
+// What is in memory is in luthier/channel_layout.h, which is made from what the host knows of it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_CHANNEL_H
 #define LUTHIER_CHANNEL_H
 
+#include <luthier/channel_layout.h>
 #include <luthier/luthier.h>
 
 #if __cplusplus < 201402L
@@ -28,28 +29,17 @@
 
 namespace luthier {
 
-/// What a wave does that finds a channel full.
+/// Behaviour of a wave that finds a channel full.
 enum class when_full : uint32_t {
-  wait, ///< It waits until the host has taken enough: nothing is lost.
-  drop, ///< It goes on; its records are counted as dropped.
+  wait = detail::kWait, ///< It waits until the host has taken enough: nothing is lost.
+  drop = detail::kDrop, ///< It goes on; its records are counted as dropped.
 };
 
 //===----------------------------------------------------------------------===//
-// What records consist of
+// Contents of records
 //===----------------------------------------------------------------------===//
 
 namespace detail {
-
-/// One field of a record, for the host.
-struct Field {
-  char name[32];   // ends with a zero
-  uint16_t offset; // bytes
-  uint16_t size;   // bytes of an element
-  uint16_t count;  // elements; 0: not an array
-  char kind;       // i, u, f, b (bool) or V (bytes), as NumPy calls them
-  char unused;
-};
-static_assert(sizeof(Field) == 40, "known to the host");
 
 template <typename T, bool = __is_enum(T)> struct Plain {
   typedef T Type;
@@ -123,17 +113,17 @@ template <typename Record> struct FieldsOf {
 
 } // namespace detail
 
-/// Tells the host the fields of a structure: `LUTHIER_RECORD(Store, address, lane)`, at namespace scope, at most 16. They
-/// are numbers, enumerations, pointers and arrays of them; anything else is bytes to the host.
+/// Tells the host the fields of a structure: `LUTHIER_RECORD(Store, address, lane)`, at namespace scope, at most 16.
+/// They are numbers, enumerations, pointers and arrays of them; anything else is bytes to the host.
 #define LUTHIER_RECORD(record, ...)                                                                                    \
   template <> struct luthier::detail::FieldsOf<record> {                                                               \
     typedef record Record;                                                                                             \
     static constexpr auto get() {                                                                                      \
-      return luthier::detail::Fields<LUTHIER_COUNT(__VA_ARGS__)>{{LUTHIER_EACH(__VA_ARGS__)}};                          \
+      return luthier::detail::Fields<LUTHIER_COUNT(__VA_ARGS__)>{{LUTHIER_EACH(__VA_ARGS__)}};                         \
     }                                                                                                                  \
   };
 #define LUTHIER_FIELD(name)                                                                                            \
-  (static_cast<void>(luthier::detail::Name<sizeof(#name)>{}),                                                           \
+  (static_cast<void>(luthier::detail::Name<sizeof(#name)>{}),                                                          \
    luthier::detail::field<decltype(Record::name)>(#name, __builtin_offsetof(Record, name)))
 #define LUTHIER_COUNT(...) LUTHIER_17TH(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define LUTHIER_17TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, ...) q
@@ -163,43 +153,14 @@ template <typename Record> struct FieldsOf {
 
 namespace detail {
 
-/// What the ring of a channel begins with; sequence words and then records follow, each aligned to 64 bytes.
-struct Ring {
-  uint64_t reserved; // tickets that waves have taken
-  uint64_t dropped;  // records
-  uint64_t unused[6];
-  uint64_t read; // tickets that the host has done with
-  uint32_t mode; // when_full, or that nobody will make room; the host may change it at any time
-  uint32_t more[13];
-};
-static_assert(sizeof(Ring) == 128, "known to the host");
-
-enum : uint32_t { kClosed = 2 };
-
-/// What is the same in all channels. The host finds channels by their first bytes.
-struct Channel {
-  char magic[16];
-  uint32_t version;
-  uint32_t record_size;
-  uint32_t field_count;
-  uint32_t capacity; // that the author wishes for, in records; 0: whatever the host thinks best
-  uint32_t mode;     // when_full, to begin with
-  uint32_t kind;     // 0: records, 1: lines of printf
-  int64_t ring;      // bytes from here to the ring; 0: nobody listens
-  uint32_t shift;    // the ring has 1 << shift records, at least as many as the largest wave has lanes
-  uint32_t more;
-  uint64_t unheard; // records pushed while nobody listened
-
-  constexpr Channel(uint32_t record_size, uint32_t field_count, uint32_t capacity, when_full mode, uint32_t kind)
-      : magic{'l', 'u', 't', 'h', 'i', 'e', 'r', '.', 'c', 'h', 'a', 'n', 'n', 'e', 'l', 0}, version(1),
-        record_size(record_size), field_count(field_count), capacity(capacity), mode(uint32_t(mode)), kind(kind),
-        ring(0), shift(0), more(0), unheard(0) {}
-};
-static_assert(sizeof(Channel) == 64, "known to the host");
+/// Part that is the same in all channels. The host finds channels by their first bytes.
+constexpr Channel channelOf(uint32_t record_size, uint32_t field_count, uint32_t capacity, when_full mode, Kind kind) {
+  return {LUTHIER_CHANNEL_MAGIC, kVersion, record_size, field_count, capacity, uint32_t(mode), kind, 0, 0, 0, 0};
+}
 
 #define LUTHIER_INLINE __attribute__((device, always_inline)) inline
 
-/// Of a value that is the same in all lanes.
+/// Return a value that is the same in all lanes as a scalar.
 LUTHIER_INLINE uint32_t uniform(uint32_t value) { return uint32_t(__builtin_amdgcn_readfirstlane(int(value))); }
 LUTHIER_INLINE uint64_t uniform(uint64_t value) {
   return uint64_t(uniform(uint32_t(value >> 32))) << 32 | uniform(uint32_t(value));
@@ -267,8 +228,9 @@ LUTHIER_INLINE Room reserve(Channel &channel, uint32_t each) {
       first = __hip_atomic_fetch_add(&ring.reserved, count, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
     first = uniform(first);
     // Tickets are served in their order, and whoever has an earlier one waits for the host alone.
-    while (int64_t(first + count - uniform(__hip_atomic_load(&ring.read, __ATOMIC_ACQUIRE,
-                                                             __HIP_MEMORY_SCOPE_SYSTEM))) > int64_t(capacity)) {
+    while (
+        int64_t(first + count - uniform(__hip_atomic_load(&ring.read, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM))) >
+        int64_t(capacity)) {
       if (uniform(load(&ring.mode)) == kClosed)
         return {nullptr, 0, 0};
       __builtin_amdgcn_s_sleep(8);
@@ -286,10 +248,11 @@ LUTHIER_INLINE Room reserve(Channel &channel, uint32_t each) {
 /// when it is full: `__device__ luthier::channel<Store> stores{1 << 20, luthier::when_full::drop};`
 template <typename Record> struct channel {
   static_assert(__is_trivially_copyable(Record), "records are copied byte by byte");
-  static_assert(sizeof(Record) <= 128, "a record has at most 128 bytes");
+  static_assert(sizeof(Record) <= detail::kLargestRecord, "a record has at most 128 bytes");
 
   constexpr channel(uint32_t capacity = 0, when_full mode = when_full::wait)
-      : head_(sizeof(Record), decltype(fields_)::count, capacity, mode, 0), fields_(detail::FieldsOf<Record>::get()) {}
+      : head_(detail::channelOf(sizeof(Record), decltype(fields_)::count, capacity, mode, detail::kRecords)),
+        fields_(detail::FieldsOf<Record>::get()) {}
 
   /// Pushes a record of each active lane. Those of one wave follow each other in the order of their lanes.
   LUTHIER_INLINE void push(const Record &record) {
@@ -316,16 +279,13 @@ private:
 
 namespace detail {
 
-/// What travels of a call: the format's address, the number of arguments and four bits for what each is, six arguments;
-/// the other arguments, if any, in a second slot that begins with kMore.
+/// Record of a call: the format's address, the number of arguments and four bits for the kind of each, kLineFirst
+/// arguments; the other arguments, if any, in a second slot that begins with kLineMore.
 struct Line {
-  uint64_t words[8];
+  uint64_t words[kLineWords];
 };
-enum : uint64_t { kMore = 1, kFirst = 6, kMostArguments = 13 };
 
-enum Passed : uint64_t { kInt = 1, kUnsigned, kLong, kUnsignedLong, kDouble, kPointer, kString, kOther };
-
-/// What a class stands for that becomes a number where one is wanted, as `blockIdx.x` does.
+/// Placeholder for the number of a class that converts to one where one is needed, as `blockIdx.x` does.
 struct NoNumber {};
 template <typename T> T &any();
 template <typename T> auto number(int) -> decltype(+any<T>());
@@ -334,14 +294,14 @@ template <typename T> NoNumber number(...);
 template <typename T, bool = IsClass<T>::value> struct PassedAs {
   static constexpr char kind = KindOf<typename Plain<T>::Type>::value;
   static constexpr bool is_small = sizeof(T) <= 4;
-  static constexpr Passed value = kind == 'f'                  ? kDouble
-                                  : kind == 'b'                ? kInt
-                                  : kind == 'i' && is_small    ? kInt
-                                  : kind == 'i'                ? kLong
+  static constexpr Passed value = kind == 'f'                    ? kDouble
+                                  : kind == 'b'                  ? kInt
+                                  : kind == 'i' && is_small      ? kInt
+                                  : kind == 'i'                  ? kLong
                                   : kind == 'u' && sizeof(T) < 4 ? kInt
-                                  : kind == 'u' && is_small    ? kUnsigned
-                                  : kind == 'u'                ? kUnsignedLong
-                                                               : kOther;
+                                  : kind == 'u' && is_small      ? kUnsigned
+                                  : kind == 'u'                  ? kUnsignedLong
+                                                                 : kOther;
 };
 template <typename T> struct PassedAs<T, true> {
   static constexpr Passed value = PassedAs<decltype(number<T>(0))>::value;
@@ -368,9 +328,9 @@ LUTHIER_INLINE uint64_t passed(double value) { return __builtin_bit_cast(uint64_
 LUTHIER_INLINE uint64_t passed(float value) { return passed(static_cast<double>(value)); }
 LUTHIER_INLINE uint64_t passed(_Float16 value) { return passed(static_cast<double>(value)); }
 
-/// What the arguments are, as the second word of a line says it.
+/// Kinds of the arguments, as in the second word of a line.
 template <typename... Arguments> struct Signature {
-  static_assert(sizeof...(Arguments) <= kMostArguments, "luthier::printf takes at most 13 arguments");
+  static_assert(sizeof...(Arguments) <= kLineMost, "luthier::printf takes at most 13 arguments");
   static constexpr uint64_t get() {
     const Passed each[] = {kOther, PassedAs<Arguments>::value...};
     uint64_t result = sizeof...(Arguments);
@@ -387,7 +347,7 @@ constexpr bool isOneOf(char letter, const char *letters) {
   return false;
 }
 
-/// Whether a format asks for just these arguments, in C's terms. luthier/channels/printing.py has the same rules.
+/// Return whether a format asks for just these arguments, in C's terms.
 constexpr bool isFit(const char *format, uint64_t signature) {
   const unsigned count = signature & 255;
   unsigned at = 0;
@@ -448,7 +408,9 @@ constexpr bool isFit(const char *format, uint64_t signature) {
 struct Lines {
   Channel head;
   Fields<1> fields;
-  constexpr Lines() : head(sizeof(Line), 1, 0, when_full::wait, 1), fields{{field<uint64_t[8]>("words", 0)}} {}
+  constexpr Lines()
+      : head(channelOf(sizeof(Line), 1, 0, when_full::wait, kLines)),
+        fields{{field<uint64_t[kLineWords]>("words", 0)}} {}
 };
 template <typename> struct Printer {
   static __attribute__((device)) Lines lines;
@@ -463,13 +425,13 @@ template <typename... Arguments>
 LUTHIER_INLINE void printf(const char *format, Arguments... arguments)
     __attribute__((diagnose_if(!detail::isFit(format, detail::Signature<Arguments...>::get()),
                                "the format does not fit the arguments of luthier::printf", "error"))) {
-  constexpr uint64_t count = sizeof...(Arguments), slots = count > detail::kFirst ? 2 : 1;
+  constexpr uint64_t count = sizeof...(Arguments), slots = count > detail::kLineFirst ? 2 : 1;
   const uint64_t each[] = {detail::passed(format), detail::Signature<Arguments...>::get(),
                            detail::passed(arguments)...};
   detail::Line first, second;
-  for (unsigned i = 0; i < 8; ++i)
+  for (unsigned i = 0; i < detail::kLineWords; ++i)
     first.words[i] = i < 2 + count ? each[i] : 0;
-  second.words[0] = detail::kMore;
+  second.words[0] = detail::kLineMore;
   for (unsigned i = 1; i < 8; ++i)
     second.words[i] = 7 + i < 2 + count ? each[7 + i] : 0;
   const detail::Room room = detail::reserve(detail::Printer<void>::lines.head, slots);

@@ -41,8 +41,9 @@
 /// Says, once per tool, that this is a Luthier device module. Being a managed variable, it also makes the HIP runtime
 /// load the module at the first launch rather than lazily.
 ///
-/// For GFX10 and later the source is compiled twice, for waves of 32 and of 64 lanes, and hooks are taken from what fits a
-/// kernel. With LUTHIER_ONE_WAVE_SIZE defined before, it is compiled once, and its hooks go into kernels of that size only.
+/// For GFX10 and later the source is compiled twice, for waves of 32 and of 64 lanes, and hooks are taken from what
+/// fits a kernel. With LUTHIER_ONE_WAVE_SIZE defined before, it is compiled once, and its hooks go into kernels of that
+/// size only.
 #define MARK_LUTHIER_DEVICE_MODULE                                                                                     \
   extern "C" {                                                                                                         \
   __attribute__((managed, used)) char __luthier_reserved = LUTHIER_ONE_WAVE_SIZE_ASKED;                                \
@@ -108,7 +109,7 @@ template <typename T> struct IsClass {
   static constexpr bool value = __is_class(T) || __is_union(T);
 };
 
-/// What a class of `Size` bytes travels in: an integer, or a vector of 32-bit ones.
+/// Type in which a class of `Size` bytes is passed: an integer, or a vector of 32-bit ones.
 template <size_t Size> struct Raw {
   static_assert(Size <= 128, "at most 32 registers of 32 bits are read or written at once");
   typedef uint32_t Type __attribute__((ext_vector_type((Size + 3) / 4)));
@@ -155,11 +156,11 @@ readReg(int reg) {
   return value;
 }
 
-/// Sets the application's register whose first unit is `reg` to `value`, for the application and for later hooks to see.
-/// While a hook runs, each lane reads and writes registers of its own; when it ends, all of the application's change at
-/// once. A vector register changes in the lanes that were active before the hook, whatever the hook writes to EXEC. A
-/// scalar register, EXEC included, takes what the first of those lanes has, so a value that differs between lanes is no
-/// error. SCC becomes 1 where that is not 0.
+/// Sets the application's register whose first unit is `reg` to `value`, for the application and for later hooks to
+/// see. While a hook runs, each lane reads and writes registers of its own; when it ends, all of the application's
+/// change at once. A vector register changes in the lanes that were active before the hook, whatever the hook writes to
+/// EXEC. A scalar register, EXEC included, takes what the first of those lanes has, so a value that differs between
+/// lanes is no error. SCC becomes 1 where that is not 0.
 template <typename T>
 LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, void>::Type writeReg(int reg,
                                                                                                       T value) {
@@ -174,8 +175,8 @@ writeReg(int reg, const T &value) {
 }
 
 /// Sets EXEC, the mask of active lanes, for the application's next instructions: from the end of the hook on, as
-/// `writeReg` of it, and until the application sets it again. Of wave32 the lower 32 bits count. The hook itself goes on in
-/// the lanes in which it began, and does not run where there are none.
+/// `writeReg` of it, and until the application sets it again. Of wave32 the lower 32 bits count. The hook itself goes
+/// on in the lanes in which it began, and does not run where there are none.
 LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
 
 /// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.
@@ -187,8 +188,8 @@ template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T valu
 
 /// The application kernel's hidden arguments, which it need not have (LLVM, AMDGPUUsage, "Kernel Argument Metadata").
 __attribute__((device, always_inline)) inline uint32_t *implicitArgPtr() {
-  return const_cast<uint32_t *>(reinterpret_cast<const uint32_t *>(
-      reinterpret_cast<uintptr_t>(__builtin_amdgcn_implicitarg_ptr())));
+  return const_cast<uint32_t *>(
+      reinterpret_cast<const uint32_t *>(reinterpret_cast<uintptr_t>(__builtin_amdgcn_implicitarg_ptr())));
 }
 
 /// The work-group's id, as blockIdx.

@@ -2,9 +2,9 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// One name per 32-bit register. The numbers are Luthier's own register units, the same on every target; they are neither
-// hardware encodings nor LLVM's register numbers. A wider register is named by its first unit: readReg<uint64_t>(VCC),
-// readReg<float4-sized type>(vgpr(8)).
+// One name per 32-bit register. The numbers are Luthier's own register units, the same on every target; they are
+// neither hardware encodings nor LLVM's register numbers. A wider register is named by its first unit:
+// readReg<uint64_t>(VCC), readReg<float4-sized type>(vgpr(8)).
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_REGISTERS_H
@@ -41,19 +41,22 @@ namespace luthier {
 /// but for trap temporaries and FLAT_SCRATCH, which hooks neither read nor write, and MODE, which they only read.
 enum Register : int {
   // Scalar registers: unit 0 is s0. FLAT_SCRATCH and XNACK_MASK are s102 to s105 where the hardware puts them there.
-  LUTHIER_TEN_REGISTERS(SGPR, 0, )
-  LUTHIER_HUNDRED_REGISTERS(SGPR, 0, )
-  SGPR100 = 100, SGPR101, SGPR102, SGPR103, SGPR104, SGPR105,
+  LUTHIER_TEN_REGISTERS(SGPR, 0, ) LUTHIER_HUNDRED_REGISTERS(SGPR, 0, ) SGPR100 = 100,
+  SGPR101,
+  SGPR102,
+  SGPR103,
+  SGPR104,
+  SGPR105,
 
-  VCC = 106,    ///< 64 bits on wave64, 32 bits on wave32
+  VCC = 106, ///< 64 bits on wave64, 32 bits on wave32
   VCC_LO = 106,
   VCC_HI = 107,
-  TTMP0 = 108,  ///< first of 16 trap temporaries
-  M0 = 124,     ///< on every target, wherever its encoding is
-  EXEC = 126,   ///< 64 bits on wave64, 32 bits on wave32
+  TTMP0 = 108, ///< first of 16 trap temporaries
+  M0 = 124,    ///< on every target, wherever its encoding is
+  EXEC = 126,  ///< 64 bits on wave64, 32 bits on wave32
   EXEC_LO = 126,
   EXEC_HI = 127,
-  SCC = 128,    ///< one bit, read as 0 or 1
+  SCC = 128, ///< one bit, read as 0 or 1
   MODE = 129,
   FLAT_SCRATCH = 130, ///< where it is not a pair of SGPRs
   FLAT_SCRATCH_LO = 130,

@@ -1,9 +1,9 @@
-"""What programs and tools see of a channel."""
+"""Channels as programs and tools see them."""
 
 from __future__ import annotations
 
-from luthier.channels.layout import Mode
 from luthier.channels.ring import Ring
+from luthier.wire.channels import Mode
 
 
 class Channel:
@@ -15,29 +15,32 @@ class Channel:
 
     def __init__(self, ring: Ring) -> None:
         self.name = ring.description.name
-        """As the source names it."""
+        """Name in the source."""
         self.dtype = ring.description.dtype
-        """Of a record: a structure, with one field ``value`` where records are numbers."""
+        """Type of a record: a structure, with one field ``value`` where records are numbers."""
         self.ring = ring
 
     @property
     def taken(self) -> int:
-        """Records that have come so far."""
+        """Return the number of records that have come so far."""
         return self.ring.taken
 
     @property
     def dropped(self) -> int:
-        """Records that found no room where `drop` is set."""
+        """Return the number of records that found no room where `drop` is set."""
         return self.ring.dropped
 
     @property
     def lost(self) -> int:
-        """Records that waves had begun when they were killed."""
+        """Return the number of records that waves had begun when they were killed."""
         return self.ring.lost
 
     @property
     def drop(self) -> bool:
-        """Whether records that find no room are dropped and counted; otherwise waves wait. May be set at any time."""
+        """Return whether records that find no room are dropped and counted; otherwise waves wait.
+
+        It may be set at any time.
+        """
         return self.ring.mode is not Mode.WAIT
 
     @drop.setter

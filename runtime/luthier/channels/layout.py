@@ -1,59 +1,22 @@
-"""What `luthier/channel.h` lays out in memory: a channel's description of itself, and its ring."""
+"""A channel's description of itself, as its variable has it in memory (`luthier.wire.channels`)."""
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 import numpy as np
 
 from luthier.channels.mark import is_channel
 from luthier.errors import ToolError
+from luthier.wire import channels
+from luthier.wire.channels import LARGEST_RECORD, VERSION, Kind, Mode
 
-VERSION = 1
-
-HEAD = np.dtype(
-    [
-        *(("magic", "S16"), ("version", "<u4"), ("record_size", "<u4"), ("field_count", "<u4"), ("capacity", "<u4")),
-        *(("mode", "<u4"), ("kind", "<u4"), ("ring", "<i8"), ("shift", "<u4"), ("more", "<u4"), ("unheard", "<u8")),
-    ]
-)
-"""``luthier::detail::Channel``: the first bytes of the variable."""
-FIELD = np.dtype(
-    [*(("name", "S32"), ("offset", "<u2"), ("size", "<u2")), *(("count", "<u2"), ("kind", "S1"), ("unused", "S1"))]
-)
-"""``luthier::detail::Field``: behind it, once for each field of a record."""
-CONTROL = np.dtype(
-    [
-        *(("reserved", "<u8"), ("dropped", "<u8"), ("unused", "<u8", 6)),
-        *(("read", "<u8"), ("mode", "<u4"), ("more", "<u4", 13)),
-    ]
-)
-"""``luthier::detail::Ring``: what a ring begins with. Sequence words follow, then records."""
-assert (HEAD.itemsize, FIELD.itemsize, CONTROL.itemsize) == (64, 40, 128)
+HEAD, FIELD, RING = channels.CHANNEL.dtype, channels.FIELD.dtype, channels.RING.dtype
 
 FEWEST = 128
 """Records of the smallest ring: what one wave pushes at once must fit, 64 lanes with up to two records each."""
 USUAL_BYTES, MOST_BYTES = 4 << 20, 1 << 30
-"""Of a ring whose capacity the author leaves open, and of the largest."""
-LARGEST_RECORD = 128
-
-
-class Mode(enum.IntEnum):
-    """What a wave does that finds no room."""
-
-    WAIT = 0
-    DROP = 1
-    CLOSED = 2
-    """Nobody will make room: it gives up, and its records are lost."""
-
-
-class Kind(enum.IntEnum):
-    """What records mean."""
-
-    RECORDS = 0
-    LINES = 1
-    """`luthier::printf`."""
+"""Size of a ring whose capacity the author leaves open, and of the largest."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +24,9 @@ class Description:
     """A channel as its variable describes it."""
 
     name: str
-    """Of the variable, as the source names it; of lines ``printf``."""
+    """Name of the variable, as in the source; ``printf`` for lines."""
     dtype: np.dtype[np.void]
-    """Of a record."""
+    """Type of a record."""
     capacity: int
     """Records of its ring, a power of two."""
     mode: Mode
@@ -71,24 +34,24 @@ class Description:
 
     @property
     def shift(self) -> int:
-        """Binary logarithm of the capacity."""
+        """Return the binary logarithm of the capacity."""
         return self.capacity.bit_length() - 1
 
     @property
     def ring_size(self) -> int:
-        """Bytes of its ring."""
-        return CONTROL.itemsize + self.capacity * (4 + self.dtype.itemsize)
+        """Return the bytes of its ring."""
+        return RING.itemsize + self.capacity * (4 + self.dtype.itemsize)
 
 
 def describe(name: str, initial: bytes) -> Description | None:
-    """The channel that a variable is; None if it is something else.
+    """Return the description of the channel that a variable is; None if it is something else.
 
     Args:
-        name: of the variable.
-        initial: what it holds.
+        name: name of the variable.
+        initial: its contents.
 
     Raises:
-        ToolError: it says that it is a channel, but of another version, a malformed one, or one that is too large.
+        ToolError: it is marked as a channel, but is of another version, malformed, or too large.
     """
     if not is_channel(initial):
         return None

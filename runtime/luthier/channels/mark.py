@@ -1,11 +1,13 @@
-"""How a channel is told from other variables; known without NumPy, since whoever reads a tool asks."""
+"""Mark that distinguishes channels from other variables.
+
+It is known without NumPy, since every reader of a tool needs it.
+"""
 
 from __future__ import annotations
 
-MAGIC = b"luthier.channel\0"
-"""What its contents begin with."""
+from luthier.wire.channels import MAGIC
 
 
 def is_channel(initial: bytes) -> bool:
-    """Whether a variable with these contents is a channel."""
+    """Return whether a variable with these contents is a channel."""
     return initial[: len(MAGIC)] == MAGIC

@@ -11,12 +11,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from luthier.errors import ToolError
+from luthier.wire.channels import LINE_MORE, Passed
 
-_MORE = 1
-"""First word of a slot with the arguments that did not fit into the one before."""
-_FIRST, _MOST = 6, 13
-_INT, _UNSIGNED, _LONG, _UNSIGNED_LONG, _DOUBLE, _POINTER, _STRING = range(1, 8)
-_SMALL, _LARGE = (_INT, _UNSIGNED), (_LONG, _UNSIGNED_LONG)
+_SMALL, _LARGE = (Passed.INT, Passed.UNSIGNED), (Passed.LONG, Passed.UNSIGNED_LONG)
 _LONGEST = 4096
 """Characters of a field: a width or precision that an argument gives may be anything."""
 _CONVERSION = re.compile(rb"%(?:(%)|([-+ #0]*)(\d+|\*)?(?:\.(\d+|\*)?(?<=[.\d*]))?([hljzt]*)([a-zA-Z]))", re.DOTALL)
@@ -43,7 +40,7 @@ class Printer:
         """Print what is complete of the lines in some more slots."""
         text = []
         for words in batch["words"].tolist():
-            if words[0] == _MORE:
+            if words[0] == LINE_MORE:
                 words = self._begun + words[1:] if self._begun else []
             self._begun = []
             if not words:
@@ -111,7 +108,7 @@ class Printer:
             bits = 64 if is_long else {b"": 32, b"h": 16}.get(length, 8)
             return _pad(*_integer(word, bits, letter, flags, precision), flags, width, precision is None)
         if letter in "fFeEgG":
-            _, word = take(_DOUBLE)
+            _, word = take(Passed.DOUBLE)
             value = struct.unpack("<d", struct.pack("<Q", word))[0]
             alternate = "#" if "#" in flags else ""
             digits = 6 if precision is None else precision
@@ -121,13 +118,13 @@ class Printer:
         if letter == "c":
             return _pad_bytes(bytes([take(*_SMALL)[1] & 255]), flags, width)
         if letter == "s":
-            word = take(_STRING)[1]
+            word = take(Passed.STRING)[1]
             string = b"(null)" if word == 0 else self._string(word)
             if string is None:
                 string = f"(string at {word:#x})".encode()
             return _pad_bytes(string[:precision], flags, width)
         if letter == "p":
-            word = take(_POINTER, _STRING)[1]
+            word = take(Passed.POINTER, Passed.STRING)[1]
             return _pad_bytes(hex(word).encode() if word else b"(nil)", flags, width)
         raise ToolError(f"the format {format!r} has %{letter}, which luthier::printf does not know")
 
@@ -142,7 +139,7 @@ def _sign(negative: bool, flags: str) -> str:
 
 
 def _integer(word: int, bits: int, letter: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """What goes before padding zeros, and the digits."""
+    """Return what goes before padding zeros, and the digits."""
     if letter in "di":
         value = _signed(word, bits)
         prefix, digits = _sign(value < 0, flags), str(abs(value))

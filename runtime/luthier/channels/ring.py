@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.channels.layout import CONTROL, HEAD, Description, Mode
+from luthier.channels.layout import HEAD, RING, Description
+from luthier.wire.channels import Mode
 
 
 class Ring:
@@ -35,13 +36,13 @@ class Ring:
         """Records that `take` and `settle` have returned."""
         self._lock = threading.Lock()
         self._head = variable[: HEAD.itemsize].view(HEAD)
-        control = memory[: CONTROL.itemsize].view(CONTROL)
-        # One machine instruction reads or writes each of these.
+        control = memory[: RING.itemsize].view(RING)
+        # Each of these is read or written by one machine instruction.
         self._reserved, self._dropped, self._read = control["reserved"], control["dropped"], control["read"]
         self._mode = control["mode"]
         words = 4 * description.capacity
-        self._sequence = memory[CONTROL.itemsize : CONTROL.itemsize + words].view("<u4")
-        records = memory[CONTROL.itemsize + words : description.ring_size]
+        self._sequence = memory[RING.itemsize : RING.itemsize + words].view("<u4")
+        records = memory[RING.itemsize + words : description.ring_size]
         self._records: NDArray[np.void] = records.view(f"V{description.dtype.itemsize}")
         self._mode[0] = description.mode
         self._head["shift"] = description.shift
@@ -49,12 +50,12 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """Records that found no room, or nobody listening."""
+        """Return the number of records that found no room, or that nothing drained."""
         return int(self._dropped[0]) + int(self._head["unheard"][0])
 
     @property
     def mode(self) -> Mode:
-        """What waves do that find no room; may be changed at any time."""
+        """Return what waves do that find no room; it may be changed at any time."""
         return Mode(int(self._mode[0]))
 
     @mode.setter
@@ -63,12 +64,14 @@ class Ring:
 
     @property
     def waiting(self) -> bool:
-        """Whether waves have taken tickets whose records were not read yet."""
+        """Return whether waves have taken tickets whose records were not read yet."""
         return bool(self._reserved[0] != self._read[0])
 
     def take(self) -> NDArray[Any]:
-        """The next records in the order of tickets, as far as they are whole, and make room for others: a copy, of at
-        most what is left to the end of the ring."""
+        """Take the next complete records in the order of tickets, and make room for others.
+
+        They are a copy, of at most what is left to the end of the ring.
+        """
         with self._lock:
             return self._take()
 
@@ -87,8 +90,10 @@ class Ring:
         return batch
 
     def settle(self) -> list[NDArray[Any]]:
-        """Everything that is left, when no wave that took tickets runs any more: records that are whole. The others are
-        counted as `lost`."""
+        """Take all complete records that are left, when no wave that took tickets runs any more.
+
+        The others are counted as `lost`.
+        """
         with self._lock:
             found = []
             capacity, shift = self.description.capacity, self.description.shift

@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from luthier.cli.common import print_json
+from luthier.cli.common import HelpOf, print_json
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels
-from luthier.errors import LiftError, ObjectError
-from luthier.lifting import lift
-from luthier.lifting.hazards import HazardFinding, HazardReport, check_hazards
-from luthier.lifting.waits import Finding, WaitReport, check_waits
+from luthier.errors import LiftError, LuthierError, ObjectError
+from luthier.hazards.checks import CHECKS, Check, CheckReport
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject, load_object, load_objects
 from luthier.terminal import say, say_text, visible
 
 
 class _Checked(NamedTuple):
-    """A kernel and what was found."""
+    """A kernel and what each check found."""
 
     code: CodeObject
-    waits: WaitReport
-    hazards: HazardReport
+    kernel: str
+    instructions: int
+    """Number of instructions that control reaches."""
+    reports: Mapping[str, CheckReport]
+
+
+class _Results(NamedTuple):
+    """Findings of the command, and what it could not check."""
+
+    checks: Mapping[str, Check]
+    broken: Sequence[LuthierError]
+    """Checks that cannot be imported."""
+    kernels: list[_Checked]
+    refused: list[tuple[CodeObject, str, LiftError]]
 
     @property
-    def findings(self) -> tuple[Finding | HazardFinding, ...]:
-        """Of both checks."""
-        return *self.waits.findings, *self.hazards.findings
+    def is_clean(self) -> bool:
+        """Return whether all was checked and nothing found."""
+        found = any(report.findings or report.more for one in self.kernels for report in one.reports.values())
+        return not (found or self.refused or self.broken)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
+    only = parser.add_argument(
+        "--only", action="append", choices=CHECKS.names(), help="this check, may be repeated (default: all): %(checks)s"
+    )
+    only.checks = HelpOf(CHECKS)  # type: ignore[attr-defined]
     parser.add_argument(
         "--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them"
     )
@@ -40,31 +57,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status: 0 only if all was checked and nothing found."""
-    results: list[_Checked] = []
-    refused: list[tuple[CodeObject, str, LiftError]] = []
+    """Do what the command line asks for, and return the exit status: 0 only if all was checked and nothing found."""
+    results = _Results(*_checks(args.only), [], [])
     with Progress("checking") as progress:
         for object, kernels in _kernels(args):
             for kernel in kernels:
                 progress.step(kernel)
                 try:
                     lifted = lift(object, kernel)
-                    results.append(_Checked(object, check_waits(lifted), check_hazards(lifted)))
+                    reports = {name: check.run(lifted) for name, check in results.checks.items()}
+                    results.kernels.append(_Checked(object, kernel, _length(lifted), reports))
                 except LiftError as problem:
-                    refused.append((object, kernel, problem))
+                    results.refused.append((object, kernel, problem))
     if args.json:
-        print_json(_as_data(results, refused))
+        print_json(_as_data(results))
     else:
-        _say(results, refused, list_unneeded=args.unneeded)
-    found = any(one.findings or one.hazards.more for one in results)
-    return 1 if found or refused else 0
+        _say(results, list_unneeded=args.unneeded)
+    return 0 if results.is_clean else 1
+
+
+def _checks(names: Sequence[str] | None) -> tuple[Mapping[str, Check], Sequence[LuthierError]]:
+    """Return the checks of these names, or all, and what is wrong with those that cannot be used.
+
+    Raises:
+        LuthierError: one that was asked for cannot be used.
+    """
+    checks, broken = {}, []
+    for name in CHECKS.names() if names is None else dict.fromkeys(names):
+        try:
+            checks[name] = CHECKS.load(name)
+        except LuthierError as problem:
+            if names is not None:
+                raise
+            broken.append(problem)
+    return checks, broken
+
+
+def _length(lifted: LiftedRepresentation) -> int:
+    return sum(block.last - block.first + 1 for block in lifted.blocks)
 
 
 def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
-    """The kernels that are asked for, of every code object in the file that has any of them.
+    """Return the kernels that are asked for, of every code object in the file that has any of them.
 
     Raises:
-        ObjectError: none has, or there is no code object.
+        ObjectError: no code object has any, or there is no code object.
     """
     objects = [load_object(args.file, args.target)] if args.target else list(load_objects(args.file))
     found = []
@@ -79,55 +116,57 @@ def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
     return found
 
 
-def _say(
-    results: list[_Checked],
-    refused: list[tuple[CodeObject, str, LiftError]],
-    *,
-    list_unneeded: bool,
-) -> None:
-    for one in results:
-        for finding in one.findings:
-            say_text(f"{one.code.target}: {finding}")
+def _say(results: _Results, *, list_unneeded: bool) -> None:
+    reports = {name: [one.reports[name] for one in results.kernels] for name in results.checks}
+    every = [report for of_check in reports.values() for report in of_check]
+    for one in results.kernels:
+        for report in one.reports.values():
+            for finding in report.findings:
+                say_text(f"{one.code.target}: {finding}")
         if list_unneeded:
-            for wait in (*one.waits.unneeded, *one.hazards.unneeded):
-                say_text(f"{one.code.target}: not needed: {wait}")
-    for object, kernel, problem in refused:
-        say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {problem}", file=sys.stderr)
-    findings = sum(len(one.findings) for one in results)
-    unneeded = sum(len(one.waits.unneeded) for one in results)
-    nops = sum(len(one.hazards.unneeded) for one in results)
-    instructions = sum(one.waits.instructions for one in results)
-    left_out = sum(one.waits.unchecked for one in results)
-    say(
-        f"{len(results)} kernels of {instructions} instructions checked: {findings} findings; "
-        f"{unneeded} waits and {nops} s_nop that no path needs"
+            for report in one.reports.values():
+                for thing in report.unneeded:
+                    say_text(f"{one.code.target}: not needed: {thing}")
+    for object, kernel, refusal in results.refused:
+        say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {refusal}", file=sys.stderr)
+    for problem in results.broken:
+        say_text(f"NOT CHECKED: {problem}", file=sys.stderr)
+    unneeded = " and ".join(
+        f"{sum(len(report.unneeded) for report in reports[name])} {check.unneeded}"
+        for name, check in results.checks.items()
+        if check.unneeded
     )
-    if more := sum(one.hazards.more for one in results):
-        say(f"hazards at {more} more instructions, of which not all producers were looked for")
-    if left_out:
+    say(
+        f"{len(results.kernels)} kernels of {sum(one.instructions for one in results.kernels)} instructions checked: "
+        f"{sum(len(report.findings) for report in every)} findings"
+        + (f"; {unneeded} that no path needs" if unneeded else "")
+    )
+    for name, of_check in reports.items():
+        if more := sum(report.more for report in of_check):
+            say(f"{name} at {more} more instructions, of which not all producers were looked for")
+    if left_out := sum(report.unchecked for report in every):
         say(f"of {left_out} instructions some registers are not known, and not checked")
-    if refused:
-        say(f"{len(refused)} kernels were NOT CHECKED", file=sys.stderr)
+    if results.refused:
+        say(f"{len(results.refused)} kernels were NOT CHECKED", file=sys.stderr)
 
 
-def _as_data(results: list[_Checked], refused: list[tuple[CodeObject, str, LiftError]]) -> dict[str, object]:
+def _as_data(results: _Results) -> dict[str, Any]:
+    broken = {"checks_not_done": [str(problem) for problem in results.broken]} if results.broken else {}
     return {
-        "kernels": [
-            {
-                "target": str(object.target),
-                "kernel": waits.kernel,
-                "instructions": waits.instructions,
-                "unchecked": waits.unchecked,
-                "findings": [finding.to_json() for finding in waits.findings],
-                "unneeded": [wait.to_json() for wait in waits.unneeded],
-                "hazards": [finding.to_json() for finding in hazards.findings],
-                "more_hazards": hazards.more,
-                "unneeded_nops": [nop.to_json() for nop in hazards.unneeded],
-            }
-            for object, waits, hazards in results
-        ],
+        "kernels": [_kernel_as_data(one) for one in results.kernels],
         "not_checked": [
             {"target": str(object.target), "kernel": kernel, "reason": str(problem)}
-            for object, kernel, problem in refused
+            for object, kernel, problem in results.refused
         ],
+        **broken,
     }
+
+
+def _kernel_as_data(one: _Checked) -> dict[str, Any]:
+    made: dict[str, Any] = {"target": str(one.code.target), "kernel": one.kernel}
+    for name, report in one.reports.items():
+        data = {name: [finding.to_json() for finding in report.findings]} if report.data is None else report.data
+        if both := made.keys() & data.keys():
+            raise LuthierError(f"check {name} has data called {min(both)}, as another has", kernel=one.kernel)
+        made |= data
+    return made

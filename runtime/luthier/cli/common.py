@@ -1,4 +1,4 @@
-"""What several sub-commands share: options of tools, writing results."""
+"""Parts that several sub-commands share: options of tools, writing results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import ToolError
-from luthier.terminal import say, say_text
+from luthier.support.extensions import Extensions
+from luthier.terminal import say, say_text, visible
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
     from luthier.patch import PatchReport
-    from luthier.table import Table
+    from luthier.support.table import Table
     from luthier.tool import ToolGroup
+    from luthier.tool.options import PatchOptions
 
 
 def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """-t TOOL, repeatable."""
+    """Add -t TOOL, repeatable."""
     parser.add_argument(
         "-t",
         "--tool",
@@ -33,14 +35,14 @@ def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True)
 
 
 def add_strict_argument(parser: argparse.ArgumentParser) -> None:
-    """--strict."""
+    """Add --strict."""
     parser.add_argument(
         "--strict", action="store_true", help="all or nothing: a hook or kernel that is refused is an error"
     )
 
 
 def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
-    """--no-hoist."""
+    """Add --no-hoist."""
     parser.add_argument(
         "--hoist",
         action=argparse.BooleanOptionalAction,
@@ -51,7 +53,7 @@ def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def add_stack_argument(parser: argparse._ActionsContainer) -> None:
-    """--most-stack."""
+    """Add --most-stack."""
     parser.add_argument(
         "--most-stack",
         type=int,
@@ -61,8 +63,15 @@ def add_stack_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def options_of(args: argparse.Namespace) -> PatchOptions:
+    """What the three arguments above say."""
+    from luthier.tool.options import PatchOptions  # not needed where nothing is patched
+
+    return PatchOptions(strict=args.strict, hoist=args.hoist, most_stack=args.most_stack)
+
+
 def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) -> None:
-    """Every tool must have done something.
+    """Raise an error unless every tool has done something.
 
     Raises:
         ToolError: one inserted nothing.
@@ -74,7 +83,7 @@ def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) ->
 
 
 def print_refusals(report: PatchReport) -> None:
-    """On standard error, how much was left out and why; nothing if nothing was."""
+    """Print on standard error how much was left out and why; nothing if nothing was."""
     from luthier.patch import by_kind  # slow to import, and not needed by commands that patch nothing
 
     for kernel in report.kernels:
@@ -90,8 +99,24 @@ def print_refusals(report: PatchReport) -> None:
         say_text(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
 
 
+class HelpOf:
+    """The help of extensions as text, made when it is printed: it takes the import of them all.
+
+    `argparse` puts attributes of an argument into its help: with ``action.them = HelpOf(…)``, ``%(them)s`` is this.
+    """
+
+    def __init__(self, extensions: Extensions[Any]) -> None:
+        self._extensions = extensions
+
+    def __str__(self) -> str:
+        return "; ".join(f"{visible(name)}: {visible(text)}" for name, text in self._extensions.helps().items())
+
+
 def terminal_width(stream: IO[str]) -> int:
-    """Columns of the terminal that a stream writes to; 0 if it is none, so that files and pipes get everything."""
+    """Return the columns of the terminal that a stream writes to.
+
+    It is 0 if it is none, so that files and pipes get everything.
+    """
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
@@ -106,7 +131,7 @@ def add_mangled_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[str] | None) -> list[str]:
-    """Tables as texts for people.
+    """Return tables as texts for people.
 
     Args:
         args: with ``mangled`` (`add_mangled_argument`).
@@ -119,5 +144,5 @@ def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[s
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     say_text(json.dumps(value, indent=2))

@@ -10,7 +10,7 @@ from luthier.terminal import say_raw
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset(("FILE", "OUT", "PLAN.toml", "PROGRAM", "SOURCE"))
 _FOLDERS = frozenset(("DIR", "RUN"))
-"""What help calls arguments that are files, and folders."""
+"""Metavars of arguments that are folders."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The command line with all of its sub-commands, which `luthier.cli.main` imports only as they are used. Of each
-    argument it says whether a file or a folder is meant."""
+    """Return the parser with all sub-commands, which `luthier.cli.main` imports only as they are used.
+
+    It knows for each argument whether a file or a folder is meant.
+    """
     import shtab
 
     from luthier.cli.main import every_command

@@ -1,4 +1,4 @@
-"""How often the instructions of a kernel ran, from what other commands have written."""
+"""Executions of the instructions of a kernel, from what other commands have written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from luthier.lifting.annotations import Ran
 
 
 def counts_of(path: str, lifted: LiftedRepresentation) -> dict[int, Ran]:
-    """Counts by virtual address, over everything that is there.
+    """Return the counts by virtual address, over everything that is there.
 
     Args:
         path: a run directory, whose table ``counts`` has what tools had counted; or a JSON file with what

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from luthier.objects import SourceLocation
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
-"""What fills the space between functions."""
+"""Mnemonics that fill the space between functions."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Part:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options. Without --target, all code objects are shown."""
+    """Add the options; without --target, all code objects are shown."""
     add_object_arguments(parser)
     parser.add_argument("-l", "--lines", action="store_true", help="source lines, where debug information has them")
     parser.add_argument("--json", action="store_true", help="the same for programs")
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part]:
-    """The executable code of an object, cut at its functions, in address order; of all or of some kernels."""
+    """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels."""
     kernels = {one.entry: one for one in found.kernels.values()}
     default_wave = next((one.wave_size for one in kernels.values()), found.target.target.default_wave_size)
     named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
@@ -89,7 +89,7 @@ _LONGEST = 64
 
 
 def rows(found: CodeObject, part: Part) -> Iterator[Row]:
-    """The instructions of one part, some of them in memory at a time."""
+    """Yield the instructions of one part, with only some of them in memory at a time."""
     at, end = part.address, part.address + part.size
     while at < end:
         size = min(_WINDOW, end - at)
@@ -104,11 +104,11 @@ def rows(found: CodeObject, part: Part) -> Iterator[Row]:
 
 
 class Survey(NamedTuple):
-    """What has to be known of a part before it is listed."""
+    """Facts about a part that are needed before it is listed."""
 
     part: Part
     length: int
-    """Of its instructions."""
+    """Number of its instructions."""
     targets: frozenset[int]
     """Addresses that it branches to."""
     is_shown: bool
@@ -127,23 +127,23 @@ def surveyed(found: CodeObject, part: Part) -> Survey:
 
 
 def labels(every: list[Survey]) -> dict[int, str]:
-    """Address -> what the listing calls it: the functions, and every place that is branched to."""
+    """Return the label of each address in the listing: the functions, and every branch target."""
     names = {target: f"L_{target:x}" for one in every for target in one.targets}
     return names | {one.part.address: one.part.name for one in every if one.part.name is not None}
 
 
 def with_label(row: Row, names: dict[int, str]) -> str:
-    """The text with the distance of a branch, which is its last operand, replaced by the label it leads to."""
+    """Return the text with the distance of a branch, its last operand, replaced by the label of its target."""
     if row.target is None:
         return row.text
     return f"{row.text.rpartition(' ')[0]} {names[row.target]}"
 
 
 def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> Iterator[str]:
-    """The lines of one code object.
+    """Yield the lines of one code object.
 
     Args:
-        lines: tell of each instruction that comes from another source line than the one before where that is.
+        lines: also give the source line of each instruction that comes from another one than the instruction before.
     """
     every = [surveyed(found, part) for part in parts(found, chosen)]
     names = labels(every)
@@ -166,7 +166,7 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: 
 
 
 def _words(encoding: bytes) -> str:
-    """The encoding as the 32-bit numbers that ISA documents show; bytes that fill no number as they are."""
+    """Return the encoding as the 32-bit numbers that ISA documents show; bytes that fill no number as they are."""
     pieces = [encoding[at : at + 4] for at in range(0, len(encoding), 4)]
     return " ".join(piece[::-1].hex() if len(piece) == 4 else piece.hex() for piece in pieces)
 
@@ -174,7 +174,7 @@ def _words(encoding: bytes) -> str:
 def with_sources(
     found: CodeObject, every: Iterator[Row], *, lines: bool
 ) -> Iterator[tuple[Row, SourceLocation | None]]:
-    """Instructions, and where each comes from, if that is asked for and known."""
+    """Yield instructions with their source locations, if those are asked for and known."""
     while some := list(itertools.islice(every, _WINDOW)):
         if not lines:
             yield from ((row, None) for row in some)
@@ -185,7 +185,10 @@ def with_sources(
 
 
 def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> dict[str, Any]:
-    """What `--json` says of one code object; addresses are numbers, encodings are hexadecimal in memory order."""
+    """Return what `--json` prints of one code object.
+
+    Addresses are numbers, encodings are hexadecimal in memory order.
+    """
     every = [surveyed(found, part) for part in parts(found, chosen)]
     names = labels(every)
     return {

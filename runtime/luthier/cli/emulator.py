@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cache import VARIABLE, cache_root
+from luthier.cache.folder import VARIABLE, cache_root
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.emulator.inspection.coverage import coverage, report
@@ -15,7 +15,7 @@ TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
     *("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
-"""What is reported when no target is named."""
+"""Targets that are reported when none is named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

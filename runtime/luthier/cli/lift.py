@@ -17,7 +17,7 @@ from luthier.terminal import say, say_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options."""
+    """Add the options."""
     add_object_arguments(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON list, one entry a kernel")

@@ -54,7 +54,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def every_command() -> dict[str, tuple[str, str]]:
-    """`COMMANDS` and those of installed packages, ours first; like it, without importing what they name."""
+    """Return `COMMANDS` and those of installed packages, ours first.
+
+    What they name is not imported.
+    """
     from importlib.metadata import entry_points  # slow to import, and not needed for our own
 
     commands = dict(COMMANDS)
@@ -78,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command_parser = Parser(prog=name, description=summary)
         command.add_arguments(command_parser)
         status = command.run(command_parser.parse_args(arguments[1:]))
-        sys.stdout.flush()  # here, where it can be told that it does not work
+        sys.stdout.flush()  # flushed here, where a failure can be reported
         return status
     except LuthierError as problem:
         say_text(f"{name}: error: {problem}", file=sys.stderr)
@@ -102,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -> str:
-    """The sub-command that the first argument names."""
+    """Return the sub-command that the first argument names."""
     parser = Parser(
         prog="luthier",
         description="Instrument AMD GPU programs.",
@@ -117,7 +120,7 @@ def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again when Python ends, which would say so once more."""
+    """Discard what could not be written, since Python would try again at its end and report it once more."""
     try:
         sys.stdout.flush()
     except OSError:

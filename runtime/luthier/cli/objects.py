@@ -98,7 +98,7 @@ class _JsonList:
 
 
 def describe(found: CodeObject, kernels: Sequence[Kernel]) -> dict[str, Any]:
-    """What `--json` says of one code object and of these kernels of it."""
+    """Return what `--json` prints of one code object and of these kernels of it."""
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     described = {number: [_describe_argument(one) for one in every] for number, every in arguments.items()}
     return {
@@ -143,7 +143,10 @@ _HEADINGS = ("KERNEL", "CODE", "VGPRS", "AGPRS", "SGPRS", "WAVE", "LDS", "SCRATC
 
 
 def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
-    """One code object and these kernels of it as text. CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes."""
+    """Return one code object and these kernels of it as text.
+
+    CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes.
+    """
     count = len(found.kernels)
     title = (
         f"{visible(found.name)}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
@@ -176,6 +179,6 @@ def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
 
 
 def _summary(arguments: tuple[KernelArgument, ...]) -> str:
-    """``3 global_buffer, 1 by_value, 12 hidden``"""
+    """Return the kinds of arguments as text: ``3 global_buffer, 1 by_value, 12 hidden``."""
     kinds = Counter("hidden" if argument.hidden else argument.value_kind for argument in arguments)
     return ", ".join(f"{number} {kind}" for kind, number in kinds.items())

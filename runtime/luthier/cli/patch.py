@@ -13,16 +13,19 @@ from luthier.cli.common import (
     add_strict_argument,
     add_tool_argument,
     check_tools,
+    options_of,
     print_json,
     print_refusals,
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
-from luthier.files import check_writable, write_atomically, writing_atomically
 from luthier.objects import CodeObject
 from luthier.objects.host import is_host_file
-from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_executable, patch_object
-from luthier.patch.address_map import AddressMap, as_columns
+from luthier.patch import PatchedObject, PatchReport, RefusedError
+from luthier.patch.layout.address_map import AddressMap, as_columns
+from luthier.patch.output.executable import patch_executable_with
+from luthier.patch.output.object import patch_object_with
+from luthier.support.files import check_writable, write_atomically, writing_atomically
 from luthier.terminal import say, say_text, visible
 from luthier.tool import parse_tools
 
@@ -65,18 +68,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_on_program(args: argparse.Namespace) -> int:
-    """The same for an executable or a shared library."""
+    """Run the command on an executable or a shared library."""
     tools = parse_tools(args.tool)
     with Progress("patching") as progress:
-        patched = patch_executable(
+        patched = patch_executable_with(
+            options_of(args),
             args.file,
             tools.instrument,
             target=args.target,
             kernels=args.kernel,
             progress=progress.step,
-            strict=args.strict,
-            hoist=args.hoist,
-            most_stack=args.most_stack,
         )
     for object, one in patched.objects:
         check_tools(tools, object, list(object.kernels))
@@ -111,7 +112,7 @@ def _write_map(path: str | None, objects: list[tuple[CodeObject, tuple[AddressMa
 
 
 def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]:
-    """The original and what the arguments of `patch` and `cost` ask for; what was refused is printed.
+    """Return the original and the patched object that `patch` and `cost` ask for; refusals are printed.
 
     Raises:
         LuthierError: it cannot be done, or a tool inserted nothing.
@@ -121,15 +122,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     kernels = selected_kernels(object, args.kernel)
     try:
         with Progress("patching", len(kernels)) as progress:
-            patched = patch_object(
-                object,
-                tools.instrument,
-                kernels,
-                progress.step,
-                strict=args.strict,
-                hoist=args.hoist,
-                most_stack=args.most_stack,
-            )
+            patched = patch_object_with(options_of(args), object, tools.instrument, kernels, progress.step)
     except RefusedError as problem:
         print_refusals(problem.report)
         if args.json:
@@ -141,7 +134,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
 
 
 def print_report(report: PatchReport) -> None:
-    """The report as a table."""
+    """Print the report as a table."""
     say(f"{'kernel':40} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
     for row in report.kernels:
         say(

@@ -34,15 +34,15 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def step(self, name: str) -> None:
-        """The next step begins.
+        """Begin the next step.
 
         Args:
-            name: of what it is about.
+            name: name of its subject.
         """
         self._name, self._done = name, self._done + 1
 
     def text(self) -> str:
-        """The line as it is now."""
+        """Return the line as it is now."""
         took = time.monotonic() - self._began
         parts = [visible(f"{self._what} {self._name}".strip())]
         if self._total > 1:

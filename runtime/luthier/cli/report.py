@@ -7,18 +7,20 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from luthier.cli.common import add_mangled_argument, shown_tables
+from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables
 from luthier.errors import LuthierError
-from luthier.files import writing_atomically
+from luthier.report.formats import FORMATS, ReportFormat
+from luthier.support.files import writing_atomically
 from luthier.terminal import data_output
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
-    from luthier.table import Table
+    from luthier.support.table import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,17 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="what `luthier run -o RUN` wrote; several are reported as one",
     )
-    parser.add_argument(
-        "--format",
-        choices=("text", "html", "csv", "json", "perfetto"),
-        default="text",
-        help="html: a page that is one file; perfetto: launches on a time line, for ui.perfetto.dev (default: text)",
+    format = parser.add_argument(
+        "--format", choices=("text", *FORMATS.names()), default="text", help="%(formats)s (default: text)"
     )
+    format.formats = HelpOf(FORMATS)  # type: ignore[attr-defined]
     parser.add_argument(
         "--against", metavar="RUN", type=Path, help="text, json and html: what is different from that run"
     )
     parser.add_argument(
-        "--table", metavar="NAME", help="csv and json: this table alone; csv needs it, or a folder to write all to"
+        "--table", metavar="NAME", help="this table alone, as csv and json; csv needs it, or a folder to write all to"
     )
     trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
@@ -63,10 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report."""
-    if args.table is not None and args.format not in ("csv", "json"):
-        raise LuthierError("--table is for the formats csv and json")
-    if args.against is not None and (args.format not in ("text", "json", "html") or args.table is not None):
-        raise LuthierError("a comparison (--against) has the formats text, json and html, and no --table")
+    format = None if args.format == "text" else FORMATS.load(args.format)
+    if args.table is not None and (format is None or format.write_table is None):
+        raise LuthierError(f"--table is for the formats {_that_have('write_table')}")
+    if args.against is not None and (args.table is not None or (format is not None and format.compare is None)):
+        raise LuthierError(f"a comparison (--against) has the formats {_that_have('compare', 'text')}, and no --table")
     if args.trace is None and (args.by or args.sum or args.memory is not None):
         raise LuthierError("--by, --sum and --memory are for --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
@@ -74,40 +75,69 @@ def run(args: argparse.Namespace) -> int:
     if args.top < 0:
         raise LuthierError(f"--top {args.top} is no number of groups")
     with _folder(args.folder) as folder:
-        return _report(folder, args)
+        return _report(folder, format, args)
 
 
-def _report(folder: RunFolder, args: argparse.Namespace) -> int:
-    from luthier.run import export
+def _that_have(function: str, *more: str) -> str:
+    """Return the names of the formats that have a function, as words; those that cannot be used are left out."""
+    names = [*more]
+    for name in FORMATS.names():
+        with suppress(LuthierError):
+            if getattr(FORMATS.load(name), function) is not None:
+                names.append(name)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
-    if args.format == "csv" and args.table is None:
+
+def _report(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace) -> int:
+    if format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
-            raise LuthierError(f"csv is of one table (--table {'|'.join(folder.names)}) or goes to a folder (-o)")
-        export.write_csv_folder(folder, Path(args.output))
+            tables = "|".join(folder.names)
+            raise LuthierError(f"{args.format} is of one table (--table {tables}) or goes to a folder (-o)")
+        _write_tables(folder, format, Path(args.output))
         return 0
-    write: dict[str, Callable[[IO[bytes]], None]] = {
-        "text": lambda out: _write_text(folder, args, out),
-        "json": lambda out: export.write_json(folder, out, args.table),
-        "csv": lambda out: export.write_csv(folder, args.table, out),
-        "perfetto": lambda out: export.write_perfetto(folder, out),
-        "html": lambda out: _write_html(folder, out),
-    }
-    if args.against is not None:
-        write = {args.format: lambda out: _write_comparison(folder, args, out)}
-    if args.trace is not None:
-        write = {args.format: lambda out: _write_summaries(folder, args, out)}
+    write = _writer(folder, format, args)
     if args.output:
         with writing_atomically(args.output) as file:
-            write[args.format](file)
+            write(file)
     else:
-        write[args.format](data_output())
+        write(data_output())
         sys.stdout.flush()
     return 0
 
 
+def _writer(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace) -> Callable[[IO[bytes]], None]:
+    """Return what writes that which is asked for, to one file."""
+    if args.trace is not None:
+        return lambda out: _write_summaries(folder, args, out)
+    if args.against is not None:
+        return lambda out: _write_comparison(folder, format, args, out)
+    if format is None:
+        return lambda out: _write_text(folder, args, out)
+    if args.table is not None and (write_table := format.write_table) is not None:
+        return lambda out: write_table(folder, args.table, out)
+    assert format.write is not None
+    return partial(format.write, folder)
+
+
+def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
+    """Write all tables, a file each.
+
+    Raises:
+        LuthierError: it cannot be written.
+    """
+    assert format.write_table is not None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in folder.names:
+            with (out / f"{name}{format.suffix}").open("xb") as file:
+                format.write_table(folder, name, file)
+    except OSError as problem:
+        raise LuthierError(f"cannot write {out}: {problem.strerror or problem}") from problem
+
+
 @contextmanager
 def _folder(paths: list[Path]) -> Iterator[RunFolder]:
-    """One run, or several merged, for as long as the block takes."""
+    """Provide one run, or several merged, for as long as the block takes."""
     from luthier.run.folder import RunFolder
 
     runs = [RunFolder(path) for path in paths]
@@ -121,24 +151,14 @@ def _folder(paths: list[Path]) -> Iterator[RunFolder]:
         yield RunFolder(Path(folder))
 
 
-def _write_html(folder: RunFolder, out: IO[bytes]) -> None:
-    from luthier.report import write_page
-
-    write_page(folder, out)
-
-
-def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
-    from luthier.report.compare import as_json, changed, compared
+def _write_comparison(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, out: IO[bytes]) -> None:
+    from luthier.report.compare import changed, compared
     from luthier.run.folder import RunFolder
 
     against = RunFolder(args.against)
-    if args.format == "html":
-        from luthier.report import write_comparison
-
-        write_comparison(folder, against, out)
-        return
-    if args.format == "json":
-        out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
+    if format is not None:
+        assert format.compare is not None
+        format.compare(folder, against, out)
         return
     tables = [changed(table) for table in compared(folder, against) if table.rows]
     out.write(f"{_text(tables, args) or 'the runs have neither kernels nor variables'}\n".encode())

@@ -24,7 +24,7 @@ from luthier.cli.common import (
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
-from luthier.files import check_writable, write_atomically
+from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_without_tools(args: argparse.Namespace) -> None:
-    """What is said of instrumenting needs a tool.
+    """Raise an error if options for instrumentation are given without a tool.
 
     Raises:
-        LuthierError: there is something.
+        LuthierError: there are such options.
     """
     for name, default in _OF_TOOLS.items():
         if getattr(args, name) != default:
@@ -146,7 +146,10 @@ _OF_TOOLS: dict[str, object] = {
 
 
 def _warn_of_temporary_folder() -> None:
-    """HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot."""
+    """Warn if temporary files cannot be written.
+
+    HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot.
+    """
     folder = os.environ.get("TMPDIR") or "/tmp"
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -190,7 +193,7 @@ def _run_watched(
 
     later = Later(begin)
     if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
-        later.get()  # they are told before the program starts
+        later.get()  # their `at_init` is called before the program starts
     code = run_program(command, devices, later, executed, seconds=args.time_limit)
     instrumentation = later.get()
     instrumentation.end()
@@ -200,7 +203,7 @@ def _run_watched(
 
 
 def seconds(text: str) -> float:
-    """A positive number of seconds, as an argument."""
+    """Return a positive number of seconds, as an argument."""
     try:
         value = float(text)
     except ValueError:
@@ -243,7 +246,7 @@ def _report(
     code: int,
     args: argparse.Namespace,
 ) -> None:
-    """On standard error, since standard output is the program's.
+    """Report on standard error, since standard output is the program's.
 
     Raises:
         LuthierError: nothing was instrumented, though it had to be.

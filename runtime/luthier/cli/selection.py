@@ -1,4 +1,7 @@
-"""Which code object and kernels a sub-command is about. Imports nothing slow."""
+"""Selection of the code object and kernels of a sub-command.
+
+Imports nothing slow.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_object_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE, --target and --kernel."""
+    """Add FILE, --target and --kernel."""
     parser.add_argument("file", metavar="FILE", help="code object, offload bundle, executable, library or archive")
     parser.add_argument(
         "--target", metavar="ID", help="which code object where FILE holds several, e.g. gfx942 or gfx942:xnack-"
@@ -20,7 +23,7 @@ def add_object_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
-    """--kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
+    """Add --kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
     parser.add_argument(
         "-k",
         "--kernel",
@@ -32,14 +35,14 @@ def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def selected_object(args: argparse.Namespace) -> CodeObject:
-    """The one code object that FILE and --target name."""
+    """Return the one code object that FILE and --target name."""
     from luthier.objects import load_object
 
     return load_object(args.file, args.target)
 
 
 def selected_kernels(object: CodeObject, patterns: Sequence[str]) -> list[str]:
-    """The kernels of an object that --kernel asks for.
+    """Return the kernels of an object that --kernel asks for.
 
     Raises:
         ObjectError: it asks for one that is not there.

@@ -47,11 +47,11 @@ class InstalledTool:
     """Target -> lanes a wave of the kernels that hooks of all device modules can go into; without targets that an
     earlier Luthier's build does not tell it of."""
     hooks: tuple[str, ...]
-    """As ``module.hook(type parameter, …)``."""
+    """Hooks as ``module.hook(type parameter, …)``."""
     variables: tuple[str, ...]
-    """As ``module.variable``."""
+    """Variables as ``module.variable``."""
     options: tuple[str, ...]
-    """As ``name: type = default``."""
+    """Options as ``name: type = default``."""
     problems: tuple[str, ...]
 
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 if a tool has a problem, else 0.
+    """Return 1 if a tool has a problem, else 0.
 
     Raises:
         ToolError: no tool is called so.
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def installed_tools(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> list[InstalledTool]:
-    """Every installed tool, sorted by name; never raises for a tool that is broken.
+    """Return every installed tool, sorted by name; never raise for a tool that is broken.
 
     Args:
         entry_points: default: those of group ``luthier.tools`` in this Python environment.
@@ -118,7 +118,10 @@ def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
 
 
 def _wants_modules(folder: Path) -> bool:
-    """Whether the Python sources of a tool package ask for device modules; tools that only count have none."""
+    """Return whether the Python sources of a tool package ask for device modules.
+
+    Tools that only count have none.
+    """
     return any(b"ToolModule" in path.read_bytes() for path in folder.rglob("*.py"))
 
 
@@ -154,7 +157,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
 
 
 def _wave_sizes(manifests: list[Manifest]) -> dict[str, tuple[int, ...]]:
-    """Target -> wave sizes, of the targets that all modules tell it of, those that all have."""
+    """Return the wave sizes of each target that all modules have, for the targets that all modules have."""
     first, *others = [manifest.wave_sizes for manifest in manifests] or [{}]
     return {
         target: tuple(size for size in sizes if all(size in other[target] for other in others))
@@ -164,7 +167,7 @@ def _wave_sizes(manifests: list[Manifest]) -> dict[str, tuple[int, ...]]:
 
 
 def _target(target: str, tool: InstalledTool) -> str:
-    """A target with its wave sizes, where it is one that has several."""
+    """Return a target with its wave sizes, where it is one that has several."""
     built = tool.wave_sizes.get(target)
     try:
         known = TargetId.parse(target).target.wave_sizes
@@ -174,7 +177,7 @@ def _target(target: str, tool: InstalledTool) -> str:
 
 
 def _options(point: importlib.metadata.EntryPoint, problems: list[str]) -> Iterable[str]:
-    """The tool's options; what goes wrong at import is added to `problems`."""
+    """Yield the tool's options; errors at import are added to `problems`."""
     try:
         tool = point.load()
     except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
@@ -189,7 +192,7 @@ def _options(point: importlib.metadata.EntryPoint, problems: list[str]) -> Itera
 
 
 def _skew(manifest: Manifest) -> Iterable[str]:
-    """Complaints about a module that this Luthier cannot use because it was built by a later one, or a later LLVM."""
+    """Yield complaints about a module that this Luthier cannot use because a later Luthier or LLVM built it."""
     if _numbers(manifest.luthier)[:2] > _numbers(__version__)[:2]:
         yield (
             f"version skew: {manifest.module} was built with luthier {manifest.luthier}, this is {__version__}: "
@@ -210,10 +213,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def package_folder(module: str) -> Path:
-    """The folder of an import package, found without running any of its code.
+    """Return the folder of an import package, found without running any of its code.
 
     Raises:
-        ToolError: no such package, or it is a single-file module.
+        ToolError: there is no such package, or it is a single-file module.
     """
     top, *below = module.split(".")
     try:
@@ -230,7 +233,7 @@ def package_folder(module: str) -> Path:
 
 
 def _print_one(name: str) -> int:
-    """What one tool is for, and its options with what they mean."""
+    """Print what one tool is for, and its options with their meanings."""
     tool = tool_class(name)
     say_text(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
     meanings = option_meanings(tool)
@@ -247,7 +250,7 @@ def _print_one(name: str) -> int:
 
 
 def option_meanings(tool: type[Tool]) -> dict[str, str]:
-    """What the source of a tool's `Options` says behind each field; nothing where there is no source."""
+    """Return the docstrings after the fields of a tool's `Options`; nothing where there is no source."""
     try:
         (options,) = ast.parse(textwrap.dedent(inspect.getsource(tool.Options))).body
     except (OSError, SyntaxError, TypeError):

@@ -15,11 +15,11 @@ from luthier.cli.common import (
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
-from luthier.launch_plan import read_plans
 from luthier.patch import PatchReport
 from luthier.terminal import say, say_text
 from luthier.tool import parse_tools
 from luthier.verify import KernelVerdict, verify_object
+from luthier.verify.launch_plan import read_plans
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_verdict(verdict: KernelVerdict) -> None:
-    """What was compared, what was not, and whether that was equal."""
+    """Print what was compared, what was not, and whether that was equal."""
     say(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
     for name, value in verdict.counters.items():
         say(f"  {name} = {value}")

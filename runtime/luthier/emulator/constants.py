@@ -17,7 +17,7 @@ _INV_2PI = {16: 0x3118, 32: 0x3E22F983, 64: 0x3FC45F306DC9C882}
 
 
 def _table() -> dict[int, int]:
-    """64-bit pattern to the offset of its entry in a wave."""
+    """Return the offset in a wave of the entry of each 64-bit pattern."""
     patterns = [number & 0xFFFFFFFFFFFFFFFF for number in range(-16, 65)]
     for bits, code in ((32, "<f"), (64, "<d"), (16, "<e")):
         for number in _FLOATS:
@@ -30,7 +30,10 @@ INLINE: dict[int, int] = _table()
 
 
 def inline_offset(value: int, bits: int) -> int | None:
-    """Where a wave keeps a constant whose low `bits` bits are those of `value`; None if it is no inline constant."""
+    """Return where a wave keeps a constant whose low `bits` bits are those of `value`.
+
+    None if it is no inline constant.
+    """
     found = INLINE.get(value & 0xFFFFFFFFFFFFFFFF)
     if found is None and bits <= 32:
         found = INLINE.get(value & 0xFFFFFFFF)
@@ -49,7 +52,7 @@ def _look_up(values: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def inline_offsets(values: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
-    """`inline_offset` of many values; 0 where it is None."""
+    """Return `inline_offset` of many values; 0 where it is None."""
     whole = values.view(np.uint64)
     found = _look_up(whole)
     if bits <= 32:
@@ -61,5 +64,5 @@ def inline_offsets(values: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
 
 
 def inline_bytes() -> bytes:
-    """The table as it lies in a wave."""
+    """Return the table as it lies in a wave."""
     return b"".join(struct.pack("<Q", pattern) for pattern in INLINE)

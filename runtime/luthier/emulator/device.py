@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.lifting import LiftedRepresentation
 
 WAITING = 1 << 12
-"""How much longer a work-group may take whose waves may have to wait for a channel: each `s_sleep` counts."""
+"""Factor of the time limit of a work-group whose waves may have to wait for a channel: each `s_sleep` counts."""
 Source = bytes | str | os.PathLike[str] | CodeObject
 
 
@@ -59,10 +59,10 @@ class Module:
             raise
         self._codes: dict[int, Code] = {}
         self.waves: Counter[str] = Counter()
-        """How many waves of each kernel were started."""
+        """Number of waves of each kernel that were launched."""
 
     def kernel(self, name: str) -> KernelHandle:
-        """The kernel called `name`.
+        """Return the kernel called `name`.
 
         Raises:
             ObjectError: there is none.
@@ -73,10 +73,10 @@ class Module:
         return KernelHandle(self, self.object.kernels[name])
 
     def variable(self, name: str) -> Variable:
-        """The variable called `name`, by its symbol or as the source names it (``counters::total``).
+        """Return the variable called `name`, by its symbol or as the source names it (``counters::total``).
 
         Raises:
-            ObjectError: no such symbol, or one without storage.
+            ObjectError: there is no such symbol, or it has no storage.
         """
         symbol = self.object.variable(name)
         storage = self.image.managed.get(name if symbol is None else symbol.name)
@@ -91,7 +91,7 @@ class Module:
         return Variable(name, address, symbol.size, self.device.memory, holder)
 
     def channel(self, name: str) -> DeviceChannel:
-        """The channel of a tool that is called `name`, by its symbol or as the source names it.
+        """Return the channel of a tool that is called `name`, by its symbol or as the source names it.
 
         Raises:
             ObjectError: there is none, or there are several.
@@ -103,7 +103,7 @@ class Module:
         return found[0]
 
     def code(self, wave_size: int) -> Code:
-        """The decoded code, for waves of `wave_size` lanes."""
+        """Return the decoded code, for waves of `wave_size` lanes."""
         found = self._codes.get(wave_size)
         if found is None:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
@@ -152,7 +152,7 @@ class KernelHandle:
         self._plan: dict[str, int] | None = None
 
     def lift(self) -> LiftedRepresentation:
-        """The kernel's functions and basic blocks.
+        """Lift the kernel to functions and basic blocks.
 
         Raises:
             LiftError: its code cannot be understood.
@@ -164,7 +164,7 @@ class KernelHandle:
         return self._lifted
 
     def plan(self) -> dict[str, int]:
-        """How its waves begin: the fields of `layout.PLAN`.
+        """Return how its waves begin: the fields of `layout.PLAN`.
 
         Raises:
             DeviceError: its entry is no instruction, or its descriptor contradicts itself.
@@ -175,8 +175,9 @@ class KernelHandle:
         return self._plan
 
     def refused(self) -> dict[int, str]:
-        """Instructions of the kernel and its functions that are a fault when a wave reaches them, with the reason, by
-        virtual address. All others are compiled, none is executed.
+        """Return the instructions of the kernel and its functions that are a fault when a wave reaches them.
+
+        They come with the reason, by virtual address. All others are compiled, none is executed.
 
         Raises:
             LiftError: its code cannot be understood.
@@ -310,7 +311,7 @@ class EmulatedDevice:
 
     @property
     def stats(self) -> LaunchStats:
-        """Counts of the last launch.
+        """Return the counts of the last launch.
 
         Raises:
             DeviceError: nothing was launched.
@@ -321,11 +322,11 @@ class EmulatedDevice:
 
     @property
     def findings(self) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
-        """What the checks found in the last launch."""
+        """Return the findings of the checks in the last launch."""
         return self._findings
 
     def allocate(self, size: int) -> DeviceBuffer:
-        """Zeroed memory of `size` bytes."""
+        """Allocate `size` bytes of zeroed memory."""
         allocation = self.memory.allocate(size)
         if self._checks is None:
             return DeviceBuffer(self.memory, allocation)
@@ -344,7 +345,7 @@ class EmulatedDevice:
         return module
 
     def resolve(self, name: str) -> int | None:
-        """Host address of a symbol that a loaded module defines."""
+        """Return the host address of a symbol that a loaded module defines."""
         for module in self._modules:
             symbol = module.object.symbol(name)
             if symbol is not None and symbol.defined and symbol.binding != "local":
@@ -352,7 +353,7 @@ class EmulatedDevice:
         return None
 
     def forget(self, module: Module) -> None:
-        """Called by a module that is unloaded."""
+        """Forget a module that is unloaded, which calls this."""
         if module in self._modules:
             self._modules.remove(module)
 

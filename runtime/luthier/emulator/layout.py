@@ -1,40 +1,12 @@
-"""Where things are in the memory that compiled code and Python share.
+"""Layout of the memory that compiled code and Python share.
 
 Each structure is one table of fields; compiled code and NumPy use the same offsets.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-
 from luthier.isa import registers as r
-
-
-@dataclass(frozen=True)
-class Field:
-    """Where a field of a record is, in bytes."""
-
-    offset: int
-    size: int
-
-
-class Layout:
-    """Fields at increasing offsets, each aligned to its size (at most 8 bytes unless given)."""
-
-    def __init__(self, start: int = 0, **fields: int) -> None:
-        self.fields: dict[str, Field] = {}
-        position = start
-        for name, size in fields.items():
-            align = min(size, 8)
-            position = (position + align - 1) // align * align
-            self.fields[name] = Field(position, size)
-            position += size
-        self.size = (position + 63) // 64 * 64
-
-    def __getitem__(self, name: str) -> int:
-        return self.fields[name].offset
-
+from luthier.wire.structures import Layout, Structure
 
 RECORD_SLOTS = 10
 RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
@@ -43,7 +15,7 @@ RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 CONSTANTS = 1024
 """Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
 VECTORS = 2048
-"""Offset in a wave of VGPR 0: rows of 4 bytes a lane, the VGPRs, then the AGPRs (touched only where the target has
+"""Offset in a wave of VGPR 0: rows of 4 bytes per lane, the VGPRs, then the AGPRs (touched only where the target has
 them)."""
 VECTOR_ROWS = 256
 """VGPRs that a wave has room for, and as many AGPRs."""
@@ -54,18 +26,20 @@ SCALARS = 4 * r.SCC
 
 
 def agprs(wave_size: int) -> int:
-    """Offset in a wave of AGPR 0."""
+    """Return the offset in a wave of AGPR 0."""
     return VECTORS + VECTOR_ROWS * 4 * wave_size
 
 
 def sink_row(wave_size: int) -> int:
-    """Offset in a wave of the row that takes writes to registers that do not exist."""
+    """Return the offset in a wave of the row that takes writes to registers that do not exist."""
     return VECTORS + 2 * VECTOR_ROWS * 4 * wave_size
 
 
 def wave_stride(wave_size: int) -> int:
-    """Bytes from one wave to the next: an odd number of rows, so that their registers fall into different cache
-    sets."""
+    """Return the bytes from one wave to the next.
+
+    They are an odd number of rows, so that their registers fall into different cache sets.
+    """
     return sink_row(wave_size) + 4 * wave_size + (4 * wave_size if wave_size == 32 else 0)
 
 
@@ -111,8 +85,10 @@ VCC = r.VCC_LO * 4
 M0 = r.M0 * 4
 EXEC = r.EXEC_LO * 4
 
-ACCESS = Layout(mask=8, size=4, scalar=4, addresses=64 * 8)
-"""One checked memory access of a stepped instruction: lanes, bytes a lane, host addresses (of a scalar access one)."""
+ACCESS = Layout(mask=8, size=4, kind=4, addresses=64 * 8)
+"""One checked memory access of a stepped instruction: lanes, bytes a lane, kind, addresses (of a scalar access one)."""
+ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE = range(3)
+"""Kinds: by lanes and by the wave at host addresses; by lanes at offsets outside LDS."""
 ACCESSES = 32
 """Entries of a context's log, more than an instruction makes."""
 
@@ -205,7 +181,7 @@ LAUNCH = Layout(
 
 YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP = range(8)
 TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY, SWITCH, MESSAGE = range(8, 17)
-"""Why compiled code came back. RETRY: the wave waits for others, at the same instruction; SWITCH: it is another
+"""Reasons why compiled code came back. RETRY: the wave waits for others, at the same instruction; SWITCH: it is another
 work-group's turn; MESSAGE: the wave has sent an interrupt, whose event is in M0, and goes on."""
 
 MODE_MASK = 1023
@@ -221,14 +197,14 @@ STEPPING = 1 << 15
 SKIP_SHIFT = 28
 """Position in MODE of GFX9's VSKIP: vector instructions do nothing."""
 SKIPPING = 1 << 16
-"""The same in a table key."""
+"""Bit of vector skip mode in a table key."""
 TABLES = 1 << 17
 """Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, FP16_OVFL, STEPPING,
 and SKIPPING."""
 
 
 def mode_key(mode: int) -> int:
-    """What of MODE is in a table key (M0's bits are not)."""
+    """Return the part of MODE that is in a table key (M0's bits are not)."""
     return (
         mode & MODE_MASK
         | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT
@@ -236,15 +212,15 @@ def mode_key(mode: int) -> int:
     )
 
 
-RANGE_SIZE = 16
-"""Bytes of an entry of the allocation table: address and length, sorted by address."""
+RANGE = Structure(address="u8", size="u8")
+"""An entry of the allocation table, which is sorted by address."""
 
 READY, WAITING, ENDED = range(3)
-"""What a wave is doing."""
+"""States of a wave."""
 
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
-"""Of typed buffers: a misaligned element; of the others the address is the format's number."""
+"""Faults of typed buffers: a misaligned element; for the others the address is the format's number."""
 FAULT_LANES, FAULT_MODE = range(12, 14)
 """A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""
 
@@ -302,7 +278,7 @@ PLAN = Layout(
     kernarg_preload_offset=4,  # bytes
     kernarg_preload_size=4,  # bytes
 )
-"""How to start a kernel: all that does not depend on the dispatch packet."""
+"""Plan of a kernel's start: all that does not depend on the dispatch packet."""
 
 FACT_SPANS = 26
 FACT = Layout(
@@ -318,7 +294,7 @@ FACT = Layout(
     replaced=4,  # bit set of streams whose results it may overwrite
     spans=4 * FACT_SPANS,  # SPANs
 )
-"""What the check of waits knows of an instruction (`isa.waits`)."""
+"""Facts about an instruction for the check of waits (`isa.waits`)."""
 SPAN = Layout(first=2, count=1, half=1)
 """Register units; half: HALF_LOW or HALF_HIGH of each is meant, 0 for all."""
 HALF_LOW, HALF_HIGH = 1, 2
@@ -334,7 +310,7 @@ MET = Layout(consumer=4, producer=4, hit=4, wave=4, group=8)
 """A hazard that a wave met: records, the producer's or ABSENT; the index of the HIT."""
 FOLLOW_ENDS = 1 << 63
 FOLLOW_SHIFT = 32
-TRANSITION = Layout(key=8, next=8)
+TRANSITION = Structure(key="u8", next="u8")
 """A step of the automaton of hazards. key: a record, above it (FOLLOW_SHIFT) the state before. next: the state behind
 it, above that the index of the first HIT + 1 or 0 for none; FOLLOW_ENDS: nothing is known behind it."""
 FOLLOW_MOST = 64
@@ -359,7 +335,7 @@ WATCH = Layout(
     met_capacity=8,
     met_count=8,  # as count
 )
-"""What a launch is watched with."""
+"""State of the watch of a launch."""
 
 ENGINE = Layout(
     scheduler=8,
@@ -370,7 +346,7 @@ ENGINE = Layout(
     private_base=8,
     threads=8,
 )
-"""What an executor of this process is opened with."""
+"""Parameters of an executor of this process."""
 DISPATCH = Layout(
     plan=8,
     packet=8,  # addresses that the kernel is given
@@ -392,7 +368,7 @@ DISPATCH = Layout(
     scratch_lane=8,  # bytes
     quantum=8,  # backward branches of a wave's turn
     step_limit=8,  # backward branches of a work-group
-    ranges=8,  # RANGE_SIZE each
+    ranges=8,  # RANGEs
     range_count=8,
     counts=8,  # u64 a record, to which executions are added
     lanes=8,  # the same of active lanes
@@ -404,17 +380,7 @@ DISPATCH = Layout(
 )
 """A launch in this process."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
-"""Why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or what
-stopped it."""
+"""Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
+what stopped it."""
 RUNNING, HELP, ENDING = range(3)
-"""What has become of a launch."""
-
-
-def digest() -> str:
-    """Of all that is said here, by which native libraries know for which layouts they were built."""
-    said = {
-        name: value.fields if isinstance(value, Layout) else value
-        for name, value in globals().items()
-        if name.isupper() and isinstance(value, (Layout, int, dict))
-    }
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+"""States of a launch."""

@@ -1,5 +1,5 @@
-"""What hardware is: generations and targets as data, registers, and LLVM's MC layer for AMDGPU to decode, print,
-assemble, encode and describe instructions.
+"""Instructions: target ids, registers, and LLVM's MC layer for AMDGPU to decode, print, assemble, encode and describe
+instructions. What differs between generations is `luthier.arch`.
 
 Everything the rest of Luthier knows of an instruction set comes from here; there are no opcode tables of our own.
 The names here are imported when first used: `luthier.isa.listing` needs none of them, and no NumPy.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from luthier._mc import LLVM_VERSION as LLVM_VERSION
-    from luthier.isa.generations import Generation as Generation
+    from luthier.arch.generation import Generation as Generation
     from luthier.isa.instructions import NO_TARGET as NO_TARGET
     from luthier.isa.instructions import Assembly as Assembly
     from luthier.isa.instructions import Fixup as Fixup
@@ -33,7 +33,7 @@ _MODULE_OF = {
     "NO_TARGET": "luthier.isa.instructions",
     "Assembly": "luthier.isa.instructions",
     "Fixup": "luthier.isa.instructions",
-    "Generation": "luthier.isa.generations",
+    "Generation": "luthier.arch.generation",
     "InstructionArray": "luthier.isa.instructions",
     "InstructionFlag": "luthier.isa.instructions",
     "Isa": "luthier.isa.mc",

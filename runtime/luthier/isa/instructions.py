@@ -14,7 +14,7 @@ NO_TARGET = -(2**63)
 
 
 class OperandKind(IntEnum):
-    """What an operand's value means."""
+    """Meaning of an operand's value."""
 
     REGISTER = 1
     """LLVM register number; 0 is no register (an absent optional one)."""
@@ -25,11 +25,14 @@ class OperandKind(IntEnum):
     LITERAL = 4
     """An immediate that would fit the inline encoding but is encoded as a 32-bit literal; printed ``lit(…)``."""
     LITERAL64 = 5
-    """The same as a 64-bit literal; printed ``lit64(…)``."""
+    """A 64-bit literal; printed ``lit64(…)``."""
 
 
 class InstructionFlag(IntFlag):
-    """What an instruction is. The first eleven are LLVM's own properties, the others its instruction class."""
+    """Properties of an instruction.
+
+    The first eleven are LLVM's own properties, the others its instruction class.
+    """
 
     BRANCH = 1 << 0
     CONDITIONAL = 1 << 1
@@ -67,7 +70,7 @@ class InstructionFlag(IntFlag):
     INTERPOLATION = 1 << 29
     """Vertex attribute interpolation and LDS direct or parameter loads."""
     KNOWN_LENGTH = 1 << 30
-    """An undecodable entry whose encoding tells how long it is, and that it passes control to what follows."""
+    """An undecodable entry whose encoding determines its length, and that it passes control to what follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +106,11 @@ class InstructionArray:
 
     @property
     def addresses(self) -> NDArray[np.int64]:
-        """[n] virtual address of each instruction."""
+        """Return [n] the virtual address of each instruction."""
         return self.offset + self.address
 
     def operands(self, index: int) -> list[tuple[OperandKind, int]]:
-        """The operands of one instruction, in LLVM's order (see `Opcode.operands` for their names)."""
+        """Return the operands of one instruction, in LLVM's order (see `Opcode.operands` for their names)."""
         begin, end = self.operand_start[index], self.operand_start[index + 1]
         return [
             (OperandKind(kind), int(value))
@@ -115,7 +118,7 @@ class InstructionArray:
         ]
 
     def replaced(self, others: InstructionArray) -> InstructionArray:
-        """The same with `others` in place of those at their address.
+        """Return the array with `others` in place of the instructions at their address.
 
         Raises:
             ValueError: they are not as many, or of other bytes.
@@ -150,7 +153,7 @@ class InstructionArray:
         )
 
     def part(self, first: int, end: int) -> InstructionArray:
-        """Those from `first` up to, not including, `end`."""
+        """Return the instructions from `first` up to, not including, `end`."""
         begin = int(self.offset[first])
         behind = int(self.offset[end]) if end < len(self) else len(self.code)
         low, high = int(self.operand_start[first]), int(self.operand_start[end])
@@ -168,7 +171,7 @@ class InstructionArray:
         )
 
     def bytes_of(self, index: int) -> bytes:
-        """The encoding of one instruction."""
+        """Return the encoding of one instruction."""
         begin = int(self.offset[index])
         return self.code[begin : begin + int(self.size[index])]
 
@@ -199,7 +202,7 @@ class Fixup:
 
 @dataclass(frozen=True)
 class Assembly:
-    """What the text section of an assembly source contains."""
+    """Contents of the text section of an assembly source."""
 
     instructions: InstructionArray
     labels: dict[str, int]

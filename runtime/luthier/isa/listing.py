@@ -18,16 +18,16 @@ class Row(NamedTuple):
     address: int
     encoding: bytes
     text: str
-    """As LLVM prints it; ``.long`` or ``.byte`` where the bytes are no instruction."""
+    """Text as LLVM prints it; ``.long`` or ``.byte`` where the bytes are no instruction."""
     target: int | None
     """The address it branches to or calls, where it names one."""
 
 
 def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int) -> list[Row]:
-    """All of `code`, whose first byte is at virtual address `address`: what `Isa.decode` and `Isa.texts` say of it.
+    """Return all of `code`, whose first byte is at `address`, as `Isa.decode` and `Isa.texts` decode it.
 
     Raises:
-        TargetError: no such target, or a wave size it does not have.
+        TargetError: there is no such target, or it does not have the wave size.
         DecodeError: LLVM cannot print an instruction that it decoded.
     """
     try:

@@ -36,14 +36,14 @@ class Isa:
 
     @staticmethod
     def of(target: TargetId | Target | str, wave_size: int | None = None) -> Isa:
-        """The instruction set of `target`, kept after the first call.
+        """Return the instruction set of `target`, kept after the first call.
 
         Args:
             target: a target id such as ``"gfx942:xnack-"``, or what it parses to.
             wave_size: lanes per wavefront; None is the target's default.
 
         Raises:
-            TargetError: unknown target, or a wave size it does not have.
+            TargetError: the target is unknown, or does not have the wave size.
         """
         if isinstance(target, str):
             target = TargetId.parse(target)
@@ -64,17 +64,17 @@ class Isa:
 
     @property
     def register_first_unit(self) -> NDArray[np.int32]:
-        """By LLVM register number: first register unit, -1 where there is none."""
+        """Return the first register unit by LLVM register number, -1 where there is none."""
         return self._register_columns[0]
 
     @property
     def register_unit_count(self) -> NDArray[np.int32]:
-        """By LLVM register number: how many units."""
+        """Return the number of units by LLVM register number."""
         return self._register_columns[1]
 
     @property
     def register_is_half(self) -> NDArray[np.bool_]:
-        """By LLVM register number: whether it is a 16-bit half of its unit."""
+        """Return by LLVM register number whether a register is a 16-bit half of its unit."""
         return self._register_columns[2].view(np.bool_)
 
     # Instructions
@@ -88,12 +88,14 @@ class Isa:
         return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
 
     def texts(self, code: InstructionArray, which: Sequence[int] | None = None) -> list[str]:
-        """Assembly text of every instruction, or of those with the indices `which`, with single spaces and no comment;
-        ``.long`` and bytes where undecodable."""
+        """Return the assembly text of every instruction, or of those with the indices `which`.
+
+        It has single spaces and no comment; ``.long`` and bytes where undecodable.
+        """
         return self._texts(code, range(len(code)) if which is None else which)
 
     def text(self, code: InstructionArray, index: int) -> str:
-        """Assembly text of one instruction."""
+        """Return the assembly text of one instruction."""
         return self._texts(code, range(index, index + 1))[0]
 
     def _texts(self, code: InstructionArray, which: Sequence[int]) -> list[str]:
@@ -156,7 +158,7 @@ class Isa:
     # Descriptions
 
     def opcode(self, number: int) -> Opcode:
-        """The opcode `number`, kept after the first call.
+        """Return the opcode `number`, kept after the first call.
 
         Raises:
             DecodeError: there is none (-1 is what an undecodable entry has).
@@ -168,11 +170,11 @@ class Isa:
 
     @staticmethod
     def opcode_names() -> list[str]:
-        """LLVM's name of every opcode of every processor, by number."""
+        """Return LLVM's name of every opcode of every processor, by number."""
         return list(_opcode_numbers())
 
     def opcode_named(self, name: str) -> Opcode:
-        """The opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
+        """Return the opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
 
         Raises:
             DecodeError: there is none.
@@ -207,14 +209,17 @@ class Isa:
         )
 
     def _wave_register(self, number: int) -> int:
-        """In wave32 an instruction that LLVM describes as using VCC or EXEC uses only the low half."""
+        """Return the register that an instruction uses for one that LLVM describes.
+
+        In wave32, an instruction that LLVM describes as using VCC or EXEC uses only the low half.
+        """
         if self.wave_size == 64:
             return number
         name = self._native.register(number)[0]
         return _register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
 
     def register(self, number: int) -> Register:
-        """The register `number`.
+        """Return the register `number`.
 
         Raises:
             DecodeError: there is none.
@@ -224,7 +229,7 @@ class Isa:
         return Register(int(number), *self._native.register(int(number)))
 
     def register_named(self, name: str) -> Register:
-        """The register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
+        """Return the register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
 
         Raises:
             DecodeError: there is none.
@@ -236,8 +241,9 @@ class Isa:
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019  there is one for each processor, for good
     def vgpr_places(self, opcode: int) -> tuple[int, ...]:
-        """For each operand of an opcode which two bits of ``s_set_vgpr_msb`` are the upper bits of its VGPR numbers: 0
-        to 3 (src0, src1, src2 and the result of vector operations); -1 for none.
+        """Return which bits of ``s_set_vgpr_msb`` are the upper bits of the VGPR number of each operand of an opcode.
+
+        They are the two bits from 0 to 3 (src0, src1, src2 and the result of vector operations); -1 for none.
 
         A source that is tied to the result goes with the result (LLVM, AMDGPULowerVGPREncoding).
         """
@@ -250,13 +256,17 @@ class Isa:
         return tuple(places)
 
     def register_at(self, unit: int, count: int = 1) -> int | None:
-        """The register number that instructions of this processor use for exactly these units, None where there is
-        none."""
+        """Return the register number that instructions of this processor use for exactly these units.
+
+        None where there is none.
+        """
         return self._register_at.get((unit, count))
 
     def register_like(self, number: int, unit: int) -> int | None:
-        """The register at `unit` that is as wide as the register `number`, and the same half where that is one (of a
-        VGPR); None where there is none."""
+        """Return the register at `unit` that is as wide as the register `number`; None where there is none.
+
+        If `number` is a 16-bit half of a VGPR, it is the same half.
+        """
         if not self.register_is_half[number]:
             return self.register_at(unit, int(self.register_unit_count[number]))
         return self._halves.get((unit, self._is_high_half(number)))
@@ -274,7 +284,7 @@ class Isa:
 
     @functools.cached_property
     def _register_at(self) -> dict[tuple[int, int], int]:
-        """Of several registers with the same units, the first one that this processor's encoder takes."""
+        """Return for each first unit and number of units the first register that this processor's encoder takes."""
         numbers = np.flatnonzero(self._register_columns[3])
         units = zip(self.register_first_unit[numbers].tolist(), self.register_unit_count[numbers].tolist(), strict=True)
         table: dict[tuple[int, int], int] = {}
@@ -283,11 +293,11 @@ class Isa:
         return table
 
     def register_classes(self) -> Mapping[str, Sequence[int]]:
-        """Numbers of the registers in each of LLVM's register classes."""
+        """Return the numbers of the registers in each of LLVM's register classes."""
         return _register_classes()
 
     def registers_in_class(self, name: str) -> list[int]:
-        """Numbers of the registers in LLVM's register class `name`, in LLVM's order.
+        """Return the numbers of the registers in LLVM's register class `name`, in LLVM's order.
 
         Raises:
             DecodeError: there is no such class.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 
 from luthier import _mc
+from luthier.arch.targets import read_so_far
 from luthier.errors import TargetError
-from luthier.isa import _operand_names
+from luthier.isa import operand_names
 from luthier.isa.targets import TargetId
 
 
 def native_isa(target: TargetId, wave_size: int) -> _mc.Isa:
-    """LLVM's MC layer for `target`.
+    """Return LLVM's MC layer for `target`.
 
     Raises:
         TargetError: it does not have that wave size, or LLVM does not know it.
@@ -23,27 +24,28 @@ def native_isa(target: TargetId, wave_size: int) -> _mc.Isa:
         if setting is not None:
             features.append(f"{'+' if setting else '-'}{name}")
     try:
-        return make(target.target.name, ",".join(features))
+        return make(target.target.llvm_name, ",".join(features))
     except _mc.McError as problem:
         raise TargetError(problem.args[0], target=str(target)) from None
 
 
 def make(cpu: str, features: str) -> _mc.Isa:
-    """The native object, with the names of its operands known."""
-    _set_operand_names()
+    """Return the native object, after its operand names have been set."""
+    _set_operand_names(tuple(read_so_far()))
     return _mc.Isa(cpu, features)
 
 
-@functools.cache
-def _set_operand_names() -> None:
-    anchors = list(_operand_names.ANCHORS)
-    numbers = zip(anchors, _mc.opcode_numbers(anchors), strict=True)
+@functools.lru_cache(maxsize=2)
+def _set_operand_names(generations: tuple[str, ...]) -> None:
+    """Of what some generations, by their names, say of operands."""
+    anchors = {name: text for one in generations for name, text in read_so_far()[one].operand_anchors.items()}
+    numbers = zip(anchors, _mc.opcode_numbers(list(anchors)), strict=True)
     opcodes = {name: number for name, number in numbers if number >= 0}
-    _mc.set_operand_names(_operand_names.calibrate(opcodes, _mc.named_operand_positions))
+    _mc.set_operand_names(operand_names.calibrate(anchors, opcodes, _mc.named_operand_positions))
 
 
 def data_text(data: bytes) -> str:
-    """What stands in a listing for bytes that are no instruction."""
+    """Return what stands in a listing for bytes that are no instruction."""
     if len(data) % 4 == 0:
         words = (int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4))
         return ".long " + ", ".join(f"{word:#010x}" for word in words)

@@ -32,7 +32,7 @@ class Opcode:
     name: str
     """LLVM's name, e.g. ``V_ADD_F32_e32_vi``."""
     mnemonic: str
-    """As printed, e.g. ``v_add_f32_e32``."""
+    """Mnemonic as printed, e.g. ``v_add_f32_e32``."""
     pseudo: str
     """Name of the generic opcode this one encodes on some targets, e.g. ``V_ADD_F32_e32``; the same on all of them."""
     pseudo_number: int
@@ -51,10 +51,10 @@ class Opcode:
 
     @cached_property
     def is_scalar(self) -> bool:
-        """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
+        """Return whether it executes once per wave: SALU, scalar memory, control flow, waits and messages."""
         return bool(self.flags & (InstructionFlag.SALU | InstructionFlag.SMEM)) or self.pseudo.startswith("S_")
 
     @cached_property
     def operand_index(self) -> dict[str, int]:
-        """Operand name -> position."""
+        """Return the position of each operand name."""
         return {operand.name: index for index, operand in enumerate(self.operands) if operand.name}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 SGPRS = range(106)
 FLAT_SCRATCH_SGPR = 102
-"""Where FLAT_SCRATCH is a pair of SGPRs (GFX9)."""
+"""First unit of FLAT_SCRATCH where it is a pair of SGPRs (GFX9)."""
 XNACK_MASK = 104
 """GFX9."""
 VCC_LO, VCC_HI = 106, 107
@@ -24,7 +24,7 @@ EXEC = EXEC_LO, EXEC_HI
 SCC = 128
 MODE = 129
 FLAT_SCRATCH_LO, FLAT_SCRATCH_HI = 130, 131
-"""Where it is not a pair of SGPRs (GFX10 and later)."""
+"""Units of FLAT_SCRATCH where it is not a pair of SGPRs (GFX10 and later)."""
 UNTRACKED = 132
 """Every other special register."""
 VGPRS = range(256, 1280)
@@ -55,7 +55,7 @@ _PAIR_NAMES = {unit: name for name, unit in _PAIRS.items()}
 
 
 def is_vector(unit: int) -> bool:
-    """Whether a unit has one value a lane; the others have one a wave."""
+    """Return whether a unit has one value per lane; the others have one per wave."""
     return unit >= VGPRS.start
 
 
@@ -68,13 +68,12 @@ class RegisterRange:
 
     @property
     def units(self) -> range:
-        """Its units."""
+        """Return its units."""
         return range(self.first, self.first + self.count)
 
     @classmethod
     def parse(cls, text: str) -> RegisterRange | None:
-        """The register that assembly calls `text`: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec_lo``, ``scc``; None
-        where there is none.
+        """Parse a register of assembly: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec_lo``, ``scc``; None if it is none.
 
         Numbers are those of the largest file of any target.
         """
@@ -90,7 +89,7 @@ class RegisterRange:
         return cls(file[first], last - first + 1) if first <= last < len(file) else None
 
     def __str__(self) -> str:
-        """As assembly writes it; the numbers of units that have no name together."""
+        """Return the name in assembly; the numbers of units that have no name together."""
         first, count = self.first, self.count
         if count == 2 and first in _PAIR_NAMES:
             return _PAIR_NAMES[first]
@@ -102,7 +101,7 @@ class RegisterRange:
 
 
 def unit_name(unit: int) -> str:
-    """How assembly spells one register unit, e.g. ``s4``, ``v17``, ``vcc_lo``."""
+    """Return the assembly name of one register unit, e.g. ``s4``, ``v17``, ``vcc_lo``."""
     return str(RegisterRange(unit))
 
 
@@ -117,7 +116,7 @@ class UnitSet(int):
 
     @classmethod
     def of(cls, units: Iterable[int]) -> UnitSet:
-        """The set of these units."""
+        """Return the set of these units."""
         return cls(mask_of(units))
 
     def __contains__(self, unit: int) -> bool:
@@ -133,7 +132,7 @@ class UnitSet(int):
         return int(self) != 0
 
     def ranges(self) -> Iterator[RegisterRange]:
-        """The members, runs of numbered registers and the halves of pairs joined, ascending."""
+        """Yield the members, runs of numbered registers and the halves of pairs joined, ascending."""
         first = count = 0
         for unit in self:
             if count and unit == first + count and _joined(first, unit):
@@ -146,7 +145,7 @@ class UnitSet(int):
             yield RegisterRange(first, count)
 
     def names(self) -> list[str]:
-        """The names of `ranges`: ``["s[0:3]", "s7", "vcc", "scc", "v1"]``."""
+        """Return the names of `ranges`: ``["s[0:3]", "s7", "vcc", "scc", "v1"]``."""
         return [str(one) for one in self.ranges()]
 
     def __str__(self) -> str:
@@ -157,14 +156,14 @@ class UnitSet(int):
 
 
 def _joined(first: int, unit: int) -> bool:
-    """Whether a run that begins at `first` goes on with `unit`."""
+    """Return whether a run that begins at `first` continues with `unit`."""
     if unit == first + 1 and first in _PAIR_NAMES:
         return True
     return any(first in file and unit in file for file in _FILES.values())
 
 
 def mask_of(units: Iterable[int]) -> int:
-    """A set of units as a plain integer. One of a `range` is made at once."""
+    """Return a set of units as a plain integer; for a `range` it takes constant time."""
     if isinstance(units, range) and units.step == 1:
         return ((1 << len(units)) - 1) << units.start
     mask = 0
@@ -174,7 +173,7 @@ def mask_of(units: Iterable[int]) -> int:
 
 
 def bits_of(mask: int) -> Iterator[int]:
-    """The bits that are set, ascending: of a set of units, the units."""
+    """Yield the bits that are set, ascending: of a set of units, the units."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -201,7 +200,7 @@ class Register:
     name: str
     """LLVM's name, e.g. ``VGPR0_VGPR1``."""
     text: str
-    """As assembly writes it, e.g. ``v[0:1]``."""
+    """Name in assembly, e.g. ``v[0:1]``."""
     first_unit: int
     """-1 where the register has no unit: no register, SGPR_NULL, and numbers this processor cannot name."""
     unit_count: int
@@ -210,7 +209,7 @@ class Register:
 
 
 def native_header() -> str:
-    """The numbers as C++ constants, ``luthier::units`` in ``unit_numbers.h``, for the native module."""
+    """Return the numbers as C++ constants, ``luthier::units`` in ``unit_numbers.h``, for the native module."""
     constants = {
         "Sgpr": SGPRS.start,
         "Sgprs": len(SGPRS),

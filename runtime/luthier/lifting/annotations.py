@@ -1,4 +1,4 @@
-"""What can be said of each instruction of a lifted kernel: live registers, source line, loop, how often it ran."""
+"""Annotations of each instruction of a lifted kernel: live registers, source line, loop, executions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from luthier.objects.source import SourceLocation
 
 
 class Ran(NamedTuple):
-    """How often an instruction ran."""
+    """Executions of an instruction."""
 
     executions: int
     """Times that waves ran it."""
@@ -24,7 +24,7 @@ class Ran(NamedTuple):
 
 
 class LiveCounts(NamedTuple):
-    """How many register units are live."""
+    """Numbers of live register units."""
 
     scalar: int
     vector_active: int
@@ -34,7 +34,7 @@ class LiveCounts(NamedTuple):
 
     @classmethod
     def of(cls, live: Live) -> LiveCounts:
-        """Counted."""
+        """Return the numbers of units in a live set."""
         return cls(
             (live.active & SCALAR_MASK).bit_count(),
             (live.active >> VGPR_FIRST).bit_count(),
@@ -44,11 +44,11 @@ class LiveCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is said of each instruction of a kernel, by its index.
+    """Annotations of each instruction of a kernel, by its index.
 
     Args:
         lifted: the kernel.
-        counts: how often instructions ran, by virtual address, those that did not too; what is not there was not
+        counts: how often instructions ran, by virtual address, with those that did not; what is missing was not
             counted. None: nothing was.
     """
 
@@ -56,30 +56,33 @@ class Annotations:
     counts: Mapping[int, Ran] | None = None
 
     def live(self, index: int) -> LiveCounts:
-        """Before it."""
+        """Return the numbers of live units before an instruction."""
         return LiveCounts.of(self.lifted.liveness.live_before(index))
 
     def ran(self, index: int) -> Ran | None:
-        """How often it ran; None where that was not counted."""
+        """Return how often an instruction ran; None where that was not counted."""
         return None if self.counts is None else self.counts.get(self.lifted.columns.address[index])
 
     def source(self, index: int) -> SourceLocation | None:
-        """Where it comes from."""
+        """Return the source location of an instruction."""
         number = self._source_numbers[index]
         return None if number < 0 else self.lifted.object.source.locations[number]
 
     @cached_property
     def loop_of(self) -> Mapping[int, int]:
-        """Block -> the innermost loop it is in, its index in ``lifted.loops``; blocks in none are left out."""
+        """Return for each block the innermost loop it is in, its index in ``lifted.loops``.
+
+        Blocks in no loop are left out.
+        """
         return {block: at for at, loop in enumerate(self.lifted.loops) for block in loop.blocks}
 
     def loop(self, block: int) -> Loop | None:
-        """The innermost loop that a block is in."""
+        """Return the innermost loop that a block is in."""
         return self.lifted.loops[self.loop_of[block]] if block in self.loop_of else None
 
     @property
     def resources(self) -> dict[str, int | list[str]]:
-        """What a wave takes, how many fit on a SIMD (`Kernel.occupancy`), and by what that is limited."""
+        """Return the resources of a wave, how many waves fit on a SIMD (`Kernel.occupancy`), and what limits that."""
         kernel = self.lifted.kernel
         occupancy = kernel.occupancy()
         return {
@@ -95,8 +98,11 @@ class Annotations:
         }
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON: ``resources``, ``loops``, ``code`` with one row an instruction in the order of blocks, ``sources``
-        that its rows count in, and ``source_problems``."""
+        """Return the annotations as plain data for JSON.
+
+        They have ``resources``, ``loops``, ``code`` with one row per instruction in the order of blocks, ``sources``
+        that its rows index, and ``source_problems``.
+        """
         numbers: dict[int, int] = {}
         code = []
         lifted = self.lifted
@@ -128,7 +134,10 @@ class Annotations:
         }
 
     def by_line(self) -> dict[tuple[str, int], int]:
-        """(file, line) -> wave-instructions, those first that most were of; "" and 0 where the source is not known."""
+        """Return the wave-instructions of each (file, line), those with most first.
+
+        Where the source is not known they are "" and 0.
+        """
         totals: dict[tuple[str, int], int] = {}
         for block in self.lifted.blocks:
             for index in range(block.first, block.last + 1):

@@ -1,8 +1,10 @@
-"""How often blocks run, from few counters: flow through a graph is conserved at every node (Kirchhoff's law), so the
-edges outside a spanning tree say all about those in it (Knuth and Stevenson, "Optimal measurement points for program
-frequency counts", 1973; Ball and Larus, "Optimally profiling and tracing programs", 1994).
+"""Execution counts of blocks from few counters.
 
-A node is a stretch of code, and one more stands for everything outside: it closes the circle from the ends to the
+Flow through a graph is conserved at every node (Kirchhoff's law), so the edges outside a spanning tree determine those
+in it (Knuth and Stevenson, "Optimal measurement points for program frequency counts", 1973; Ball and Larus, "Optimally
+profiling and tracing programs", 1994).
+
+A node is a stretch of code, and one more stands for everything outside: it closes the cycle from the ends to the
 beginnings.
 """
 
@@ -17,12 +19,12 @@ from numpy.typing import NDArray
 
 
 class Edge(NamedTuple):
-    """A way from one node to another."""
+    """An edge from one node to another."""
 
     source: int
     to: int
     cost: float
-    """What counting it costs, as far as known how often it is gone; infinite where it cannot be counted."""
+    """Cost of counting it: its estimated executions; infinite where it cannot be counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +35,10 @@ class FlowGraph:
     edges: tuple[Edge, ...]
 
     def chords(self) -> list[int] | None:
-        """Edges to be counted, so that counting costs least: those outside a spanning tree of the dearest ones. None
-        if some of them cannot be counted."""
+        """Return the edges to be counted, so that counting costs least.
+
+        They are those outside a maximum spanning tree. None if some of them cannot be counted.
+        """
         leader = list(range(self.nodes + 1))
 
         def find(node: int) -> int:
@@ -55,7 +59,7 @@ class FlowGraph:
         return sorted(chords)
 
     def amounts(self, chords: Sequence[int], weights: Mapping[int, int]) -> dict[int, int]:
-        """What each chord must add, so that all of it together is the sum of weights times how often nodes run.
+        """Return what each chord must add, so that all of it together is the sum of weights times executions of nodes.
 
         Args:
             chords: from `chords`.
@@ -97,10 +101,10 @@ class FlowGraph:
         return found
 
     def solve(self, counted: Mapping[int, Any]) -> NDArray[np.int64]:
-        """How often each edge was gone.
+        """Return how often each edge was taken.
 
         Args:
-            counted: chord -> how often it was gone, for all chords: a number, or [waves] numbers.
+            counted: chord -> how often it was taken, for all chords: a number, or [waves] numbers.
 
         Returns:
             [edges] or [edges, waves] times.
@@ -135,7 +139,7 @@ class FlowGraph:
         return known
 
     def node_counts(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[nodes] or [nodes, waves] how often each node ran, from how often each edge that leads to it was gone."""
+        """Return [nodes] or [nodes, waves] how often each node ran, given how often each edge was taken."""
         counts = np.zeros((self.nodes + 1, *edges.shape[1:]), np.int64)
         np.add.at(counts, [edge.to for edge in self.edges], edges)
         return counts[: self.nodes]

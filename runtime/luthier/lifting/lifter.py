@@ -5,13 +5,13 @@ from __future__ import annotations
 import bisect
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
@@ -46,8 +46,8 @@ MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
 MOST_ANALYSES = 64
 """Functions of an object whose analyses are kept for the next kernel."""
-_analyses: weakref.WeakKeyDictionary[Text, OrderedDict[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
-"""What is known of functions; the last one used is the last."""
+_analyses: weakref.WeakKeyDictionary[Text, BoundedCache[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
+"""What is known of functions."""
 
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
@@ -78,7 +78,7 @@ def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> Li
         try:
             return lifter.run()
         except LiftError as problem:
-            # It calls by pointers, and what one of them may lead to cannot be lifted: that stays unknown.
+            # A possible target of its calls by pointers cannot be lifted: it stays unknown.
             culprit = None if problem.offset is None else lifter.explorer.extent(problem.offset)
             if culprit is None or culprit.start not in lifter.pointed:
                 if not lifter.pointed:
@@ -193,8 +193,10 @@ class _Lifter:
         return some or changed or before != after
 
     def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
-        """Where a jump or call by register goes that may go elsewhere too, with the functions of the object that
-        pointers lead to."""
+        """Return the targets of an indirect jump or call that are not all known.
+
+        The object's functions that pointers lead to are added.
+        """
         pair = pointer_pair(self.isa, self.table, columns, index)
         if pair is None:
             return resolution
@@ -213,8 +215,10 @@ class _Lifter:
     def _addresses(
         self, entry: int, links: Collection[int], analysis: AddressAnalysis, columns: Columns, graph: Graph
     ) -> FunctionAddresses:
-        """The analysis of one function, or what an earlier one found in the same blocks: in the round before, or in
-        another kernel of the object."""
+        """Return the analysis of one function, or an earlier one of the same blocks.
+
+        The earlier one is of the round before, or of another kernel of the object.
+        """
         starts = self.hardware_entries if entry == self.kernel.entry else [entry]
         address, nodes = columns.address, graph.nodes
         members = [nodes[number] for number in graph.members[entry]]
@@ -237,17 +241,13 @@ class _Lifter:
                 for node in members
             ),
         )
-        known = _analyses.setdefault(self.text, OrderedDict())
-        found = known.get(key)
-        if found is None:
-            found = analysis.run(starts, links)
-            if not found.asked <= {*callees, None}:
-                return found  # it depends on more than the key says
-            known[key] = found
-            if len(known) > MOST_ANALYSES:
-                known.popitem(last=False)
-        known.move_to_end(key)
-        return found
+        kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES))
+        addresses = kept.use(key)
+        if addresses is None:
+            addresses = analysis.run(starts, links)
+            if addresses.asked <= {*callees, None}:  # else it depends on more than the key says
+                kept.put(key, addresses)
+        return addresses
 
     def _is_code(self, address: int) -> bool:
         return self.text.range_of(address) is not None
@@ -258,7 +258,7 @@ class _Lifter:
         return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, 0)
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
-        """Explore the targets of a register jump or call."""
+        """Explore the targets of an indirect jump or call."""
         number = bisect.bisect_right(graph.nodes, _index_of(columns, address), key=lambda node: node.first) - 1
         node = graph.nodes[number]
         is_call = self.table.opcode(columns.opcode[node.last]).control == Control.CALL_REGISTER
@@ -389,7 +389,7 @@ class _Lifter:
         )
 
     def _references(self, columns: Columns, graph: Graph) -> tuple[PcReference, ...]:
-        """All references in order of s_getpc_b64.
+        """Return all references in order of s_getpc_b64.
 
         Raises:
             LiftError: a program counter is used in a way that would not survive moving the code.
@@ -457,7 +457,7 @@ class _Lifter:
         return tuple(found)
 
     def _tables(self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
-        """The constant words that calls get their targets from; neighbours reached by the same references together."""
+        """Return the constant words that calls get their targets from; neighbours with the same references together."""
         reached: dict[int, set[int]] = {}
         for node in graph.nodes:
             if node.resolution is not None:
@@ -480,8 +480,11 @@ class _Lifter:
 
 
 def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:
-    """First unit of the SGPRs that a jump or call by register takes its address from; None where that could not be
-    kept until it has been looked at, since the return address goes to the same registers."""
+    """Return the first unit of the SGPRs that an indirect jump or call takes its address from.
+
+    None where the address could not be kept until it has been looked at, since the return address goes to the same
+    registers.
+    """
     is_call = table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
     units = [int(isa.register_first_unit[register]) if register else -1 for register in columns.registers(index)]
     pair = units[1 if is_call else 0]
@@ -512,5 +515,5 @@ def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
 
 
 def _unknown_instructions(code: InstructionArray) -> dict[int, Restriction]:
-    """Instructions of which only the length is known."""
+    """Return the instructions of which only the length is known."""
     return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "before an instruction that LLVM does not know")

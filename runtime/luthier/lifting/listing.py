@@ -16,7 +16,7 @@ _HOTTEST = 10
 
 
 def sort_of(opcode: Opcode) -> str:
-    """What sort of work an instruction is, in a word or two: what `luthier.run.schema.LISTINGS` has as `kind`."""
+    """Return the kind of work of an instruction in a word or two: the `kind` of `luthier.run.schema.LISTINGS`."""
     if opcode.pseudo.startswith(_WAITS):
         return "wait"
     return next((name for flags, name in _SORTS if opcode.flags & flags), "other")
@@ -42,7 +42,7 @@ def as_text(
     registers: bool = False,
     annotations: Annotations | None = None,
 ) -> Iterator[str]:
-    """Lines that list functions, blocks, edges, calls, addresses, and what is not known.
+    """Yield lines that list functions, blocks, edges, calls, addresses, and what is not known.
 
     Args:
         instructions: also every instruction.
@@ -85,7 +85,10 @@ def as_text(
 
 
 def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None) -> dict[str, Any]:
-    """The same as JSON-compatible data. Addresses are virtual, indices those of the representation."""
+    """Return the listing as JSON-compatible data.
+
+    Addresses are virtual, indices those of the representation.
+    """
     address = lifted.columns.address
     return {
         "object": lifted.object.name,
@@ -151,7 +154,7 @@ def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None
 
 
 def _summary(annotations: Annotations) -> Iterator[str]:
-    """Registers and occupancy; what is not known of the source; the lines that most of the time went to."""
+    """Yield registers and occupancy, what is not known of the source, and the lines that took most of the time."""
     has = annotations.resources
     limits = annotations.lifted.kernel.occupancy().limited_by
     yield (
@@ -205,7 +208,7 @@ def _block(
 
 
 def _annotated(annotations: Annotations, block: BasicBlock) -> Iterator[str]:
-    """Instructions with how often they ran, live registers, and a line wherever the source changes."""
+    """Yield instructions with executions and live registers, and a line wherever the source changes."""
     lifted = annotations.lifted
     before = None
     for index in range(block.first, block.last + 1):
@@ -239,7 +242,7 @@ def _name(lifted: LiftedRepresentation, address: int) -> str:
 
 
 def _runs(lifted: LiftedRepresentation) -> Iterator[tuple[int, int, str]]:
-    """Restricted instructions, neighbours with the same reason together."""
+    """Yield restricted instructions, neighbours with the same reason together."""
     first = last = -1
     for index, reason in lifted.restrictions.items():
         if first >= 0 and index == last + 1 and lifted.restrictions[last] == reason:

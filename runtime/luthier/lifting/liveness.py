@@ -30,13 +30,13 @@ The analysis is native; this module hands it the kernel and asks it. `tests/lift
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier import _mc
+from luthier.cache.memory import BoundedCache
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
@@ -59,17 +59,19 @@ class Liveness:
     """
 
     def __init__(self, lifted: LiftedKernel, flow: _mc.Flow, longest: int = LONGEST) -> None:
-        # Not the kernel itself: that holds this, and should be let go as soon as nobody uses it.
+        # Not the kernel itself: it refers to this object, and a cycle would delay its release.
         self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
         self._native = flow.liveness(unit_bytes(touched))
-        self._longest, self._bytes = longest, 0
-        self._inside: OrderedDict[tuple[int, int], tuple[int, bytes]] = OrderedDict()
+        self._longest = longest
+        self._inside: BoundedCache[tuple[int, int], tuple[int, bytes]] = BoundedCache(
+            MOST_KEPT, lambda _, points: len(points[1])
+        )
 
     def live_before(self, index: int) -> Live:
-        """What is live just before instruction `index` executes.
+        """Return what is live just before instruction `index` executes.
 
         Raises:
             IndexError: control never reaches that instruction.
@@ -78,30 +80,32 @@ class Liveness:
         return self._point(block, index - block.first)
 
     def at(self, indices: Sequence[int]) -> LivePoints:
-        """What is live just before each of some instructions, which control reaches."""
+        """Return what is live just before each of some reachable instructions."""
         points = np.array(indices, np.int32)
         blocks = np.asarray(self._block_of, np.int32)[points]
         firsts = np.array([block.first for block in self._blocks], np.int32)
         return LivePoints(*self._native.columns(blocks, points - firsts[blocks]))
 
     def active_before(self, index: int) -> int:
-        """`Live.active_bits` of `live_before`, alone."""
+        """Return `Live.active_bits` of `live_before`, alone."""
         block = self._block(index)
         size, points, at = self._points(block, index - block.first)
         return int.from_bytes(points[at : at + size], "little")
 
     def live_after(self, index: int) -> Live:
-        """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
-        ways."""
+        """Return what is live just after instruction `index`.
+
+        For a call, when it has returned; for a branch, on any of its edges.
+        """
         block = self._block(index)
         return self._point(block, index - block.first + 1)
 
     def live_in(self, block: int) -> Live:
-        """What is live at the start of a block."""
+        """Return what is live at the start of a block."""
         return self._point(self._blocks[block], 0)
 
     def live_out(self, block: int) -> Live:
-        """What is live behind the last instruction of a block."""
+        """Return what is live after the last instruction of a block."""
         return self.live_after(self._blocks[block].last)
 
     def _block(self, index: int) -> BasicBlock:
@@ -111,20 +115,20 @@ class Liveness:
         return self._blocks[number]
 
     def _points(self, block: BasicBlock, number: int) -> tuple[int, bytes, int]:
-        """Bytes of a set, sets at several points, and where those before instruction `number` of the block are, or
-        behind the last."""
+        """Return the bytes of a set, sets at several points, and the offset of those before an instruction.
+
+        The instruction is `number` of the block; if there is none, they are those after the last.
+        """
         part = min(number, block.last - block.first) // self._longest
         points = self._inside.get((block.index, part))
         if points is None:
-            points = self._inside[block.index, part] = self._native.points(block.index, part * self._longest)
-            self._bytes += len(points[1])
-            while self._bytes > MOST_KEPT and len(self._inside) > 1:
-                self._bytes -= len(self._inside.popitem(last=False)[1][1])
+            points = self._native.points(block.index, part * self._longest)
+            self._inside.put((block.index, part), points)
         size, sets = points
         return size, sets, 2 * size * (number - part * self._longest)
 
     def _point(self, block: BasicBlock, number: int) -> Live:
-        """Liveness before instruction `number` of the block, or behind the last."""
+        """Return the liveness before instruction `number` of the block, or after the last."""
         size, points, at = self._points(block, number)
         middle = at + size
         return Live(
@@ -143,7 +147,7 @@ _KINDS = {"fallthrough": 0, "taken": 1, "indirect": 2}
 
 
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
-    """The kernel as the native analyses see it, with what is known of its lane masks.
+    """Return the kernel as the native analyses see it, with what is known of its lane masks.
 
     Args:
         longest: instructions of a block, from which on it is followed as several.
@@ -172,12 +176,12 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
 
 
 def _rows(rows: Iterable[tuple[int, int, int]]) -> NDArray[np.int32]:
-    """[n, 3] as an array."""
+    """Return rows as an array [n, 3]."""
     return np.fromiter(itertools.chain.from_iterable(rows), np.int32).reshape(-1, 3)
 
 
 def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:
-    """Effects of instructions that are not those of their encoding, for the native module."""
+    """Return effects of instructions that are not those of their encoding, for the native module."""
 
     def row(index: int, one: Effects) -> _mc.OverrideRow:
         reads, cross, writes, kills, hard = map(unit_bytes, one[:5])
@@ -189,7 +193,10 @@ def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[
 
 
 def followed_units(lifted: LiftedKernel) -> int:
-    """Units whose writes may change what is known of lane masks; vector units where scalars are put into lanes."""
+    """Return the units whose writes may change what is known of lane masks.
+
+    Vector units are among them where scalars are put into lanes.
+    """
     pseudos = lifted.effect_table.pseudos
     puts = any(pseudos[number] == "V_WRITELANE_B32" for number in lifted.columns.opcodes)
     return r.SCALAR_MASK & ~(1 << r.SCC | 1 << r.MODE) | (r.VECTOR_MASK if puts else 0)

@@ -28,7 +28,7 @@ from luthier.lifting.representation import LiftedRepresentation
 
 
 def as_llvm(lifted: LiftedRepresentation) -> str:
-    """A module with the kernel and the functions that it calls."""
+    """Return a module with the kernel and the functions that it calls."""
     return _View(lifted).module()
 
 
@@ -59,7 +59,7 @@ class _View:
         return "\n".join([*head, "", *self._lines, *declared, "", *self._metadata]) + "\n"
 
     def _named(self, index: int) -> int:
-        """Units of the registers among an instruction's operands."""
+        """Return the units of the registers among an instruction's operands."""
         units = 0
         for kind, value in self._lifted.code.operands(index):
             if kind == OperandKind.REGISTER and value:
@@ -94,7 +94,7 @@ class _View:
         self._lines += ["}", ""]
 
     def _name(self, function: Function) -> str:
-        """Hand-written functions may have one name."""
+        """Return a unique name of a function; hand-written functions may share one."""
         names = [other.name for other in self._lifted.functions]
         return function.name if names.count(function.name) == 1 else f"{function.name}.{function.index}"
 
@@ -128,7 +128,7 @@ class _View:
             self._lines.append(f"  store i32 {new}, ptr %{unit_name(unit)}")
 
     def _leave(self, function: Function, block: BasicBlock, inside: set[int]) -> None:
-        """What ends a block of LLVM's."""
+        """Emit the terminator of an LLVM block."""
         call = next((one for one in function.calls if one.index == block.last), None)
         if call is not None:
             self._callees(call, block)
@@ -188,7 +188,7 @@ class _View:
         return value
 
     def _declare(self, result: str, name: str, types: Sequence[str]) -> str:
-        """The symbol of a function of that name and type; the first has the plain name, others a number behind."""
+        """Return the symbol of a function of that name and type; the first has the plain name, others a suffix."""
         wanted = result, ", ".join(types)
         names = (name if not number else f"{name}.{number}" for number in itertools.count())
         symbol = next(one for one in map(_symbol, names) if self._declared.get(one, wanted) == wanted)
@@ -216,7 +216,7 @@ def _mask(first: int, count: int) -> int:
 
 
 def _quoted(text: str) -> str:
-    """As a string of LLVM's assembly."""
+    """Return text as a string of LLVM's assembly."""
     plain = (chr(one) for one in text.encode())
     escaped = "".join(
         one if one.isascii() and one.isprintable() and one not in '"\\' else f"\\{ord(one):02X}" for one in plain

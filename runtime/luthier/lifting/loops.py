@@ -28,7 +28,7 @@ class Loop:
     """The loop around it, by its position among the function's loops."""
 
     def back_edges(self, successors: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
-        """Edges from inside to a header."""
+        """Return the edges from inside to a header."""
         return [(block, to) for block in sorted(self.blocks) for to in successors[block] if to in self.headers]
 
 
@@ -56,17 +56,17 @@ class LoopNest:
         self._find()
 
     def innermost(self, block: int) -> Loop | None:
-        """The smallest loop a block is in."""
+        """Return the smallest loop a block is in."""
         found = self._innermost.get(block)
         return None if found is None else self.loops[found]
 
     def depth(self, block: int) -> int:
-        """How many loops a block is in."""
+        """Return how many loops a block is in."""
         found = self._innermost.get(block)
         return 0 if found is None else self.loops[found].depth
 
     def edge_depth(self, source: int, to: int) -> int:
-        """How many loops an edge is in: those that hold both its ends."""
+        """Return how many loops an edge is in: those that hold both its ends."""
         found = self._innermost.get(source)
         while found is not None and to not in self.loops[found].blocks:
             found = self.loops[found].parent
@@ -90,7 +90,7 @@ class LoopNest:
                     if to in members and (source, to) not in cut
                 }
                 headers.update(entry for entry in self.entries if entry in members and parent is None)
-                if not headers:  # nothing but edges that were cut enters it: those to the headers of the loop around
+                if not headers:  # only edges that were cut enter it: those to the headers of the enclosing loop
                     headers = {to for source, to in cut if to in members and source not in members} or {first}
                 depth = 1 if parent is None else self.loops[parent].depth + 1
                 number = len(self.loops)
@@ -104,7 +104,7 @@ class LoopNest:
 def _components(
     blocks: frozenset[int], successors: Mapping[int, Sequence[int]], cut: set[tuple[int, int]]
 ) -> list[list[int]]:
-    """Strongly connected components (Tarjan's algorithm, without recursion)."""
+    """Return the strongly connected components (Tarjan's algorithm, without recursion)."""
     order: dict[int, int] = {}
     lowest: dict[int, int] = {}
     stack: list[int] = []
@@ -144,7 +144,7 @@ def _components(
 
 
 def immediate_dominators(function: Function) -> dict[int, int]:
-    """Block -> the last block that control must come by on its way there; the entry block is its own.
+    """Return the immediate dominator of each block; the entry block is its own.
 
     Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001.
     """
@@ -191,7 +191,7 @@ def immediate_dominators(function: Function) -> dict[int, int]:
 
 
 def dominates(dominators: Mapping[int, int], one: int, other: int) -> bool:
-    """Whether control always comes by `one` before it comes to `other`.
+    """Return whether block `one` dominates `other`: control always passes `one` before it reaches `other`.
 
     Args:
         dominators: from `immediate_dominators`.

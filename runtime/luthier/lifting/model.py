@@ -1,4 +1,4 @@
-"""What lifting gives: functions, blocks, edges, calls and addresses of one kernel."""
+"""Results of lifting: functions, blocks, edges, calls and addresses of one kernel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.cache.memory import BoundedCache
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
@@ -29,7 +30,7 @@ Restriction = Literal[
     "where upper bits of VGPR numbers are used that are not known",
     "before an instruction that LLVM does not know",
 ]
-"""Why no code can be inserted before an instruction."""
+"""Reason why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
 
 
@@ -43,7 +44,7 @@ class Edge(NamedTuple):
 
 
 class ControlEdge(NamedTuple):
-    """A way from one block to another."""
+    """An edge from one block to another."""
 
     source: int
     """Block index."""
@@ -63,7 +64,7 @@ class BasicBlock:
     last: int
     """Index of the last instruction (inclusive)."""
     exit: BlockExit
-    """How it is left."""
+    """Kind of its terminator."""
     successors: tuple[Edge, ...]
     predecessors: tuple[int, ...]
     """Block indices, ascending."""
@@ -197,17 +198,17 @@ class Instruction:
 
     @property
     def address(self) -> int:
-        """Virtual address."""
+        """Return the virtual address."""
         return self._lifted.columns.address[self.index]
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return self._lifted.columns.size[self.index]
 
     @property
     def offset(self) -> int:
-        """Byte offset in the object's file."""
+        """Return the byte offset in the object's file."""
         for segment in self._lifted.object.segments:
             if segment.vaddr <= self.address < segment.vaddr + segment.filesz:
                 return self.address - segment.vaddr + segment.offset
@@ -215,102 +216,102 @@ class Instruction:
 
     @property
     def opcode(self) -> Opcode:
-        """LLVM's opcode, with what is the same for all its instructions."""
+        """Return LLVM's opcode, with what is the same for all its instructions."""
         return self._lifted.isa.opcode(self._lifted.columns.opcode[self.index])
 
     @property
     def mnemonic(self) -> str:
-        """First word of the assembly."""
+        """Return the first word of the assembly."""
         return self.opcode.mnemonic
 
     @property
     def text(self) -> str:
-        """Assembly."""
+        """Return the assembly."""
         return self._lifted.isa.text(self._lifted.code, self.index)
 
     @property
     def bytes(self) -> bytes:
-        """Its encoding."""
+        """Return the encoding."""
         return self._lifted.code.bytes_of(self.index)
 
     @property
     def operands(self) -> list[tuple[OperandKind, int]]:
-        """Kind and value of each operand, in the order of ``opcode.operands``."""
+        """Return the kind and value of each operand, in the order of ``opcode.operands``."""
         return self._lifted.code.operands(self.index)
 
     def operand(self, name: str) -> tuple[OperandKind, int] | None:
-        """The operand LLVM calls `name` (``vdst``, ``src0``, ``offset``, …), None if the opcode has none."""
+        """Return the operand LLVM calls `name` (``vdst``, ``src0``, ``offset``, …), None if the opcode has none."""
         position = self.opcode.operand_index.get(name)
         return None if position is None else self.operands[position]
 
     @property
     def flags(self) -> InstructionFlag:
-        """What sort of instruction it is."""
+        """Return the flags of the opcode."""
         return self.opcode.flags
 
     @property
     def is_vector(self) -> bool:
-        """Executed once a lane, under EXEC: VALU, vector memory, LDS, export."""
+        """Return whether it executes once per lane, under EXEC: VALU, vector memory, LDS, export."""
         return not self.opcode.is_scalar
 
     @property
     def is_scalar(self) -> bool:
-        """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
+        """Return whether it executes once per wave: SALU, scalar memory, control flow, waits and messages."""
         return self.opcode.is_scalar
 
     @property
     def memory(self) -> MemoryAccess | None:
-        """What it does to memory; None where it accesses none."""
+        """Return its memory access; None where it has none."""
         return memory_access(self.opcode)
 
     @property
     def is_memory(self) -> bool:
-        """It reads or writes memory, LDS included."""
+        """Return whether it reads or writes memory, LDS included."""
         return self.memory is not None
 
     @property
     def is_load(self) -> bool:
-        """It reads memory and does not write it."""
+        """Return whether it reads memory and does not write it."""
         return self.memory is not None and self.memory.kind == "load"
 
     @property
     def is_store(self) -> bool:
-        """It writes memory and does not read it."""
+        """Return whether it writes memory and does not read it."""
         return self.memory is not None and self.memory.kind == "store"
 
     @property
     def is_atomic(self) -> bool:
-        """It reads memory and writes it, at once."""
+        """Return whether it reads and writes memory atomically."""
         return self.memory is not None and self.memory.kind == "atomic"
 
     @property
     def is_branch(self) -> bool:
-        """Control may go on elsewhere in the function: not calls, returns and ends."""
+        """Return whether control may go on elsewhere in the function: not calls, returns and ends."""
         return bool(self.flags & InstructionFlag.BRANCH) and not self.is_call
 
     @property
     def is_conditional(self) -> bool:
-        """A branch that control may fall through."""
+        """Return whether it is a branch that control may fall through."""
         return self.opcode.mnemonic.startswith("s_cbranch_")
 
     @property
     def is_call(self) -> bool:
-        """It is a call, or jumps to another function."""
+        """Return whether it is a call, or jumps to another function."""
         return any(call.index == self.index for call in self._lifted.calls_of(self.index))
 
     @property
     def is_barrier(self) -> bool:
-        """Waves of a work-group wait for each other there."""
+        """Return whether waves of a work-group wait for each other there."""
         return self.opcode.mnemonic.startswith("s_barrier")
 
     @property
     def is_matrix(self) -> bool:
-        """A matrix multiplication (MFMA, SMFMAC, WMMA, SWMMAC)."""
+        """Return whether it is a matrix multiplication (MFMA, SMFMAC, WMMA, SWMMAC)."""
         return bool(_MATRIX.match(self.opcode.mnemonic))
 
     @property
     def source(self) -> SourceLocation | None:
-        """Where it comes from, with the calls that were inlined; None where debug information does not say."""
+        """Return the source location, with the calls that were inlined; None where debug information has none."""
         return self._lifted.object.source.at(self.address)
 
     @property
@@ -320,22 +321,22 @@ class Instruction:
 
     @property
     def effects(self) -> Effects:
-        """Registers read, written and replaced, with lanes."""
+        """Return the registers read, written and replaced, with lanes."""
         return self._lifted.effects(self.index)
 
     @property
     def uses(self) -> UnitSet:
-        """Everything that is read."""
+        """Return everything that is read."""
         return UnitSet(self.effects.reads)
 
     @property
     def defs(self) -> UnitSet:
-        """Everything that may change."""
+        """Return everything that may change."""
         return UnitSet(self.effects.writes)
 
     @property
     def restriction(self) -> Restriction | None:
-        """Why no code can be inserted before this instruction; None if it can."""
+        """Return why no code can be inserted before this instruction; None if it can."""
         return self._lifted.restrictions.get(self.index)
 
     def __repr__(self) -> str:
@@ -417,37 +418,34 @@ class LiftedKernel:
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _changed: Mapping[int, Effects] = field(repr=False, default_factory=dict)
     """Effects of instructions that stand for others too, or for what is inserted before them, by index."""
-    _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
-    """What has been asked for of the others."""
+    _effects: BoundedCache[int, Effects] = field(repr=False, default_factory=lambda: BoundedCache(MOST_EFFECTS))
+    """Cache of the effects of the others."""
 
     @functools.cached_property
     def reached(self) -> NDArray[np.bool_]:
-        """[n] whether control reaches each instruction."""
+        """Return [n] whether control reaches each instruction."""
         return np.asarray(self.block_of, np.int32) >= 0
 
     @property
     def instructions(self) -> InstructionSequence:
-        """Views of all instructions."""
+        """Return views of all instructions."""
         return InstructionSequence(self)
 
     def effects(self, index: int) -> Effects:
-        """Registers instruction `index` reads, writes and replaces."""
-        found = self._changed.get(index) or self._effects.get(index)
-        if found is None:
-            if len(self._effects) >= MOST_EFFECTS:
-                self._effects.clear()
-            found = self._effects[index] = self.effect_table.of(
-                self.columns, index, self.index_mode.get(index), self.skipped.get(index)
-            )
-        return found
+        """Return the registers that instruction `index` reads, writes and replaces."""
+        effects = self._changed.get(index) or self._effects.get(index)
+        if effects is None:
+            effects = self.effect_table.of(self.columns, index, self.index_mode.get(index), self.skipped.get(index))
+            self._effects.put(index, effects)
+        return effects
 
     @property
     def edges(self) -> tuple[ControlEdge, ...]:
-        """Every way from a block to another of the same function, in the order of blocks."""
+        """Return every edge from a block to another of the same function, in the order of blocks."""
         return tuple(ControlEdge(block.index, edge.to, edge.kind) for block in self.blocks for edge in block.successors)
 
     def calls_of(self, index: int) -> tuple[CallSite, ...]:
-        """Calls of the function that an instruction is in."""
+        """Return the calls of the function that an instruction is in."""
         block = self.block_of[index]
         return () if block < 0 else self.functions[self.blocks[block].function].calls
 

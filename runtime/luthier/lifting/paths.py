@@ -1,9 +1,9 @@
-"""What checks of all paths share: states at the beginnings of all blocks, through calls and returns.
+"""Interprocedural data flow that checks of all paths share: states at the beginnings of all blocks.
 
-A check has states that it can merge, and says what a block makes of one. What a state holds, it must hold apart: what
-becomes of one of its facts depends on no other one. So a function is followed once for all that holds at any of its
-calls, which tells what holds in it; once for what it makes itself; and once for each *part* of the states at its calls,
-which tells each caller what has become of its own facts, so that what holds at one call does not come back from another
+A check has states that it can merge, and provides the transfer function of a block. The facts in a state must be
+independent: what becomes of one depends on no other. So a function is followed once for all that holds at any of its
+calls, which gives what holds in it; once for what it makes itself; and once for each *part* of the states at its calls,
+which gives each caller what has become of its own facts, so that what holds at one call does not come back from another
 (M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the functional approach).
 """
 
@@ -32,25 +32,25 @@ class Place:
     """Virtual."""
     text: str
     source: SourceLocation | None = None
-    """Where it comes from, if debug information says so."""
+    """Source location, if debug information has one."""
 
     def __str__(self) -> str:
         return f"{self.address:#x} ({self.text}){in_source(self.source)}"
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the place as plain data for JSON."""
         source = None if self.source is None else self.source.to_json()
         return {"address": self.address, "text": self.text, "source": source}
 
 
 def place_of(lifted: LiftedKernel, index: int) -> Place:
-    """The place of an instruction."""
+    """Return the place of an instruction."""
     address, source = lifted.columns.address[index], lifted.object.source
     return Place(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
 
 
 def successors(lifted: LiftedKernel) -> list[list[int]]:
-    """For each block those that may follow it, through calls and returns of whatever caller."""
+    """Return for each block those that may follow it, through calls and returns of any caller."""
     following = [[edge.to for edge in block.successors] for block in lifted.blocks]
     leaving: list[list[int]] = [
         [block.index for block in function.blocks if block.exit == "return"] for function in lifted.functions
@@ -83,52 +83,54 @@ P = TypeVar("P", bound=Hashable)
 
 
 class Follower(Protocol[S, P]):
-    """What a check does with its states."""
+    """Operations of a check on its states."""
 
     @property
     def empty(self) -> S:
-        """Where hardware starts a wave."""
+        """Return the state where hardware starts a wave."""
 
     def unknown(self) -> S:
-        """Behind code that is not known."""
+        """Return the state after unknown code."""
 
     def behind(self, block: int, state: S) -> S:
-        """Behind a block that is entered in a state, which may really hold there."""
+        """Return the state after a block that is entered in a state, which may really hold there."""
 
     def through(self, block: int, state: S, *, only: bool) -> S:
-        """The same of a state that need not: a part of others, or what a function makes itself.
+        """Return the state after a block that is entered in a state which need not hold there.
+
+        It is a part of others, or what a function makes itself.
 
         Args:
             only: what is in `state` alone, without what the block makes.
         """
 
     def called(self, block: int, state: S) -> None:
-        """A function that begins with a block is called in a state."""
+        """Note that a function that begins with a block is called in a state."""
 
     def enter(self, block: int, state: S) -> S:
-        """The state in which that function is followed."""
+        """Return the state in which that function is followed."""
 
     def without_facts(self, state: S) -> S:
-        """What is left of a state without all that has parts."""
+        """Return a state without all that has parts."""
 
     def parts(self, state: S) -> Iterable[P]:
-        """The parts that a state has anything of: none if there is nothing in it that a function could change."""
+        """Yield the parts that a state has facts of: none if it has nothing that a function could change."""
 
     def whole(self, part: P) -> S:
-        """All that may be of a part."""
+        """Return the state with all possible facts of a part."""
 
     def back(self, state: S, part: P, behind: S) -> S:
-        """What has become of what a state has of a part.
+        """Return what has become of a state's facts of a part.
 
         Args:
-            behind: what has become of all that may be of it.
+            behind: what has become of all possible facts of it.
         """
 
     def merge(self, first: S, second: S) -> S:
-        """What holds on either way: `first` itself if `second` adds nothing."""
+        """Return what holds on either path: `first` itself if `second` adds nothing."""
 
     def widen(self, was: S, now: S) -> S:
-        """For a block that is visited often."""
+        """Return a widened state, for a block that is visited often."""
 
 
 _Kind = Literal["all calls", "own", "part"]
@@ -142,7 +144,7 @@ class _Context(Generic[S, P]):
     function: int
     kind: _Kind
     part: P | None = None
-    """Of kind "part"."""
+    """Part, if the kind is "part"."""
     exit: S | None = None
     """Behind its returns; None: nothing is known to come there yet."""
     returns: dict[tuple[_Context[S, P], int, int | None], S] = field(default_factory=dict)
@@ -175,8 +177,10 @@ class Paths(Generic[S, P]):
             self._visit(*place)
 
     def states(self) -> Iterator[tuple[int, S]]:
-        """Blocks that are reached, with what may hold before each, after all calls of its function. A block that is of
-        several functions comes several times."""
+        """Yield blocks that are reached, with what may hold before each, after all calls of its function.
+
+        A block that is in several functions comes several times.
+        """
         for (number, block), state in self._entry.items():
             if self._contexts[number].kind == "all calls":
                 yield block, state
@@ -244,7 +248,10 @@ class Paths(Generic[S, P]):
                 self._reach(callee, entry, follower.whole(part))
 
     def _own(self, function: int, *, apart: bool) -> _Context[S, P]:
-        """What tells what a function makes itself: as long as it is entered with no facts, that for all calls."""
+        """Return the context for what a function makes itself.
+
+        As long as it is entered with no facts, it is that for all calls.
+        """
         own = self._by_key.get((function, "own", None))
         joined = self._context(function, "all calls")
         if own is None:
@@ -264,7 +271,7 @@ class Paths(Generic[S, P]):
             self._come_back(caller[0], caller[2], self._brought(callee, state, callee.exit))
 
     def _brought(self, callee: _Context[S, P], called: S, behind: S) -> S:
-        """What a call in a state gets of what is behind a function's returns."""
+        """Return what a call in a state gets of what is after a function's returns."""
         return behind if callee.part is None else self._follower.back(called, callee.part, behind)
 
     def _leave(self, context: _Context[S, P], state: S) -> None:

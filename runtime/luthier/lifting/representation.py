@@ -17,7 +17,7 @@ from luthier.lifting.liveness import Liveness, flow_of, followed_units, override
 from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import LiftedKernel
 from luthier.objects.names import as_in_source
-from luthier.table import Table
+from luthier.support.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,12 @@ class LiftedRepresentation(LiftedKernel):
 
     @cached_property
     def liveness(self) -> Liveness:
-        """Registers that may be read later; computed at first use."""
+        """Return the registers that may be read later; computed at first use."""
         return Liveness(self, self.flow)
 
     @cached_property
     def named_units(self) -> NDArray[np.int32]:
-        """The last unit of each register that an instruction names, ascending by LLVM's number of the register."""
+        """Return the last unit of each register that an instruction names, ascending by LLVM's register number."""
         code, isa = self.code, self.isa
         reached = np.repeat(self.reached, np.diff(code.operand_start))
         named = np.zeros(isa.register_count, bool)
@@ -47,16 +47,19 @@ class LiftedRepresentation(LiftedKernel):
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
-        """The loops of all functions; of each, outer ones before those in them."""
+        """Return the loops of all functions; of each, outer ones before those in them."""
         return tuple(loop for function in self.functions for loop in LoopNest(function).loops)
 
     @cached_property
     def flow(self) -> _mc.Flow:
-        """The kernel as the native analyses see it."""
+        """Return the kernel as the native analyses see it."""
         return self._flow or flow_of(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks: where each block is, how large, how it is left, and what is live at its start."""
+        """Return HTML for notebooks: a row for each block.
+
+        It has where the block is, how large, how it is left, and what is live at its start.
+        """
         columns = ("function", "block", "address", "instructions", "left by", "to", "live scalar", "live vector")
         rows = []
         for block in self.blocks:
@@ -71,7 +74,7 @@ class LiftedRepresentation(LiftedKernel):
         return table._repr_html_()
 
     def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
-        """The same kernel as liveness must see it when inserted code reads registers.
+        """Return the same kernel as liveness must see it when inserted code reads registers.
 
         Args:
             reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
@@ -92,14 +95,16 @@ class LiftedRepresentation(LiftedKernel):
         )
 
     def without_kills(self, indices: Iterable[int]) -> LiftedRepresentation:
-        """The same kernel as liveness must see it where instructions are replaced: they do not replace what registers
-        held before them."""
+        """Return the same kernel as liveness must see it where instructions are replaced.
+
+        They do not replace what registers held before them.
+        """
         changed = {index: self.effects(index)._replace(kills=0, hard_kills=0) for index in indices}
         result = replace(self, _changed={**self._changed, **changed})
         return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes=False))
 
     def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
-        """The same kernel as liveness must see it when inserted code writes registers.
+        """Return the same kernel as liveness must see it when inserted code writes registers.
 
         Such an instruction stands for what is inserted and itself. Where EXEC is written, any lane may be active when
         the instruction runs: then what is live before it is right for all lanes together only.

@@ -1,5 +1,7 @@
-"""What a tool's device module offers: hooks with their parameters, and variables. One description of each, whether it
-comes from bitcode, from the build's manifest, or from both."""
+"""Description of a tool's device module: hooks with their parameters, and variables.
+
+There is one description of each, whether it comes from bitcode, from the build's manifest, or from both.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,17 @@ class Parameter:
 
     @classmethod
     def of_llvm(cls, llvm: str, name: str = "", signed: bool | None = None) -> Parameter:
-        """A parameter of which only the bitcode is known."""
+        """Return a parameter of which only the bitcode is known."""
         return cls(name, llvm, llvm_types.kind_of(llvm, signed), -(-llvm_types.bits_of(llvm) // 8), llvm)
 
     @property
     def signed(self) -> bool | None:
-        """Of an integer, as far as known."""
+        """Return the signedness of an integer, as far as it is known."""
         return _SIGNS.get(self.kind)
 
     @property
     def in_memory(self) -> bool:
-        """It is a structure that the caller leaves in memory: no hook can have it."""
+        """Return whether it is a structure that the caller leaves in memory: no hook can have it."""
         return self.llvm == llvm_types.PRIVATE_POINTER  # also `byval`, which the optimizer drops where it can
 
     def __str__(self) -> str:
@@ -68,7 +70,7 @@ class Hook:
 
     @property
     def module(self) -> LoadedModule:
-        """The module that it is a hook of.
+        """Return the module that it is a hook of.
 
         Raises:
             HookError: it is a description alone.
@@ -86,7 +88,7 @@ class Hook:
 
 @dataclass(frozen=True)
 class Storage:
-    """What a variable's place in an object must be like."""
+    """Requirements on a variable's place in an object."""
 
     align: int = 1
     initial: bytes = b""
@@ -94,7 +96,7 @@ class Storage:
     pointers: tuple[tuple[int, str, int], ...] = ()
     """Addresses inside the initial value: (byte offset, symbol, addend)."""
     problem: str = ""
-    """Why it cannot be placed in an object, or empty."""
+    """Reason why it cannot be placed in an object, or empty."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class DeviceVariable:
 
     @property
     def is_state(self) -> bool:
-        """Whether it holds what hooks write and tools read: not a constant, not a channel."""
+        """Return whether it holds what hooks write and tools read: not a constant, not a channel."""
         return not self.constant and not is_channel(self.storage.initial)
 
 
@@ -138,25 +140,37 @@ class DeviceContents:
     wave_size: int = 0
     """Lanes a wave that it was compiled for; 0 where bitcode of an earlier compiler plugin does not say."""
     other: DeviceContents | None = None
-    """The same for the target's other wave size."""
+    """Contents for the target's other wave size."""
     lds: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
     """LDS variables: symbol -> (size, alignment) in bytes."""
+    only_added: frozenset[str] = frozenset()
+    """Symbols of variables that hooks only add to, without a look at the result. No code on the device reads them, so
+    that part of a sum may be somewhere else while kernels run."""
     one_wave_size: str = ""
-    """Why the target's other wave size is missing, or empty."""
+    """Reason why the target's other wave size is missing, or empty."""
 
     @property
     def digest(self) -> str:
-        """Differs where any of its bitcode does."""
+        """Return a digest that differs where any of its bitcode does."""
         return hashlib.sha256(self.bitcode + (self.other.bitcode if self.other else b"")).hexdigest()
 
     @property
     def wave_sizes(self) -> tuple[int, ...]:
-        """What kernels its hooks can go into, by lanes a wave, in the order of the target's (`Target.wave_sizes`)."""
+        """Return the lanes per wave of the kernels that its hooks can go into.
+
+        They are in the order of the target's (`Target.wave_sizes`).
+        """
         built = {one.wave_size or self.target.target.default_wave_size for one in (self, self.other) if one}
         return tuple(size for size in self.target.target.wave_sizes if size in built)
 
+    def only_adds_to(self, symbol: str) -> bool:
+        """Return whether hooks for neither wave size do anything with a variable but add to it."""
+        return all(symbol in one.only_added for one in (self, self.other) if one is not None)
+
     def for_waves(self, wave_size: int) -> DeviceContents:
-        """What was compiled for kernels of this wave size; bitcode that does not say what it is for is believed to be.
+        """Return what was compiled for kernels of this wave size.
+
+        Bitcode that does not name its wave size is assumed to fit.
 
         Raises:
             WaveSizeError: nothing was.
@@ -169,18 +183,18 @@ class DeviceContents:
 
 
 def qualified(module: LoadedModule, symbol: str) -> str:
-    """What code calls a variable of a module while other modules may have one of the same name."""
+    """Return the name by which code refers to a variable, since other modules may have one of the same name."""
     return f"{symbol}@{id(module):x}"
 
 
 class LoadedModule(Protocol):
-    """What a hook needs of the `ToolModule` it is from."""
+    """The parts of a `ToolModule` that its hooks need."""
 
     name: str
 
     @property
     def variables(self) -> Mapping[str, DeviceVariable]:
-        """Symbol name -> variable."""
+        """Return the variables by symbol name."""
 
     def contents_for(self, target: TargetId) -> DeviceContents:
-        """What was compiled for applications of this target."""
+        """Return what was compiled for applications of this target."""

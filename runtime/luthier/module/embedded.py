@@ -1,4 +1,4 @@
-"""What the compiler plugin left in a code object: bitcode, and the plugin's manifest inside it.
+"""Reader of what the compiler plugin left in a code object: bitcode, and the plugin's manifest inside it.
 
 compiler_plugin/README.md describes both.
 """
@@ -22,14 +22,14 @@ BITCODE_SECTION = ".llvmbc"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),(?:"follows":(\d+),)?')
-_MANIFEST_VERSION = 1
+_MANIFEST_VERSION = 2
 _LDS = 3
 """The address space of LDS (AMDGPUUsage, "Address Spaces")."""
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 def read_object(object: CodeObject) -> DeviceContents:
-    """What a code object made with the compiler plugin holds.
+    """Return the contents of a code object made with the compiler plugin.
 
     Raises:
         ToolError: it has no such bitcode, or the bitcode is damaged.
@@ -45,14 +45,14 @@ def read_object(object: CodeObject) -> DeviceContents:
 
 
 def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
-    """The same of the section's contents alone: bitcode, and behind it that for the other wave size, if there is any.
+    """Return the contents of the section alone: bitcode, followed by that for the other wave size, if there is any.
 
     Args:
-        name: what errors call it.
+        name: its name in errors.
         target: what it was compiled for; None for what the manifest says, which has no features.
 
     Raises:
-        ToolError: not bitcode of the compiler plugin, of another version of it, or damaged.
+        ToolError: it is no bitcode of the compiler plugin, of another version of it, or damaged.
     """
     bitcode, following = _parts(bitcode, name)
     contents = _read_one(bitcode, name, target)
@@ -64,7 +64,7 @@ def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> D
 
 
 def _parts(section: bytes, name: str) -> tuple[bytes, bytes]:
-    """The bitcode for each wave size; the second one may be empty."""
+    """Return the bitcode for each wave size; the second one may be empty."""
     found = _MANIFEST.search(section)
     following = int(found[2] or 0) if found else 0
     if following >= len(section):
@@ -73,8 +73,10 @@ def _parts(section: bytes, name: str) -> tuple[bytes, bytes]:
 
 
 def _mismatch(contents: DeviceContents, other: DeviceContents) -> str:
-    """Why two variants of a module cannot stand for each other, or empty: hooks are taken from either, variables are
-    shared."""
+    """Return why two variants of a module cannot stand for each other, or empty.
+
+    Hooks are taken from either, variables are shared.
+    """
     if {contents.wave_size, other.wave_size} != set(contents.target.target.wave_sizes):
         return f"its bitcode is for {contents.wave_size} and {other.wave_size} lanes a wave"
     hooks = {hook.symbol: hook.parameters for hook in contents.hooks}
@@ -89,7 +91,10 @@ def _mismatch(contents: DeviceContents, other: DeviceContents) -> str:
 
 
 def _value(symbol: str, variables: Mapping[str, DeviceVariable], outer: tuple[str, ...] = ()) -> object:
-    """What a variable is at the start, names left out of constants that it points to: those are each variant's own."""
+    """Return the initial value of a variable.
+
+    The names of constants that it points to are left out: those are each variant's own.
+    """
     storage = variables[symbol].storage
     pointers = [
         (
@@ -121,6 +126,7 @@ def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceConte
                 for one in raw["variables"]
                 if one["address_space"] == _LDS and not one.get("undefined") and int(one["size"])
             },
+            only_added=frozenset(str(one["name"]) for one in raw["variables"] if one.get("only_added")),
             one_wave_size=str(raw.get("one_wave_size", "")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -128,8 +134,10 @@ def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceConte
 
 
 def _read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
-    """The plugin's manifest as JSON. Metadata strings are plain bytes in bitcode, so it can be read whatever LLVM wrote
-    it."""
+    """Return the plugin's manifest as JSON.
+
+    Metadata strings are plain bytes in bitcode, so it can be read whatever LLVM wrote it.
+    """
     found = list(_MANIFEST.finditer(bitcode))
     if not bitcode.startswith(BITCODE_MAGIC) or len(found) != 1:
         raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
@@ -187,7 +195,7 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
 
 
 def _placeable(variables: Sequence[DeviceVariable]) -> tuple[DeviceVariable, ...]:
-    """The variables, with a problem for each whose initial value holds an address that no object will have."""
+    """Return the variables, with a problem for each whose initial value holds an address that no object will have."""
     placed = {variable.symbol: variable for variable in variables}
     while True:
         unknown = {
@@ -205,7 +213,7 @@ def _placeable(variables: Sequence[DeviceVariable]) -> tuple[DeviceVariable, ...
 
 
 def plain_name(symbol: str) -> str:
-    """``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); any other symbol as it is."""
+    """Return ``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); any other symbol as it is."""
     rest = symbol.removeprefix("_Z").removeprefix("L").removeprefix("N")
     if rest == symbol:
         return symbol

@@ -7,8 +7,6 @@ import re
 
 from luthier.errors import HookError
 
-TYPE = r"ptr(?: addrspace\(\d+\))?|<\d+ x \w+>|[a-z]+\d*"
-"""A regular expression for the spelling of a type that a value in registers may have."""
 PRIVATE_POINTER = "ptr addrspace(5)"
 
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
@@ -23,14 +21,14 @@ _IN_VECTORS = ("i32", "i64", "float", "double")
 
 @functools.cache
 def integer_bits(kind: str) -> int:
-    """Width of an integer type, 0 of any other."""
+    """Return the width of an integer type, 0 for any other."""
     integer = _INTEGER.fullmatch(kind)
     return int(integer[1]) if integer else 0
 
 
 @functools.cache
 def bits_of(kind: str) -> int:
-    """Width of a type; 0 of one that is neither number, pointer nor vector of numbers."""
+    """Return the width of a type; 0 for one that is neither number, pointer nor vector of numbers."""
     if vector := _VECTOR.fullmatch(kind):
         return int(vector[1]) * bits_of(vector[2])
     if pointer := _POINTER.fullmatch(kind):
@@ -40,10 +38,10 @@ def bits_of(kind: str) -> int:
 
 @functools.cache
 def units_of(kind: str) -> int:
-    """32-bit register units a value of a type takes.
+    """Return the 32-bit register units that a value of a type takes.
 
     Raises:
-        HookError: a type that hooks do not take in registers.
+        HookError: hooks do not take the type in registers.
     """
     vector = _VECTOR.fullmatch(kind)
     if not (kind in _IN_REGISTERS or _POINTER.fullmatch(kind) or (vector and vector[2] in _IN_VECTORS)):
@@ -52,10 +50,10 @@ def units_of(kind: str) -> int:
 
 
 def kind_of(kind: str, signed: bool | None = None) -> str:
-    """The kind of parameter (`Parameter.kind`) that a type stands for.
+    """Return the kind of parameter (`Parameter.kind`) that a type stands for.
 
     Args:
-        signed: of an integer; None where it is not known, since the type does not say.
+        signed: whether an integer is signed; None where it is not known, since the type does not say.
     """
     if kind == "i1":
         return "bool"

@@ -19,7 +19,7 @@ FORMAT = "luthier-device-module"
 VERSION = 1
 """Raised when a reader of the version before would misunderstand the file."""
 _LOADED = frozenset(("owner", "storage"))
-"""What of a description belongs to a loaded module alone."""
+"""Members of a description that only a loaded module has."""
 Made = TypeVar("Made")
 
 
@@ -46,7 +46,7 @@ class Manifest:
     luthier: str = __version__
 
     def to_json(self) -> str:
-        """The file's text; the same for the same contents."""
+        """Return the file's text; the same for the same contents."""
         text = {"format": FORMAT, "version": VERSION, **_members(self)}
         return json.dumps(text, default=_members, indent=2) + "\n"
 
@@ -67,7 +67,7 @@ class Manifest:
 
     @classmethod
     def from_text(cls, text: str, place: str) -> Manifest:
-        """A manifest from a file's text; `place` names it in errors."""
+        """Return a manifest from a file's text; `place` names it in errors."""
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as problem:
@@ -96,7 +96,7 @@ class Manifest:
 
 
 def _members(value: object) -> dict[str, Any]:
-    """What of a description the file holds."""
+    """Return the members of a description that the file holds."""
     return {name: member for name, member in vars(value).items() if name not in _LOADED}
 
 
@@ -106,7 +106,7 @@ def _hook(raw: dict[str, Any]) -> Hook:
 
 
 def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
-    """A description of the members that a file has, each of the type that it must have.
+    """Return a description of the members that a file has, each of the type that it must have.
 
     Args:
         converted: members that are no texts or numbers.
@@ -122,10 +122,10 @@ def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
 
 
 def _all(kind: type[Made], values: object) -> tuple[Made, ...]:
-    """A list's values.
+    """Return a list's values.
 
     Raises:
-        TypeError: it is no list, or one is of another type.
+        TypeError: the value is no list, or one is of another type.
     """
     if not isinstance(values, list) or any(type(value) is not kind for value in values):
         raise TypeError(f"{str(values)[:40]!r} is no list of {kind.__name__}")

@@ -6,8 +6,8 @@ import importlib.resources
 from pathlib import Path
 
 from luthier.errors import ToolError
-from luthier.extensions import points_of
 from luthier.module.manifest import Manifest
+from luthier.support.extensions import points_of
 
 RECORD = ".luthier-editable.json"
 """File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
@@ -27,10 +27,10 @@ def follow_sources(folder: Path) -> None:
 
 
 def read_installed(package: str, module: str) -> tuple[bytes, Manifest]:
-    """The bundle of a tool package's device module, and its manifest.
+    """Return the bundle of a tool package's device module, and its manifest.
 
     Raises:
-        ToolError: no such package or module.
+        ToolError: there is no such package or module.
     """
     try:
         folder = importlib.resources.files(package)

@@ -38,19 +38,19 @@ class ToolModule:
 
     @classmethod
     def from_package(cls, package: str, module: str = "device") -> ToolModule:
-        """The module that a tool package's build put beside its Python code; the same object each time.
+        """Return the module that a tool package's build put beside its Python code; the same object each time.
 
         Raises:
-            ToolError: no such package or module, or not one of the compiler plugin's.
+            ToolError: there is no such package or module, or it is not the compiler plugin's.
         """
         return _loader(package, module)
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str]) -> ToolModule:
-        """The one module in an offload bundle, code object, executable, library, archive, or a file of bitcode.
+        """Return the one module in an offload bundle, code object, executable, library, archive, or file of bitcode.
 
         Raises:
-            ToolError: none or several of them.
+            ToolError: there are none or several.
         """
         found = cls.load_all(source)
         if len(found) != 1:
@@ -60,7 +60,9 @@ class ToolModule:
 
     @classmethod
     def load_all(cls, source: bytes | str | os.PathLike[str]) -> list[ToolModule]:
-        """Every module in a file, as `load` reads it. Code objects with one CUID are one module for several targets.
+        """Return every module in a file, as `load` reads it.
+
+        Code objects with one CUID are one module for several targets.
 
         Raises:
             ToolError: there is none.
@@ -86,22 +88,25 @@ class ToolModule:
 
     @property
     def cuid(self) -> str:
-        """The compilation-unit id that clang gave the module, the same for every target; empty before clang 18."""
+        """Return the compilation-unit id that clang gave the module, the same for every target.
+
+        It is empty before clang 18.
+        """
         return self._contents[0].cuid
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
-        """What it was built for."""
+        """Return the targets that it was built for."""
         return tuple(contents.target for contents in self._contents)
 
     @property
     def wave_sizes(self) -> Mapping[TargetId, tuple[int, ...]]:
-        """Target -> lanes a wave of the kernels that its hooks can go into."""
+        """Return for each target the lanes per wave of the kernels that its hooks can go into."""
         return {contents.target: contents.wave_sizes for contents in self._contents}
 
     @functools.cached_property
     def hooks(self) -> Mapping[str, Hook]:
-        """Symbol name -> hook."""
+        """Return the hooks by symbol name."""
         hooks = {hook.symbol: replace(hook, owner=self) for hook in self._contents[0].hooks}
         for symbol, told in self._described.items():
             hooks[symbol] = replace(hooks[symbol], parameters=told.parameters, documentation=told.documentation)
@@ -124,10 +129,10 @@ class ToolModule:
         self._told = {variable.symbol: variable for variable in manifest.variables}
 
     def hook(self, name: str) -> Hook:
-        """The hook with this symbol or source name (``Counter::count``), or with its last part (``count``).
+        """Return the hook with this symbol or source name (``Counter::count``), or with its last part (``count``).
 
         Raises:
-            HookError: none, or several: instances of a template, members of several classes.
+            HookError: there is none, or there are several: instances of a template, members of several classes.
         """
         if name in self.hooks:
             return self.hooks[name]
@@ -146,12 +151,12 @@ class ToolModule:
             found = self.hook(name)
         except HookError as problem:
             raise AttributeError(str(problem)) from None
-        self.__dict__[name] = found  # tools say it at every point
+        self.__dict__[name] = found  # tools access it at every point
         return found
 
     @functools.cached_property
     def variables(self) -> Mapping[str, DeviceVariable]:
-        """Symbol name -> variable."""
+        """Return the variables by symbol name."""
         found: dict[str, DeviceVariable] = {}
         every = [one for contents in self._contents for one in (contents, contents.other) if one is not None]
         for variable in itertools.chain.from_iterable(one.variables for one in every):
@@ -164,7 +169,7 @@ class ToolModule:
         return found
 
     def contents_for(self, target: TargetId) -> DeviceContents:
-        """What was compiled for applications of this target.
+        """Return what was compiled for applications of this target.
 
         Raises:
             ToolError: the module was not built for it.
@@ -180,17 +185,17 @@ class ToolModule:
 
 
 def _fit(told: Sequence[Parameter], compiled: Sequence[Parameter]) -> bool:
-    """Whether a build's parameters are those in the bitcode, which do not know signs."""
+    """Return whether a build's parameters are those in the bitcode, where signs are not known."""
     known = [Parameter.of_llvm(one.llvm, signed=one.signed) for one in told]
     same = [(one.llvm, one.kind, one.size) for one in told] == [(one.llvm, one.kind, one.size) for one in known]
     return same and [one.llvm for one in told] == [one.llvm for one in compiled]
 
 
 def load_built(bundle: bytes, manifest: Manifest) -> ToolModule:
-    """The module in an offload bundle that a build made, with what the build's manifest says of it.
+    """Return the module in an offload bundle that a build made, with the description in the build's manifest.
 
     Raises:
-        ToolError: no module of the compiler plugin's, or not the manifest's.
+        ToolError: it is no module of the compiler plugin's, or not the manifest's.
     """
     loaded = ToolModule.load(bundle)
     loaded.name = f"{manifest.package}.{manifest.module}"
@@ -212,7 +217,10 @@ _loader: Loader = _load_installed
 
 @contextmanager
 def loaded_by(loader: Loader) -> Iterator[None]:
-    """Meanwhile packages get their modules from `loader`: a tool can be tried with a module that is not installed."""
+    """Let packages get their modules from `loader` meanwhile.
+
+    So a tool can be tried with a module that is not installed.
+    """
     global _loader
     before, _loader = _loader, loader
     try:

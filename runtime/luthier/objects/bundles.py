@@ -32,7 +32,7 @@ _DECOMPRESSORS: dict[int, Callable[[], Any]] = {
 }
 """llvm::compression::Format -> a streaming decoder."""
 _ALIGNMENT = 4096
-"""Of images in bundles that are written: what clang asks its bundler for."""
+"""Alignment of images in bundles that are written: what clang asks its bundler for."""
 _CHUNK = 1 << 12
 """Bytes decompressed at a time; no more than 128 MiB can come out of them."""
 _MOST_TABLES = 1 << 16
@@ -56,12 +56,15 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The target id in `id`."""
+        """Return the target id in `id`."""
         return self.id.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or self.id
 
 
 def bundles(place: Place) -> Iterator[tuple[Place, list[Entry]]]:
-    """Bundles of any kind and what is in them, one after the other with padding between, as a linker puts them."""
+    """Yield bundles of any kind and their entries.
+
+    They follow each other with padding between, as a linker puts them.
+    """
     at = 0
     while (found := place.find(FAT_BINARY_MAGICS, at)) >= 0:
         rest = place.cut(found, place.size - found, "bundle")
@@ -76,7 +79,7 @@ def bundles(place: Place) -> Iterator[tuple[Place, list[Entry]]]:
 
 
 def opened(bundle: Place) -> Place:
-    """What the offsets of a bundle's entries count in: the bundle, decompressed if need be."""
+    """Return what the offsets of a bundle's entries count in: the bundle, decompressed if need be."""
     if not bundle.begins(COMPRESSED_MAGIC):
         return bundle
     data, _ = _decompress(bundle)
@@ -84,7 +87,7 @@ def opened(bundle: Place) -> Place:
 
 
 def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
-    """An uncompressed bundle with the entries of another one, in their order, some of them with other images.
+    """Return an uncompressed bundle with the entries of another one, in their order, some of them with other images.
 
     Args:
         place: an uncompressed bundle.
@@ -108,13 +111,13 @@ def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
 
 
 def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
-    """The AMD GPU entries of an uncompressed bundle of `whole` bytes at most, and its size in bytes."""
+    """Return the AMD GPU entries of an uncompressed bundle of at most `whole` bytes, and its size in bytes."""
     every, end = _all_entries(place, whole)
     return [entry for entry in every if "amdgcn" in entry.id and entry.size], end
 
 
 def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
-    """The same with the host's, and with those that are empty."""
+    """Return all entries of an uncompressed bundle, the host's and empty ones included, and its size in bytes."""
     if not place.begins(BUNDLE_MAGIC):
         place.fail("not an offload bundle", 0)
     at = len(BUNDLE_MAGIC)
@@ -142,7 +145,7 @@ def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
 
 
 def _compressed_entries(place: Place) -> tuple[list[Entry], int]:
-    """The same of a compressed bundle, whose size is that of the compressed data."""
+    """Return the AMD GPU entries of a compressed bundle, and the size of the compressed data."""
     if place.unpacked:
         place.fail("a compressed bundle in another one", 0)
     header = _CompressedHeader.of(place)
@@ -166,9 +169,9 @@ class _CompressedHeader(NamedTuple):
     method: int
     unpacked_size: int
     size: int | None
-    """Of header and compressed data; version 1 does not say."""
+    """Bytes of header and compressed data; version 1 does not say."""
     length: int
-    """Of the header."""
+    """Bytes of the header."""
 
     @staticmethod
     def of(place: Place) -> _CompressedHeader:
@@ -189,7 +192,7 @@ class _CompressedHeader(NamedTuple):
 
 
 def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
-    """The bundle inside a compressed one, or about its first `most` bytes; and where the compressed data ends."""
+    """Return the bundle inside a compressed one, or its first `most` bytes or so, and the compressed data's end."""
     header = _CompressedHeader.of(place)
     decoder = _DECOMPRESSORS[header.method]()
     wanted = header.unpacked_size if most is None else min(most, header.unpacked_size)
@@ -208,7 +211,7 @@ def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
 
 
 def _offload_binary(place: Place) -> tuple[list[Entry], int]:
-    """The image of an LLVM offload binary (OpenMP, the new HIP driver), and the binary's size in bytes."""
+    """Return the image of an LLVM offload binary (OpenMP, the new HIP driver), and the binary's size in bytes."""
     version, size, start, _ = place.unpack(_BINARY, 0, "offload binary header")
     if version != 1:
         place.fail(f"offload binary of unknown version {version}", 4)

@@ -76,7 +76,7 @@ class Symbol(NamedTuple):
 
     @property
     def defined(self) -> bool:
-        """Whether the object holds what it names."""
+        """Return whether the object defines the symbol."""
         return self.section != ""
 
 
@@ -121,32 +121,34 @@ class Kernel:
     """Vector registers the compiler says it uses, in a unified file with AGPRs; allocated ones if it says nothing. This
     and the other counts are to be shown: they may be wrong, and nothing is decided by them."""
     agpr_count: int
-    """The same of AGPRs."""
+    """Number of AGPRs, as the compiler reports it."""
     sgpr_count: int
-    """As the compiler reports it: with VCC and other specials on GFX9."""
+    """Number of SGPRs, as the compiler reports it: with VCC and other specials on GFX9."""
     max_flat_workgroup_size: int
     """Work-items, as metadata say; 0 if they do not."""
 
     def has_room_for(self, argument: KernelArgument) -> bool:
-        """Whether an argument lies within what descriptor or metadata say of the arguments' size, if they do."""
+        """Return whether an argument lies within the size of the arguments that descriptor or metadata give, if any."""
         said = self.descriptor.kernarg_size or self.metadata.get(".kernarg_segment_size", 0)
         return argument.offset + argument.size <= (said or self.kernarg_size)
 
     @property
     def largest_workgroup(self) -> int:
-        """Work-items that a work-group can have."""
+        """Return the most work-items that a work-group can have."""
         allowed = self.max_flat_workgroup_size or LARGEST_WORKGROUP
         return min(max(allowed, math.prod(self.required_workgroup or (0,))), LARGEST_WORKGROUP)
 
     @property
     def most_waves(self) -> int:
-        """Waves that a work-group can have."""
+        """Return the most waves that a work-group can have."""
         return -(-self.largest_workgroup // self.wave_size)
 
     @property
     def required_workgroup(self) -> tuple[int, int, int] | None:
-        """Work-items of every work-group in x, y and z; None where metadata do not say, or name such as there cannot
-        be."""
+        """Return the work-items of every work-group in x, y and z.
+
+        None where metadata do not say, or have impossible ones.
+        """
         sizes: list[int] = self.metadata.get(".reqd_workgroup_size", [])
         if not are_sizes(sizes) or not 1 <= math.prod(sizes) <= LARGEST_WORKGROUP:
             return None
@@ -155,23 +157,26 @@ class Kernel:
 
     @property
     def entry(self) -> int:
-        """Virtual address of the first instruction."""
+        """Return the virtual address of the first instruction."""
         return self.descriptor_address + self.descriptor.kernel_code_entry_byte_offset
 
     @property
     def allocated_vgprs(self) -> int:
-        """VGPRs a wave occupies in the register file, AGPRs included where it is unified."""
+        """Return the VGPRs that a wave occupies in the register file, AGPRs included where it is unified."""
         granule = self.descriptor.target.vgpr_allocation_granule(self.wave_size)
         return -(-self.descriptor.vgprs // granule) * granule
 
     def occupancy(self, descriptor: KernelDescriptor | None = None) -> Occupancy:
-        """How many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
+        """Return how many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
         items = math.prod(self.required_workgroup or (0,))
         return occupancy_of(descriptor or self.descriptor, self.largest_workgroup, items)
 
     @property
     def uses_dynamic_stack(self) -> bool:
-        """Whether a lane may need more private memory than the descriptor says: that or metadata say so."""
+        """Return whether a lane may need more private memory than the descriptor says.
+
+        Descriptor or metadata say so.
+        """
         return bool(self.descriptor.uses_dynamic_stack or self.metadata.get(".uses_dynamic_stack"))
 
 
@@ -229,22 +234,22 @@ class CodeObject:
 
     @functools.cached_property
     def data(self) -> bytes:
-        """The ELF file."""
+        """Return the ELF file."""
         owner = self._view.obj
         return owner if isinstance(owner, bytes) and len(owner) == len(self._view) else bytes(self._view)
 
     @property
     def view(self) -> memoryview:
-        """The ELF file where it is: much of one that is mapped may be padding, which `data` copies."""
+        """Return the ELF file in place: much of one that is mapped may be padding, which `data` copies."""
         return self._view
 
     @property
     def size(self) -> int:
-        """Bytes of the ELF file."""
+        """Return the bytes of the ELF file."""
         return len(self._view)
 
     def read(self, address: int, size: int) -> bytes:
-        """`size` bytes at virtual `address`; memory the file does not back reads as zero.
+        """Return `size` bytes at virtual `address`; memory the file does not back reads as zero.
 
         Raises:
             ObjectError: no one segment holds them all.
@@ -258,7 +263,10 @@ class CodeObject:
 
     @functools.cached_property
     def metadata(self) -> Metadata:
-        """What the metadata notes say, as one map; LLVM writes one note for all kernels, GCC one for each."""
+        """Return the contents of the metadata notes as one map.
+
+        LLVM writes one note for all kernels, GCC one for each.
+        """
         metadata: Metadata = {}
         for data, offset in self._notes:
             found = decode_metadata(data, object=self.name, offset=offset)
@@ -267,19 +275,21 @@ class CodeObject:
         return metadata
 
     def symbol(self, name: str) -> Symbol | None:
-        """The symbol called exactly `name`: a defined one before an undefined, a global before a local."""
+        """Return the symbol called exactly `name`: a defined one before an undefined, a global before a local."""
         return self._by_name.get(name)
 
     def variable(self, name: str) -> Symbol | None:
-        """The variable `name`, by its symbol or as the source names it (``counters::total``); None if there is none, or
-        none with storage."""
+        """Return the variable `name`, by its symbol or as the source names it (``counters::total``).
+
+        None if there is none, or none with storage.
+        """
         symbol = self.symbol(name)
         if symbol is None and "::" in name:
             symbol = next((one for one in self.symbols if one.name and _mc.demangle(one.name) == name), None)
         return symbol if symbol is not None and symbol.defined and symbol.size else None
 
     def section_data(self, name: str) -> bytes | None:
-        """Contents of the first section called `name`, e.g. ``.llvmbc``; None if there is none."""
+        """Return the contents of the first section called `name`, e.g. ``.llvmbc``; None if there is none."""
         for section in self.sections:
             if section.name == name:
                 size = 0 if section.type == E.SHT_NOBITS else section.size
@@ -288,7 +298,10 @@ class CodeObject:
 
     @functools.cached_property
     def source(self) -> SourceMap:
-        """Source lines of its code, from debug information; what of that is missing or damaged is in its `problems`."""
+        """Return the source lines of its code, from debug information.
+
+        What of that is missing or damaged is in its `problems`.
+        """
         from luthier.objects.source import SourceMap  # needs NumPy
 
         functions = [(one.name, one.address, one.size) for one in self.symbols if one.type == "func" and one.defined]
@@ -296,8 +309,10 @@ class CodeObject:
 
     @functools.cached_property
     def text_ranges(self) -> tuple[tuple[int, int], ...]:
-        """(address, size) of every executable section, or segment where there are no sections; those that overlap are
-        one."""
+        """Return (address, size) of every executable section, or segment where there are no sections.
+
+        Overlapping ones are merged.
+        """
         found = [
             (s.address, s.size)
             for s in self.sections
@@ -313,17 +328,17 @@ class CodeObject:
 
     @functools.cached_property
     def text_relocations(self) -> tuple[Relocation, ...]:
-        """Those of its code: no compiler makes such, patched kernels have them."""
+        """Return the relocations of its code: no compiler makes such, patched kernels have them."""
         return tuple(relocation for relocation in self.relocations if self._is_code(relocation.offset))
 
     def text_as_loaded(self, address_of: Callable[[str], int | None]) -> list[tuple[int, bytes]]:
-        """Virtual address and bytes of each of `text_ranges`, as the loader has written them.
+        """Return virtual address and bytes of each of `text_ranges`, as the loader has written them.
 
         Args:
             address_of: address in memory of a symbol that relocations name.
 
         Raises:
-            ObjectError: a relocation of another kind than of the halves of an address, or of an unknown symbol.
+            ObjectError: a relocation is not of the half of an address, or is of an unknown symbol.
         """
         ranges = [(start, bytearray(self.read(start, size))) for start, size in self.text_ranges]
         for relocation in self.text_relocations:
@@ -344,7 +359,7 @@ class CodeObject:
 
     @functools.cached_property
     def _code_ends(self) -> list[int]:
-        """The furthest end of the first, the first two, … `text_ranges`."""
+        """Return the furthest end of the first, the first two, … `text_ranges`."""
         return list(itertools.accumulate((address + size for address, size in self.text_ranges), max))
 
     def _is_code(self, address: int) -> bool:
@@ -386,7 +401,7 @@ class CodeObject:
 
     @staticmethod
     def _merge(static: list[Symbol], dynamic: list[Symbol]) -> tuple[Symbol, ...]:
-        """Every symbol once; section and file symbols, which name nothing, are left out."""
+        """Return every symbol once; section and file symbols, which name nothing, are left out."""
         merged = {(s.name, s.address, s.section): s for s in static}
         merged.update({(s.name, s.address, s.section): s for s in dynamic})
         return tuple(s for s in merged.values() if s.name and s.type not in ("section", "file"))
@@ -485,10 +500,10 @@ class CodeObject:
 
 
 def read_target(header: E.FileHeader, name: str) -> TargetId:
-    """What the header of a code object says it is for.
+    """Return the target that the header of a code object names.
 
     Raises:
-        ObjectError: no code object of a known version, or features that contradict the processor.
+        ObjectError: it is no code object of a known version, or its features contradict the processor.
         TargetError: the processor is not known.
     """
 

@@ -27,7 +27,8 @@ THIN_ARCHIVE_MAGIC = b"!<thin>\n"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
 FAT_BINARY_SECTIONS = (".hip_fatbin", ".llvm.offloading", ".llvm.rodata.offloading", "__CLANG_OFFLOAD_BUNDLE__")
-"""How host sections with device code begin: HIP's, the LLVM offloading drivers', the bundler's own kind of object."""
+"""Prefixes of the names of host sections with device code: HIP's, the LLVM offloading drivers', the bundler's own kind
+of object."""
 
 _LARGEST_COPY = 1 << 26
 """Bytes of an image that is copied from a file; larger ones stay where they are."""
@@ -42,17 +43,17 @@ class Image:
     name: str
     """Path, with archive member and bundle entry in brackets."""
     id: str
-    """What the bundle calls it, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where nothing does."""
+    """Id in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where there is none."""
     data: memoryview
     """The ELF file, of a file that is mapped: it must not change while this is in use."""
 
     @property
     def target(self) -> TargetId:
-        """What its header says it is for.
+        """Return the target that its header names.
 
         Raises:
-            ObjectError: no such ELF file.
-            TargetError: a processor that is not known.
+            ObjectError: it is no such ELF file.
+            TargetError: the processor is not known.
         """
         return read_target(E.read_header(self.data, self.name), self.name)
 
@@ -61,13 +62,13 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 
 def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
-    """Every AMD GPU image in `source`, in order, without parsing the images themselves.
+    """Yield every AMD GPU image in `source`, in order, without parsing the images themselves.
 
     When the next one is asked for, the memory that this one's pages take is given back.
 
     Args:
         source: the bytes of a container, or its path.
-        name: how errors call it; by default the path, or ``<memory>``.
+        name: its name in errors; by default the path, or ``<memory>``.
 
     Raises:
         ObjectError: unreadable or malformed, no known container, or one without AMD GPU code.
@@ -87,8 +88,10 @@ def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
 
 
 def find_objects(source: Source, target: str | None = None, name: str | None = None) -> Iterator[CodeObject]:
-    """Every code object in any container: a code object itself, an offload bundle (also compressed), a host executable
-    or library with one or several fat binaries, an archive.
+    """Yield every code object in any container.
+
+    Containers are a code object itself, an offload bundle (also compressed), a host executable or library with one or
+    several fat binaries, and an archive.
 
     They are parsed one by one as they are asked for, from the mapped file, which must not change meanwhile;
     `load_objects` gives copies. Images for processors that Luthier does not know are left out when others remain
@@ -105,8 +108,10 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
 
 
 def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
-    """What `find_objects` finds, independent of the file, unless it is larger than 64 MiB: then the file must not
-    change."""
+    """Return what `find_objects` finds, independent of the file unless an object is larger than 64 MiB.
+
+    Then the file must not change.
+    """
     return [_independent(image) for image in _images_for(source, name, target, _asked_for(target))]
 
 
@@ -116,7 +121,7 @@ def _independent(image: Image) -> CodeObject:
 
 
 def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
-    """Which targets are meant by one processor or target id; all by None."""
+    """Return the predicate of targets that one processor or target id means; None means all."""
     if not target:
         return lambda has: True
     wanted = TargetId.parse(target)
@@ -147,7 +152,7 @@ def _images_for(
 
 
 def load_object(source: Source, target: str | None = None, name: str | None = None) -> CodeObject:
-    """The one code object in a container.
+    """Return the one code object in a container.
 
     Args:
         target: only objects for this processor, or target id with features, count.
@@ -159,8 +164,9 @@ def load_object(source: Source, target: str | None = None, name: str | None = No
 
 
 def load_object_for(source: Source, device: TargetId, name: str | None = None) -> CodeObject:
-    """The one code object in a container that is best for a device: its processor's before the generic one's, and with
-    feature settings before without.
+    """Return the one code object in a container that is best for a device.
+
+    That of the device's processor comes before the generic one's, and one with feature settings before one without.
 
     Raises:
         ObjectError: none fits or several do equally well; the message names the choices.
@@ -216,8 +222,11 @@ def _walk(place: Place, identifier: str) -> _Found:
 
 
 def _walk_host(place: Place) -> _Found:
-    """The device code in a host ELF file: fat binaries in sections of their own, or, where there are no section
-    headers, from the first bundle on; and images that lie in its data as they are."""
+    """Yield the device code in a host ELF file.
+
+    It is in fat binaries in sections of their own or, where there are no section headers, from the first bundle on; and
+    in images that are directly in its data.
+    """
     elf = E.ElfFile(place.view, place.name)
     fat = [
         place.cut(section.offset, section.size, f"section {name}")
@@ -254,7 +263,7 @@ def _walk_fat_binary(place: Place) -> _Found:
 
 
 def _archive_members(place: Place) -> Iterator[Place]:
-    """The members of a System V archive, with GNU and BSD long names; its own tables are left out."""
+    """Yield the members of a System V archive, with GNU and BSD long names; its own tables are left out."""
     at = len(ARCHIVE_MAGIC)
     long_names = b""
     while at < place.size:

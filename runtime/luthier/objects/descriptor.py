@@ -1,6 +1,7 @@
 """The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
 
-The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it,
+The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it
+(a branch of `luthier.arch`),
 and that one table both decodes and encodes. Bits no field of the target's generation covers are kept in `reserved`,
 so decode and encode are exact inverses for every 64 bytes.
 
@@ -14,9 +15,14 @@ import struct
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from luthier.arch.amdgcn import AMDGCN
+from luthier.arch.generation import Generation
+from luthier.arch.gfx10 import GFX10
+from luthier.arch.gfx11 import GFX11
+from luthier.arch.gfx12 import GFX12
+from luthier.arch.gfx90a import GFX90A
+from luthier.arch.target import Target
 from luthier.errors import ObjectError
-from luthier.isa.generations import GFX10, GFX11, GFX12, GFX90A, GFX940, Generation, generations
-from luthier.isa.targets import Target
 
 DESCRIPTOR_SIZE = 64
 
@@ -25,19 +31,28 @@ RSRC3, RSRC1, RSRC2, PROPERTIES, PRELOAD = (8 * byte for byte in (44, 48, 52, 56
 
 
 _START = struct.Struct("<IIIIq")
-"""What comes before the packed registers: sizes of group segment, private segment and arguments, reserved, entry."""
+"""Fields before the packed registers: sizes of group segment, private segment and arguments, reserved, entry."""
 
 
 class _Bits(NamedTuple):
     position: int
     width: int
-    generations: frozenset[str]
     signed: bool
+    since: Generation
+    until: Generation | None
 
 
-def _bits(base: int, shift: int, width: int, *, signed: bool = False, **have_it: Generation) -> Any:
-    """One field: where it lies, and which generations have it (arguments of `generations`)."""
-    return field(default=0, metadata={"bits": _Bits(base + shift, width, generations(**have_it), signed)})
+def _bits(
+    base: int,
+    shift: int,
+    width: int,
+    *,
+    signed: bool = False,
+    since: Generation = AMDGCN,
+    until: Generation | None = None,
+) -> Any:
+    """One field: where it lies, the generation with which it begins, and the first of its descendants without it."""
+    return field(default=0, metadata={"bits": _Bits(base + shift, width, signed, since, until)})
 
 
 @dataclass(frozen=True)
@@ -65,10 +80,10 @@ class KernelDescriptor:
     float_denorm_mode_32: int = _bits(RSRC1, 16, 2)
     float_denorm_mode_16_64: int = _bits(RSRC1, 18, 2)
     priv: int = _bits(RSRC1, 20, 1)
-    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=GFX11)
+    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=GFX12)
     enable_wg_rr_en: int = _bits(RSRC1, 21, 1, since=GFX12)
     debug_mode: int = _bits(RSRC1, 22, 1)
-    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=GFX11)
+    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=GFX12)
     disable_perf: int = _bits(RSRC1, 23, 1, since=GFX12)
     bulky: int = _bits(RSRC1, 24, 1)
     cdbg_user: int = _bits(RSRC1, 25, 1)
@@ -80,14 +95,14 @@ class KernelDescriptor:
     enable_private_segment: int = _bits(RSRC2, 0, 1)
     """Scratch is set up; without architected flat scratch the wave's scratch offset arrives in the last SGPR input."""
     user_sgpr_count: int = _bits(RSRC2, 1, 5)
-    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=GFX11)
+    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=GFX12)
     enable_dynamic_vgpr: int = _bits(RSRC2, 6, 1, since=GFX12)
     enable_sgpr_workgroup_id_x: int = _bits(RSRC2, 7, 1)
     enable_sgpr_workgroup_id_y: int = _bits(RSRC2, 8, 1)
     enable_sgpr_workgroup_id_z: int = _bits(RSRC2, 9, 1)
     enable_sgpr_workgroup_info: int = _bits(RSRC2, 10, 1)
     enable_vgpr_workitem_id: int = _bits(RSRC2, 11, 2)
-    """Which work-item ids arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
+    """Work-item ids that arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
     enable_exception_address_watch: int = _bits(RSRC2, 13, 1)
     enable_exception_memory: int = _bits(RSRC2, 14, 1)
     granulated_lds_size: int = _bits(RSRC2, 15, 9)
@@ -100,16 +115,16 @@ class KernelDescriptor:
     enable_exception_ieee_754_fp_inexact: int = _bits(RSRC2, 29, 1)
     enable_exception_int_divide_by_zero: int = _bits(RSRC2, 30, 1)
 
-    accum_offset: int = _bits(RSRC3, 0, 6, since=GFX90A, until=GFX940)
+    accum_offset: int = _bits(RSRC3, 0, 6, since=GFX90A)
     """First AGPR in the unified file, in granules of 4 minus one; see `architected_vgprs`."""
-    tg_split: int = _bits(RSRC3, 16, 1, since=GFX90A, until=GFX940)
-    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=GFX10, until=GFX11)
-    inst_pref_size: int = _bits(RSRC3, 4, 6, since=GFX11, until=GFX11)
+    tg_split: int = _bits(RSRC3, 16, 1, since=GFX90A)
+    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=GFX10, until=GFX12)
+    inst_pref_size: int = _bits(RSRC3, 4, 6, since=GFX11, until=GFX12)
     """Cache lines of 128 bytes prefetched at launch (GFX11)."""
     inst_pref_size_gfx12: int = _bits(RSRC3, 4, 8, since=GFX12)
-    """The same in GFX12's wider field."""
-    trap_on_start: int = _bits(RSRC3, 10, 1, since=GFX11, until=GFX11)
-    trap_on_end: int = _bits(RSRC3, 11, 1, since=GFX11, until=GFX11)
+    """Size of instruction prefetch, in GFX12's wider field."""
+    trap_on_start: int = _bits(RSRC3, 10, 1, since=GFX11, until=GFX12)
+    trap_on_end: int = _bits(RSRC3, 11, 1, since=GFX11, until=GFX12)
     glg_en: int = _bits(RSRC3, 13, 1, since=GFX12)
     image_op: int = _bits(RSRC3, 31, 1, since=GFX11)
 
@@ -126,7 +141,7 @@ class KernelDescriptor:
     kernarg_preload_length: int = _bits(PRELOAD, 0, 7)
     """SGPRs filled with the start of the kernarg segment."""
     kernarg_preload_offset: int = _bits(PRELOAD, 7, 9)
-    """Where in the kernarg segment preloading starts, in units of 4 bytes."""
+    """Offset in the kernarg segment at which preloading starts, in units of 4 bytes."""
 
     reserved: int = 0
     """Bits that no field of this generation covers, in place, as one 512-bit integer."""
@@ -154,7 +169,7 @@ class KernelDescriptor:
         return descriptor
 
     def encode(self) -> bytes:
-        """The 64 bytes of the descriptor.
+        """Return the 64 bytes of the descriptor.
 
         Raises:
             ObjectError: a value does not fit its field, or its field does not exist on the target.
@@ -178,23 +193,29 @@ class KernelDescriptor:
 
     @property
     def wave_size(self) -> int:
-        """Lanes per wavefront."""
+        """Return the lanes per wavefront."""
         return 32 if self.enable_wavefront_size32 else 64
 
     @property
     def vgprs(self) -> int:
-        """32-bit vector registers a wave has, in steps of the encoding granule; in a unified file AGPRs included."""
+        """Return the 32-bit vector registers of a wave, in steps of the encoding granule.
+
+        In a unified file AGPRs are included.
+        """
         return (self.granulated_workitem_vgpr_count + 1) * self.target.vgpr_encoding_granule(self.wave_size)
 
     @property
     def architected_vgprs(self) -> int:
-        """VGPRs that the names v0, v1, … can reach: all, or those before the first AGPR where both share one file."""
+        """Return the VGPRs that the names v0, v1, … can reach.
+
+        They are all, or those before the first AGPR where both share one file.
+        """
         reach = min(self.vgprs, self.target.addressable_vgprs)
         return min(reach, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else reach
 
     @property
     def agprs(self) -> int:
-        """AGPRs a wave has, of those that the names a0, a1, … can reach."""
+        """Return the AGPRs of a wave that the names a0, a1, … can reach."""
         target = self.target
         if target.unified_vgprs:
             return min(max(0, self.vgprs - (self.accum_offset + 1) * 4), target.addressable_vgprs)
@@ -203,7 +224,10 @@ class KernelDescriptor:
 
     @property
     def sgprs(self) -> int:
-        """SGPRs a wave has, VCC and other specials at their end included (GFX9); from GFX10 on the fixed number."""
+        """Return the SGPRs of a wave, VCC and other specials at their end included (GFX9).
+
+        From GFX10 on it is the fixed number.
+        """
         granule = self.target.sgpr_encoding_granule
         if not granule:
             return self.target.sgpr_limit + self.target.special_sgprs
@@ -211,22 +235,28 @@ class KernelDescriptor:
 
     @property
     def allocated_sgprs(self) -> int:
-        """SGPRs the hardware gives a wave: `sgprs`, rounded up to the allocation granule."""
+        """Return the SGPRs that the hardware gives a wave: `sgprs`, rounded up to the allocation granule."""
         return _round_up(self.sgprs, self.target.sgpr_allocation_granule or 1)
 
     @property
     def usable_sgprs(self) -> int:
-        """SGPRs s0, s1, … a wave can use without raising the count; VCC and the other specials are not among them."""
+        """Return the SGPRs s0, s1, … that a wave can use without raising the count.
+
+        VCC and the other specials are not among them.
+        """
         return min(self.allocated_sgprs - self.target.special_sgprs, self.target.sgpr_limit)
 
     @property
     def hardware_entry(self) -> int:
-        """Bytes from the kernel's entry to where hardware starts it that has preloaded its arguments; 0 without."""
+        """Return the distance in bytes from the kernel's entry to where hardware that preloads arguments starts it.
+
+        It is 0 without preloading.
+        """
         return self.target.preload_prologue if self.kernarg_preload_length else 0
 
     @property
     def sgpr_inputs(self) -> dict[str, tuple[int, int]]:
-        """What arrives in SGPRs at kernel entry: name -> (first SGPR, number of SGPRs), in order.
+        """Return what arrives in SGPRs at kernel entry: name -> (first SGPR, number of SGPRs), in order.
 
         User SGPRs are ``private_segment_buffer``, ``dispatch_ptr``, ``queue_ptr``, ``kernarg_segment_ptr``,
         ``dispatch_id``, ``flat_scratch_init``, ``private_segment_size`` and ``kernarg_preload``; system SGPRs, which
@@ -256,7 +286,9 @@ class KernelDescriptor:
     def with_registers(
         self, *, vgprs: int | None = None, agprs: int | None = None, sgprs: int | None = None
     ) -> KernelDescriptor:
-        """This descriptor with room for so many registers; None leaves a count as it is, and no count becomes smaller.
+        """Return this descriptor with room for so many registers.
+
+        None leaves a count as it is, and no count becomes smaller.
 
         Args:
             vgprs: registers named v0, v1, …
@@ -312,7 +344,7 @@ _FIELDS: dict[str, _Bits] = {f.name: f.metadata["bits"] for f in fields(KernelDe
 
 @functools.lru_cache(maxsize=4096)
 def _decode(data: bytes, target: Target) -> dict[str, Any]:
-    """The attributes of a descriptor."""
+    """Return the attributes of a descriptor."""
     word = int.from_bytes(data, "little")
     table, free = _fields_of(target)
     values: dict[str, Any] = dict.fromkeys(_FIELDS, 0) | {"target": target, "reserved": word & free}
@@ -324,11 +356,14 @@ def _decode(data: bytes, target: Target) -> dict[str, Any]:
 
 @functools.cache
 def _fields_of(target: Target) -> tuple[tuple[tuple[str, int, int, bool], ...], int]:
-    """The fields `target` has, as (name, position, width, signed), and the mask of the bits none of them covers."""
+    """Return the fields that `target` has, and the mask of the bits none of them covers.
+
+    A field is (name, position, width, signed).
+    """
     table = []
     free = (1 << 8 * DESCRIPTOR_SIZE) - 1
     for name, bits in _FIELDS.items():
-        if target.is_of(bits.generations):
+        if target.is_within(bits.since, bits.until):
             table.append((name, bits.position, bits.width, bits.signed))
             free &= ~((1 << bits.width) - 1 << bits.position)
     return tuple(table), free

@@ -1,7 +1,7 @@
-"""Where a kernel's metadata contradict its descriptor or themselves, and what counts then.
+"""Contradictions between a kernel's metadata and its descriptor, or within the metadata, and what counts then.
 
 The descriptor is what hardware starts a kernel by, and runtimes take sizes of LDS and private memory from it. Metadata
-are what a compiler, or who wrote assembly, says of it.
+are what a compiler, or the author of assembly, says of it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Disagreement(NamedTuple):
     says: int | bool
     """Its value, of a list of sizes their product."""
     counts: int | bool
-    """What is taken for true; of registers, the most that it can be."""
+    """Value that is taken as true; for registers, the most that it can be."""
 
     def __str__(self) -> str:
         return f"metadata say {self.entry} {self.says}; what counts is {self.counts}"
 
 
 def disagreements(kernel: Kernel) -> tuple[Disagreement, ...]:
-    """What is wrong in a kernel's metadata; nothing of a kernel without any."""
+    """Return the contradictions in a kernel's metadata; none for a kernel without any."""
     return tuple(_found(kernel)) if kernel.metadata else ()
 
 

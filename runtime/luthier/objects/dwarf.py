@@ -1,7 +1,7 @@
-"""What DWARF says of each unit of a code object: which line each instruction is of, and what was inlined where.
+"""DWARF of each unit of a code object: the line of each instruction, and what was inlined where.
 
-pyelftools reads the records. It believes what it reads: here are the limits that keep damaged sections from costing
-more time or memory than whole ones, and whatever goes wrong inside becomes one kind of error.
+pyelftools reads the records and trusts them: the limits here keep damaged sections from costing more time or memory
+than intact ones, and any error inside becomes one kind of error.
 
 Source: DWARF Debugging Information Format, versions 4 and 5; System V ABI, "Compressed section".
 """
@@ -70,7 +70,7 @@ class Scope:
     ranges: tuple[tuple[int, int], ...]
     """Addresses [begin, end)."""
     parent: Scope | None
-    """What it was inlined into."""
+    """Scope that it was inlined into."""
     call: tuple[str, int, int]
     """File, line and column where it was; meaningless without `parent`."""
 
@@ -85,7 +85,9 @@ class Unit:
     _dwarf: Dwarf = field(repr=False)
 
     def sequences(self) -> list[list[Row]]:
-        """The line table; each sequence has its addresses in ascending order, and the last row has no line.
+        """Return the line table.
+
+        Each sequence has its addresses in ascending order, and the last row has no line.
 
         Raises:
             DwarfError: it cannot be read.
@@ -94,7 +96,7 @@ class Unit:
             return list(self._dwarf.sequences(self._cu))
 
     def scopes(self) -> list[Scope]:
-        """Functions with code, those that are inlined behind those that they are inlined into.
+        """Return functions with code, inlined ones after those that they are inlined into.
 
         Raises:
             DwarfError: they cannot be read.
@@ -161,7 +163,7 @@ class Dwarf:
         """The file that functions and types are in instead (-gsplit-dwarf); it is not read."""
 
     def units(self) -> Iterator[Unit]:
-        """The compilation units.
+        """Yield the compilation units.
 
         Raises:
             DwarfError: from here on they cannot be read.
@@ -176,7 +178,7 @@ class Dwarf:
                 yield Unit(self._ranges(cu, top), cu, self)
 
     def sequences(self, cu: CompileUnit) -> Iterator[list[Row]]:
-        """What `Unit.sequences` gives."""
+        """Yield the sequences of `Unit.sequences`."""
         top = cu.get_top_DIE()
         program = self._program(cu)
         if program is None:
@@ -197,7 +199,7 @@ class Dwarf:
                 rows.append(Row(state.address, files[state.file], state.line, state.column))
 
     def scopes(self, cu: CompileUnit) -> list[Scope]:
-        """What `Unit.scopes` gives."""
+        """Return the scopes of `Unit.scopes`."""
         program = self._program(cu)
         top = cu.get_top_DIE()
         files = _Files(program, _text(top, "DW_AT_comp_dir"), _text(top, "DW_AT_name")) if program else None
@@ -233,7 +235,10 @@ class Dwarf:
         return self._info.line_program_for_CU(cu)
 
     def _dies(self, cu: CompileUnit) -> Iterator[DIE | None]:
-        """What has a place in the nesting of a unit, in order, None where one ends. pyelftools' own walk keeps all."""
+        """Yield what has a place in the nesting of a unit, in order, None where one ends.
+
+        pyelftools' own traversal keeps all entries.
+        """
         stream = cu.get_top_DIE().stream
         at, end = cu.cu_die_offset, cu.cu_offset + cu.size
         while at < end:
@@ -245,7 +250,7 @@ class Dwarf:
                 yield die
 
     def _ranges(self, cu: CompileUnit, die: DIE) -> tuple[tuple[int, int], ...]:
-        """The addresses of what has code."""
+        """Return the address ranges of an entry with code."""
         low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
         if low is not None and high is not None:
             end = high.value if high.form.startswith("DW_FORM_addr") else low.value + high.value
@@ -296,7 +301,7 @@ class _Files:
 
 
 def _contents(elf: E.ElfFile, header: E.SectionHeader) -> bytes:
-    """A section, decompressed if need be."""
+    """Return the contents of a section, decompressed if need be."""
     if header.type == E.SHT_NOBITS:
         return b""
     data = bytes(elf.data[header.offset : header.offset + header.size])
@@ -329,7 +334,7 @@ def _number(die: DIE, attribute: str) -> int:
 
 
 def _name(die: DIE, known: dict[int, str]) -> str:
-    """A function's symbol, or the name it has without one, from what it is made of."""
+    """Return a function's symbol, or the name it has without one, following its origins."""
     name, start = "", die.offset
     for _ in range(_MOST_ORIGINS):
         if die.offset in known:

@@ -56,7 +56,7 @@ class ObjectEditor:
         self._metadata: bytes | None = None
 
     def reserve(self, size: int, *, flags: str, align: int = PAGE, name: str) -> int:
-        """A new segment of `size` zero bytes above all others, covered by a section `name`.
+        """Add a segment of `size` zero bytes above all others, covered by a section `name`.
 
         Args:
             size: bytes, at least 1.
@@ -193,11 +193,11 @@ class ObjectEditor:
         self._metadata = encode_metadata(metadata)
 
     def finish(self) -> bytes:
-        """The edited object. The editor must not be used afterwards.
+        """Return the edited object; the editor must not be used afterwards.
 
         Raises:
-            ObjectError: what was written does not read back: a descriptor was overwritten with something else, or the
-                original's headers contradict each other.
+            ObjectError: the result cannot be read: a descriptor was overwritten with something else, or the original's
+                headers contradict each other.
         """
         image = self._image
         if self._metadata is not None:
@@ -219,7 +219,7 @@ class ObjectEditor:
         return data
 
     def _table(self, index: int) -> SymbolTable:
-        """The symbols in section `index`; string tables that two share are one."""
+        """Return the symbols in section `index`; tables that share a string table share its object."""
         strings_index = self._image.sections[index].link
         if strings_index not in self._strings:
             self._strings[strings_index] = Strings(self._image.contents(strings_index))
@@ -229,7 +229,7 @@ class ObjectEditor:
         return [self._symtab, self._dynsym] if dynamic and self._dynsym else [self._symtab]
 
     def _add_symtab(self) -> int:
-        """An object stripped of .symtab gets one with the dynamic symbols."""
+        """Add .symtab, with the dynamic symbols, to an object that was stripped of it."""
         image = self._image
         strings = b"\0" if self._dynsym is None else bytes(self._dynsym.strings.data)
         symbols = b"" if self._dynsym_index is None else image.contents(self._dynsym_index)

@@ -67,12 +67,12 @@ class FileHeader(NamedTuple):
 
     @property
     def osabi(self) -> int:
-        """EI_OSABI: who defines what the file means (ELF specification, "ELF Identification")."""
+        """Return EI_OSABI: who defines what the file means (ELF specification, "ELF Identification")."""
         return self.ident[7]
 
     @property
     def abi_version(self) -> int:
-        """EI_ABIVERSION: which code object version it is (AMDGPUUsage, "Header")."""
+        """Return EI_ABIVERSION: which code object version it is (AMDGPUUsage, "Header")."""
         return self.ident[8]
 
 
@@ -124,12 +124,12 @@ class RelocationRecord(NamedTuple):
 
     @property
     def type(self) -> int:
-        """ELF64_R_TYPE."""
+        """Return ELF64_R_TYPE."""
         return self.info & 0xFFFFFFFF
 
     @property
     def symbol(self) -> int:
-        """ELF64_R_SYM: index in the symbol table."""
+        """Return ELF64_R_SYM: the index in the symbol table."""
         return self.info >> 32
 
 
@@ -144,7 +144,7 @@ Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Layout(Generic[Record]):
-    """How one kind of record lies in the file: little-endian, no padding beyond its own."""
+    """Layout of one kind of record in the file: little-endian, no padding beyond its own."""
 
     def __init__(self, record: type[Record], layout: str) -> None:
         self.record = record
@@ -152,23 +152,23 @@ class Layout(Generic[Record]):
         self.size = self.struct.size
 
     def unpack(self, data: bytes | memoryview, offset: int = 0) -> Record:
-        """The record at a byte offset."""
+        """Return the record at a byte offset."""
         return self.record(*self.struct.unpack_from(data, offset))
 
     def rows(self, data: bytes | memoryview) -> Iterator[tuple[Any, ...]]:
-        """The fields of every whole record in `data`; a rest is ignored, as the linkers do."""
+        """Yield the fields of every whole record in `data`; a rest is ignored, as the linkers do."""
         return self.struct.iter_unpack(data[: len(data) - len(data) % self.size])
 
     def unpack_all(self, data: bytes | memoryview) -> list[Record]:
-        """The same as records."""
+        """Return every whole record in `data`."""
         return [self.record(*row) for row in self.rows(data)]
 
     def pack(self, record: Record) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
         return self.struct.pack(*record)
 
     def pack_all(self, records: list[Record]) -> bytes:
-        """The bytes of records, one after the other."""
+        """Return the bytes of records, one after the other."""
         return b"".join(map(self.pack, records))
 
 
@@ -191,7 +191,7 @@ class StringTable:
         self._left = 16 * len(data) + _LONGEST_NAME  # overlapping names are legal, a quadratic number of bytes is not
 
     def names(self, offsets: Iterable[int]) -> list[str]:
-        """The names at these offsets."""
+        """Return the names at these offsets."""
         seen = self._seen
         return [seen[offset] if offset in seen else self._name(offset) for offset in offsets]
 
@@ -208,10 +208,10 @@ class StringTable:
 
 
 def read_header(data: memoryview, name: str) -> FileHeader:
-    """The file header alone.
+    """Return the file header alone.
 
     Raises:
-        ObjectError: no 64-bit little-endian ELF file.
+        ObjectError: it is no 64-bit little-endian ELF file.
     """
     if data[:4] != ELF_MAGIC:
         raise ObjectError("not an ELF file", object=name, offset=0)
@@ -223,8 +223,10 @@ def read_header(data: memoryview, name: str) -> FileHeader:
 
 
 def used_size(data: memoryview) -> int:
-    """Bytes from the beginning of an ELF file to the end of all that its headers speak of; what is behind is padding.
-    All of it where they are damaged."""
+    """Return the bytes from the beginning of an ELF file to the end of all that its headers describe.
+
+    What follows is padding. If the headers are damaged, it is the whole size.
+    """
     try:
         elf = ElfFile(data, "")
     except ObjectError:
@@ -280,17 +282,17 @@ class ElfFile:
         raise ObjectError(message, object=self.name, offset=offset)
 
     def view_at(self, offset: int, size: int, what: str) -> memoryview:
-        """`size` bytes of the file from `offset`; `what` names them in the error if they are not all there."""
+        """Return `size` bytes of the file from `offset`; `what` names them in the error if some are missing."""
         if offset + size > len(self.data):
             self.fail(f"{what} of {size:#x} bytes reaches past the end of the file ({len(self.data):#x} bytes)", offset)
         return self.data[offset : offset + size]
 
     def section_view(self, section: SectionHeader, what: str) -> memoryview:
-        """A section's contents; `what` is what errors call them."""
+        """Return a section's contents; `what` names them in errors."""
         return memoryview(b"") if section.type == SHT_NOBITS else self.view_at(section.offset, section.size, what)
 
     def string_table(self, index: int, what: str) -> StringTable:
-        """The section with this index as a string table; `what` is what errors call it."""
+        """Return the section with this index as a string table; `what` names it in errors."""
         if index >= len(self.sections):
             self.fail(f"{what} is in section {index} of {len(self.sections)}")
         data = self.section_view(self.sections[index], what)
@@ -299,7 +301,7 @@ class ElfFile:
         return StringTable(bytes(data), what, self)
 
     def records(self, layout: Layout[Record], section: SectionHeader, what: str) -> memoryview:
-        """A section that is a table of such records, to be read by `layout`.
+        """Return a section that is a table of such records, to be read by `layout`.
 
         Raises:
             ObjectError: it has more than fit into memory, or is not all there.
@@ -309,7 +311,10 @@ class ElfFile:
         return self.section_view(section, what)
 
     def notes(self) -> Iterator[tuple[str, int, memoryview, int]]:
-        """(owner, type, description, file offset) of every note, of note segments or, lacking those, note sections."""
+        """Yield (owner, type, description, file offset) of every note.
+
+        They are those of note segments or, lacking those, note sections.
+        """
         ranges = [(s.offset, s.filesz, s.align) for s in self.segments if s.type == PT_NOTE]
         if not ranges:
             ranges = [(s.offset, s.size, s.align) for s in self.sections if s.type == SHT_NOTE]

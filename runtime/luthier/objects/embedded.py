@@ -20,7 +20,7 @@ _MOST_TABLES = 1 << 24
 
 
 def embedded_images(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[Place]:
-    """The code objects in the data of a host ELF file.
+    """Yield the code objects in the data of a host ELF file.
 
     Args:
         elf: the headers of `place`.
@@ -42,8 +42,10 @@ def embedded_images(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterato
 
 
 def _data(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[tuple[str, int, Place]]:
-    """What holds data, sections, or segments where there are none: name, start, and what of it is to be searched, which
-    is not `known`, and no byte twice."""
+    """Yield the parts of a host file that hold data: name, start, and what of it is to be searched.
+
+    They are sections, or segments where there are none. What is searched is not `known`, and no byte comes twice.
+    """
     if elf.sections:
         ranges = [
             (section.offset, section.size, name)
@@ -72,7 +74,7 @@ def _data(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[tuple[st
 
 
 def _size(place: Place, header: E.FileHeader) -> int:
-    """Bytes of the code object that `place` begins with, 0 if it is none."""
+    """Return the bytes of the code object that `place` begins with, 0 if it is none."""
     tables = (
         (header.segments_offset, header.segment_count, header.segment_entry_size, E.SEGMENT_HEADER),
         (header.sections_offset, header.section_count, header.section_entry_size, E.SECTION_HEADER),

@@ -42,7 +42,10 @@ _LARGEST_GAP = 1 << 30
 
 
 def is_host_file(path: str) -> bool:
-    """Whether a file is an executable or a shared library of the host. One that cannot be read is not."""
+    """Return whether a file is an executable or a shared library of the host.
+
+    One that cannot be read is not.
+    """
     try:
         with open(path, "rb") as file:
             start = file.read(E.FILE_HEADER.size)
@@ -54,24 +57,24 @@ def is_host_file(path: str) -> bool:
 
 @dataclass(frozen=True)
 class FatBinary:
-    """What wrappers point to."""
+    """A fat binary that wrappers point to."""
 
     wrappers: tuple[int, ...]
     """Virtual addresses of the pointers. All sources that were compiled with ``-fgpu-rdc`` share a bundle."""
     address: int
-    """What they hold: where the bundle is."""
+    """Address of the bundle, which the wrappers hold."""
     bundle: Place
     entries: tuple[Entry, ...]
     """The images for AMD GPUs."""
     name: str
-    """How errors call it."""
+    """Name in errors."""
 
     def image(self, entry: Entry) -> memoryview:
-        """The bytes of one."""
+        """Return the bytes of an entry."""
         return opened(self.bundle).cut(entry.offset, entry.size, "bundle entry").view
 
     def with_images(self, images: Mapping[int, bytes]) -> bytes:
-        """The bundle with other images, by their number in `entries`; uncompressed, whatever it was."""
+        """Return the bundle with other images, by their number in `entries`; it is always uncompressed."""
         changed = {self.entries[number].id: data for number, data in images.items()}
         if len({entry.id for entry in self.entries}) != len(self.entries):
             raise ObjectError("the bundle has two entries of one id", object=self.name)
@@ -92,11 +95,11 @@ class Rewritten:
         self._pieces: dict[int, bytes] = {}
 
     def put(self, offset: int, data: bytes) -> None:
-        """Bytes in place of what is there or was put there; pieces that are put do not overlap in part."""
+        """Put bytes in place of what is there or was put there; pieces that are put do not overlap in part."""
         self._pieces[offset] = data
 
     def windows(self) -> Iterator[bytes | memoryview]:
-        """The file, some of it at a time; what consists of zeros in windows of zeros alone, mostly."""
+        """Yield the file, some of it at a time; zeros mostly come in windows of their own."""
         at = 0
         for offset, data in sorted(self._pieces.items()):
             yield from self._between(at, offset)
@@ -155,13 +158,13 @@ class HostFile:
         self.fat_binaries = self._find()
 
     def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> Rewritten:
-        """The file with other bundles.
+        """Return the file with other bundles.
 
         Args:
             replacements: number in `fat_binaries` -> bundle.
 
         Raises:
-            ObjectError: the file's layout leaves no place for it.
+            ObjectError: the file's layout leaves no place for them.
         """
         base, end = self._loads[0], max(one.vaddr + one.memsz for one in self._loads)
         apart = base.vaddr - base.offset
@@ -223,7 +226,7 @@ class HostFile:
         )
 
     def _pointed(self, wrapper: int, held: int) -> int:
-        """What the pointer at `wrapper` will hold, less the load address; the file has `held` there."""
+        """Return what the pointer at `wrapper` will hold, less the load address; the file has `held` there."""
         relocation = self._relocations.get(wrapper)
         if relocation is None and self._elf.header.type == E.ET_DYN and not self._has_packed:
             self._elf.fail(f"the pointer at {wrapper:#x} is not relocated")
@@ -242,7 +245,7 @@ class HostFile:
         return FatBinary(wrappers, address, bundle, tuple(entries), f"{self.name}[{number}]")
 
     def _read_relocations(self) -> dict[int, tuple[int, int]]:
-        """Address -> what the dynamic loader writes there: offset in the file of the record, addend.
+        """Return what the dynamic loader writes to each address: file offset of the record, and addend.
 
         Raises:
             ObjectError: what it writes to a wrapper is not the load address plus something.

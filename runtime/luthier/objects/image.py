@@ -35,7 +35,7 @@ class NewSegment:
 
     @property
     def end(self) -> int:
-        """First address behind it."""
+        """Return the first address after it."""
         return self.address + len(self.data)
 
 
@@ -58,7 +58,7 @@ class Image:
             self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file, which is too large to be edited")
         self._original = elf.data
         self.data = bytearray(elf.data[: self._loaded_end])
-        """What is loaded, and what lies between."""
+        """Bytes that are loaded, and those that lie between."""
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
@@ -80,7 +80,7 @@ class Image:
         raise ObjectError(message, object=self.name, offset=offset)
 
     def contents(self, index: int) -> bytes:
-        """The bytes of a section as they are now."""
+        """Return the bytes of a section as they are now."""
         section = self.sections[index]
         if index in self._contents:
             return self._contents[index]
@@ -131,7 +131,7 @@ class Image:
         return len(self.sections) - 1
 
     def add_segment(self, size: int, flags: int, align: int = PAGE) -> NewSegment:
-        """A zero-filled PT_LOAD segment above all others."""
+        """Add a zero-filled PT_LOAD segment above all others."""
         segment = NewSegment(round_up(self._next_address, align), flags, align, bytearray(size))
         self._next_address = segment.end
         self.new_segments.append(segment)
@@ -151,7 +151,7 @@ class Image:
         self.fail(f"no segment has {len(data):#x} bytes in the file at this address", address)
 
     def in_memory(self, address: int, size: int) -> bool:
-        """One segment has all these bytes, in the file or not."""
+        """Return whether one segment has all these bytes, in the file or not."""
         ranges = [(s.vaddr, s.vaddr + s.memsz) for s in self.headers if s.type == E.PT_LOAD]
         ranges += [(new.address, new.end) for new in self.new_segments]
         return any(low <= address and address + size <= high for low, high in ranges)
@@ -193,7 +193,7 @@ class Image:
                 self.headers[i] = _moved(h, segment.address, table_size)
 
     def finish(self) -> bytes:
-        """The file, after `place_loaded`."""
+        """Return the file, after `place_loaded`."""
         if len(self._names) != self.sections[self.header.names_index].size:
             self.replace(self.header.names_index, bytes(self._names))
         out = self.data[: self._loaded_end]
@@ -254,12 +254,12 @@ class Image:
 
 
 def _is_behind(section: E.SectionHeader, end: int) -> bool:
-    """Whether the file has a section's contents, and not before `end`."""
+    """Return whether the file has a section's contents, and not before `end`."""
     return section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > end
 
 
 def round_up(value: int, align: int) -> int:
-    """The next multiple of `align`."""
+    """Return the next multiple of `align`."""
     return -(-value // align) * align
 
 
@@ -268,7 +268,7 @@ def _moved(header: E.SegmentHeader, address: int, size: int) -> E.SegmentHeader:
 
 
 def _file_offset(address: int, headers: list[E.SegmentHeader], otherwise: int) -> int:
-    """Where the file has the byte at a virtual address; `otherwise` if it has not (.bss)."""
+    """Return the file offset of the byte at a virtual address; `otherwise` if the file does not have it (.bss)."""
     for h in headers:
         if h.type == E.PT_LOAD and h.vaddr <= address < h.vaddr + h.filesz:
             return h.offset + address - h.vaddr

@@ -16,13 +16,14 @@ _OFFSETS = {0x0E, 0x1F, 0x17}
 
 
 def check_line_header(data: bytes, at: int) -> None:
-    """
+    """Check the header of a line table.
+
     Args:
         data: the section ``.debug_line``.
         at: where the header begins in it.
 
     Raises:
-        ValueError, struct.error, IndexError: there is no header that can be read.
+        ValueError, struct.error, IndexError: it cannot be read.
     """
     (length,) = struct.unpack_from("<I", data, at)
     at += 4
@@ -83,7 +84,7 @@ def _behind(data: bytes, at: int, form: int, wide: bool) -> int:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """ULEB128, and what is behind it."""
+    """Return a ULEB128 number, and the position after it."""
     value = shift = 0
     while shift < 70:
         byte = data[at]

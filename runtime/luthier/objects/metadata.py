@@ -60,7 +60,7 @@ class KernelArgument:
 
     @property
     def hidden(self) -> bool:
-        """The runtime fills it in, not the caller."""
+        """Return whether the runtime fills it in, not the caller."""
         return self.value_kind.startswith("hidden_")
 
 
@@ -86,13 +86,13 @@ def decode_metadata(data: bytes | memoryview, *, object: str, offset: int) -> Me
 
 
 def decode_kernels(data: bytes | memoryview, *, object: str, offset: int) -> list[DescribedKernel]:
-    """The kernels that the note's description lists; all of it is checked.
+    """Return the kernels that the note's description lists; all of it is checked.
 
     Much faster than `decode_metadata` where there are many: lists of arguments, which are most of the metadata and
     differ little, are unpacked once.
 
     Raises:
-        ObjectError: not well-formed, or an entry of an argument has the wrong type.
+        ObjectError: it is not well-formed, or an entry of an argument has the wrong type.
     """
     kernels: list[DescribedKernel] = []
     with _malformed(object, offset):
@@ -154,7 +154,7 @@ def _kernel(unpacker: Any, data: bytes | memoryview) -> DescribedKernel:
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
-    """The inverse of `decode_metadata`.
+    """Encode metadata: the inverse of `decode_metadata`.
 
     Raises:
         ObjectError: something in it has no MessagePack form.
@@ -167,7 +167,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
 
 
 def entry(table: Metadata, key: str, kind: type[_T], default: _T, *, object: str, kernel: str | None = None) -> _T:
-    """`table[key]`, or `default` where it is missing.
+    """Return `table[key]`, or `default` where it is missing.
 
     Raises:
         ObjectError: the value is of another type, or a negative or over-long integer.
@@ -180,7 +180,7 @@ def entry(table: Metadata, key: str, kind: type[_T], default: _T, *, object: str
 
 
 def are_sizes(value: object) -> bool:
-    """Whether an entry is a list of three sizes."""
+    """Return whether an entry is a list of three sizes."""
     return (
         isinstance(value, list) and len(value) == 3 and all(type(size) is int and 0 <= size < 1 << 32 for size in value)
     )
@@ -201,7 +201,7 @@ def check_shapes(row: Metadata, *, object: str, kernel: str) -> None:
 
 
 def numbers(table: Metadata, defaults: dict[str, int], *, object: str, kernel: str) -> list[int]:
-    """`entry` of several integers."""
+    """Return several integers like `entry`."""
     values = [table.get(key, default) for key, default in defaults.items()]
     for value in values:
         if type(value) is not int or not 0 <= value < 1 << 32:
@@ -211,7 +211,7 @@ def numbers(table: Metadata, defaults: dict[str, int], *, object: str, kernel: s
 
 @functools.lru_cache(maxsize=1024)
 def _unpack_arguments(packed: bytes) -> tuple[list[Metadata], tuple[KernelArgument, ...]]:
-    """A kernel's list of arguments, from MessagePack.
+    """Return a kernel's list of arguments, from MessagePack.
 
     Kept, since libraries have tens of thousands of kernels and a few hundred different lists.
     """

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from luthier import _mc
 from luthier.errors import ObjectError
-from luthier.table import Cell, Table
+from luthier.support.table import Cell, Table
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
 """A demangled function: what stands before its parameters, without the type that it returns."""
@@ -21,8 +21,11 @@ _SYMBOL = re.compile(r"\b_Z\w+")
 
 @lru_cache(maxsize=1 << 12)
 def spellings(name: str) -> tuple[str, ...]:
-    """The names that a kernel goes by: its symbol, and of a mangled one the demangled name, with parameters and
-    without (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``)."""
+    """Return the spellings of a kernel's name.
+
+    They are its symbol and, for a mangled one, the demangled name with parameters and without
+    (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``).
+    """
     whole = _mc.demangle(name)
     if whole == name:
         return (name,)
@@ -31,18 +34,21 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern means the kernel `name`: it is one of its `spellings`, or a glob (``*``, ``?``, ``[…]``) that
-    fits one; case matters. A pattern that ends with ``)`` is no glob: there ``*`` is a pointer."""
+    """Return whether a pattern means the kernel `name`.
+
+    It does if it is one of its `spellings`, or a glob (``*``, ``?``, ``[…]``) that fits one; case matters. A pattern
+    that ends with ``)`` is no glob: there ``*`` is a pointer.
+    """
     known = spellings(name)
     return pattern in known or (not pattern.endswith(")") and any(fnmatch.fnmatchcase(one, pattern) for one in known))
 
 
 def is_selected(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a kernel is among those that patterns ask for.
+    """Return whether a kernel is among those that patterns ask for.
 
     Args:
         name: its symbol.
-        patterns: as of `matches`; one that begins with ``!`` leaves out. Without any that takes in, all are.
+        patterns: as of `matches`; one that begins with ``!`` excludes. Without any that includes, all are included.
     """
     wanted = list(patterns)
     taken = [pattern for pattern in wanted if not pattern.startswith("!")]
@@ -53,15 +59,15 @@ def is_selected(name: str, patterns: Iterable[str]) -> bool:
 
 
 def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[str]:
-    """Those of `names` that patterns ask for, in their order.
+    """Return those of `names` that patterns ask for, in their order.
 
     Args:
         names: symbols of kernels.
         patterns: as of `is_selected`.
-        file: what errors call the place they are in.
+        file: name in errors of the place they are in.
 
     Raises:
-        ObjectError: a pattern that takes in fits no name, or all are left out.
+        ObjectError: a pattern that includes fits no name, or all are excluded.
     """
     for pattern in patterns:
         if not pattern.startswith("!") and not any(matches(name, pattern) for name in names):
@@ -73,8 +79,11 @@ def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[
 
 
 def as_in_source(tables: Iterable[Table]) -> list[Table]:
-    """Tables for people: mangled symbols in titles and cells give way to names as the source spells them, without
-    parameters (``math::scale<float>``). Two symbols that have one such name, overloads, keep their parameters."""
+    """Return tables for people, with mangled symbols in titles and cells replaced by names as in the source.
+
+    The names are without parameters (``math::scale<float>``). Two symbols that share one, overloads, keep their
+    parameters.
+    """
     tables = list(tables)
     texts = [text for table in tables for text in (table.title, *_texts(table))]
     symbols = {symbol for text in texts for symbol in _SYMBOL.findall(text)}

@@ -1,4 +1,4 @@
-"""How many waves of a kernel fit on a SIMD, by what they share: vector registers, scalar registers, LDS.
+"""Occupancy: how many waves of a kernel fit on a SIMD, by vector registers, scalar registers and LDS.
 
 Sources: LLVM, AMDGPUBaseInfo.cpp (sizes of files, granules, work-groups of a compute unit) and AMDGPUSubtarget.cpp,
 `getOccupancyWithWorkGroupSizes`.
@@ -23,18 +23,19 @@ class Occupancy:
     vgprs: int
     sgprs: int
     lds: int
-    """Of the work-groups that the kernel allows, the ones of which the most waves fit; dynamic LDS is not counted."""
+    """Limit by LDS, for those work-groups that the kernel allows of which the most waves fit; dynamic LDS is not
+    counted."""
     most: int
-    """Whatever they need."""
+    """Limit of the hardware, whatever the waves need."""
 
     @property
     def waves(self) -> int:
-        """Most waves."""
+        """Return the most waves."""
         return min(self.vgprs, self.sgprs, self.lds, self.most)
 
     @property
     def limited_by(self) -> tuple[str, ...]:
-        """What more waves would want more of: of ``VGPRs``, ``SGPRs`` and ``LDS`` those that are short."""
+        """Return which of ``VGPRs``, ``SGPRs`` and ``LDS`` limit the number of waves."""
         if self.waves == self.most:
             return ()
         by = {"VGPRs": self.vgprs, "SGPRs": self.sgprs, "LDS": self.lds}
@@ -42,7 +43,7 @@ class Occupancy:
 
 
 def occupancy_of(descriptor: KernelDescriptor, largest: int = LARGEST_WORKGROUP, required: int = 0) -> Occupancy:
-    """The occupancy of a kernel with this descriptor.
+    """Return the occupancy of a kernel with this descriptor.
 
     Args:
         largest: work-items of a work-group at most.

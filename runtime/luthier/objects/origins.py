@@ -1,8 +1,9 @@
-"""Where the code of patched kernels comes from, as patched objects tell it: the application, by addresses of the
-original, or a hook. What goes wrong in a patched kernel is told by it.
+"""Origins of the code of patched kernels: the application, by addresses of the original, or a hook.
 
-It is kept in a section of the object that is not loaded, so that it is there wherever the object is. A damaged section
-is as if there were none.
+Errors in a patched kernel are reported by them.
+
+They are kept in a section of the object that is not loaded, so that they are there wherever the object is. A damaged
+section is treated as missing.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _Columns = NDArray[np.int64]
 ScalarPair = Callable[[int], int]
 """From the number of an SGPR to the address that it and the next one hold."""
 Teller = Callable[[int, ScalarPair], str]
-"""What says of an address at which a wave is, and of its registers, whose code is there: in words, empty if nothing is
-known."""
+"""Function that describes the origin of the code at an address where a wave is, given its registers; empty if nothing
+is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Inserted:
     points: _Columns
     """Virtual address, in the original, of the instruction it was inserted at; `NO_POINT` where there are several."""
     labels: _Columns
-    """Which of `names` it is."""
+    """Index in `names` of each piece."""
     links: _Columns
     """The first SGPR of the pair that holds, all the while, behind which call it was called; `NO_LINK`."""
     names: tuple[str, ...]
@@ -53,7 +54,7 @@ class Inserted:
 
     @classmethod
     def of(cls, pieces: Iterable[tuple[int, int, int, str, int]]) -> Inserted:
-        """Of pieces in any order: start, end, point, name and link."""
+        """Return pieces given in any order as start, end, point, name and link."""
         rows = sorted(pieces)
         names = {name: number for number, name in enumerate(dict.fromkeys(row[3] for row in rows))}
         columns = np.array([(*row[:3], names[row[3]], row[4]) for row in rows], np.int64).reshape(-1, 5).T
@@ -61,7 +62,7 @@ class Inserted:
         return cls(starts, ends, points, labels, links, tuple(names))
 
     def piece_at(self, address: int) -> int | None:
-        """Which piece an address is in; None: in none."""
+        """Return the piece that an address is in; None if it is in none."""
         piece = int(np.searchsorted(self.starts, address, "right")) - 1
         return None if piece < 0 or address >= self.ends[piece] else piece
 
@@ -80,16 +81,16 @@ class Origins:
     """[n] what they were in the original."""
     inserted: Inserted
     functions: tuple[tuple[int, str], ...]
-    """Where functions begin in the original, ascending, and their names."""
+    """Addresses where functions begin in the original, ascending, and their names."""
 
     def at(self, base: int) -> Origins:
-        """The same with all of the new code so many bytes further up."""
+        """Return the same origins with all of the new code so many bytes further up."""
         inserted = self.inserted
         moved = replace(inserted, starts=inserted.starts + base, ends=inserted.ends + base)
         return replace(self, start=self.start + base, addresses=self.addresses + base, inserted=moved)
 
     def describe(self, address: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
-        """Whose code is at a virtual address in the new code, and where that is in the original and its source.
+        """Describe the code at a virtual address in the new code, and where it is in the original and its source.
 
         Args:
             original: the application's object, or any that has its debug information.
@@ -113,7 +114,7 @@ class Origins:
         return f"in {name}, that several points share{self._called(piece, original, scalar_pair)}"
 
     def _called(self, piece: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
-        """For which of its points a piece runs that is placed once; empty if that is not known."""
+        """Describe the point for which a piece runs that is placed once; empty if it is not known."""
         inserted = self.inserted
         link = int(inserted.links[piece])
         caller = None if link == NO_LINK else inserted.piece_at(scalar_pair(link) - _CALL_SIZE)
@@ -131,7 +132,7 @@ class Origins:
 
 
 def encode(kernels: Sequence[Origins]) -> bytes:
-    """The section's contents."""
+    """Return the section's contents."""
     head, columns = [], []
     for one in kernels:
         inserted = one.inserted
@@ -145,7 +146,7 @@ def encode(kernels: Sequence[Origins]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Origins, ...]:
-    """What `encode` was given; nothing if these are other bytes."""
+    """Return what `encode` was given; nothing if these are other bytes."""
     unpacking = zlib.decompressobj()
     try:
         plain = unpacking.decompress(data, _MOST)
@@ -173,13 +174,13 @@ def decode(data: bytes) -> tuple[Origins, ...]:
 
 
 def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 0, original_delta: int = 0) -> Teller:
-    """What says whose code is at addresses of a loaded object.
+    """Return a function that describes the origin of code at addresses of a loaded object.
 
     Args:
-        object: that is loaded, patched or not.
-        original: of which the patched one is, where the program's code is not in that.
+        object: the one that is loaded, patched or not.
+        original: object that was patched, where the program's code is not in `object`.
         delta: what is added to its virtual addresses.
-        original_delta: to those of the original.
+        original_delta: what is added to those of the original.
     """
     known: tuple[Origins, ...] | None = None
 
@@ -199,12 +200,12 @@ def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 
 
 
 def origins_of(object: CodeObject) -> tuple[Origins, ...]:
-    """Of the patched kernels of an object."""
+    """Return the origins of the patched kernels of an object."""
     return decode(object.section_data(SECTION) or b"")
 
 
 def _unpatched(object: CodeObject, address: int) -> str:
-    """Where code is that nobody has changed."""
+    """Describe the place of unchanged code."""
     for symbol in object.symbols:
         if symbol.type == "func" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
             return f"in {symbol.name}+{address - symbol.address:#x}{in_source(object.source.at(address))}"

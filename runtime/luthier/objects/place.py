@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
     @staticmethod
     def of_file(path: str | os.PathLike[str], name: str) -> Place:
-        """A file, mapped; read where it cannot be mapped, as from a pipe.
+        """Return a file, mapped; read where it cannot be mapped, as from a pipe.
 
         Raises:
             ObjectError: it cannot be read, or cannot be mapped and is too long.
@@ -55,17 +55,17 @@ class Place(NamedTuple):
 
     @staticmethod
     def of_bytes(data: bytes | bytearray, name: str) -> Place:
-        """Bytes in memory."""
+        """Return bytes in memory as a place."""
         return Place(data, name, 0, len(data))
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return self.end - self.start
 
     @property
     def view(self) -> memoryview:
-        """The bytes where they are; whoever keeps the view keeps the mapping."""
+        """Return the bytes in place; a reference to the view keeps the mapping."""
         return memoryview(self.root)[self.start : self.end].toreadonly()
 
     def fail(self, message: str, offset: int) -> NoReturn:
@@ -80,35 +80,35 @@ class Place(NamedTuple):
         raise ObjectError(message, object=self.name, offset=offset)
 
     def begins(self, *magics: bytes) -> bool:
-        """Whether one of these is what it begins with."""
+        """Return whether it begins with one of these."""
         return any(self.peek(0, len(magic)) == magic for magic in magics)
 
     def peek(self, offset: int, size: int) -> bytes:
-        """`size` bytes, or those that there are."""
+        """Return `size` bytes, or those that there are."""
         return bytes(self.root[self.start + offset : min(self.start + offset + size, self.end)])
 
     def read(self, offset: int, size: int, what: str) -> bytes:
-        """Bytes at an offset; `what` is what the error calls them that says they are cut off."""
+        """Return bytes at an offset; `what` names them in the error that some are missing."""
         return self.cut(offset, size, what).peek(0, size)
 
     def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[int, ...]:
-        """Fields at an offset; `what` as of `read`."""
+        """Return fields at an offset; `what` as of `read`."""
         if offset + layout.size > self.size:
             self.fail(f"{what} reaches past the end", offset)
         return layout.unpack_from(self.root, self.start + offset)
 
     def cut(self, offset: int, size: int, what: str) -> Place:
-        """A part of this place that goes by the same name."""
+        """Return a part of this place with the same name."""
         if offset + size > self.size:
             self.fail(f"{what} of {size:#x} bytes reaches past the end", offset)
         return self._replace(start=self.start + offset, end=self.start + offset + size)
 
     def inner(self, label: str = "") -> Place:
-        """This place as something in a container, called `label` there."""
+        """Return this place as something in a container, called `label` there."""
         return self._replace(name=f"{self.name}[{label}]" if label else self.name, depth=self.depth + 1)
 
     def find(self, patterns: Iterable[bytes], offset: int = 0) -> int:
-        """Where the first of `patterns` is, from `offset` on; -1 where there is none."""
+        """Return the offset of the first of `patterns`, from `offset` on; -1 where there is none."""
         wanted = tuple(patterns)
         overlap = max(map(len, wanted)) - 1
         at, size = offset, _FIRST_WINDOW

@@ -10,15 +10,17 @@ _NAMES = b"\0.dynsym\0.dynstr\0.symtab\0.strtab\0.shstrtab\0"
 
 
 def header_for(target: Target) -> E.FileHeader:
-    """The file header of a code object of version 4 for a target, with any setting of its features (AMDGPUUsage, "ELF
-    Code Object")."""
+    """Return the file header of a code object of version 4 for a target, with any setting of its features.
+
+    See AMDGPUUsage, "ELF Code Object".
+    """
     ident = E.ELF_MAGIC + bytes([2, 1, 1, E.ELFOSABI_AMDGPU_HSA, 2]) + bytes(7)
     flags = target.mach | target.supports_xnack << 8 | target.supports_sramecc << 10
     return E.FileHeader(ident, 3, E.EM_AMDGPU, 1, 0, 0, 0, flags, E.FILE_HEADER.size, 0, 0, 0, 0, 0)
 
 
 def empty_object(like: E.FileHeader, name: str) -> CodeObject:
-    """A code object without kernels, code or data, for the target and of the version that a file header says.
+    """Return a code object without kernels, code or data, for the target and of the version of a file header.
 
     One loaded segment holds the headers and the dynamic symbol table, which has no symbol yet.
     """

@@ -38,19 +38,19 @@ class SourceFrame(NamedTuple):
 
     @property
     def place(self) -> str:
-        """``file:line:column``."""
+        """Return ``file:line:column``."""
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
     @property
     def name(self) -> str:
-        """The function for people: without parameters, if it is a C++ one."""
+        """Return the function's name for people: without parameters, if it is a C++ one."""
         _, *others = spellings(self.function)
         return self.function if not others else others[0] if "operator" in others[0] else others[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where an instruction comes from."""
+    """Source location of an instruction."""
 
     frames: tuple[SourceFrame, ...]
     """Innermost first: the instruction's own place, then the call that it was inlined by, and so on; never empty. The
@@ -58,29 +58,29 @@ class SourceLocation:
 
     @property
     def file(self) -> str:
-        """Of the instruction's own place."""
+        """Return the file of the instruction's own place."""
         return self.frames[0].file
 
     @property
     def line(self) -> int:
-        """Of the instruction's own place."""
+        """Return the line of the instruction's own place."""
         return self.frames[0].line
 
     @property
     def column(self) -> int:
-        """Of the instruction's own place."""
+        """Return the column of the instruction's own place."""
         return self.frames[0].column
 
     def __str__(self) -> str:
         return ", inlined at ".join(frame.place for frame in self.frames)
 
     def to_json(self) -> list[dict[str, str | int]]:
-        """The frames, innermost first."""
+        """Return the frames as plain data, innermost first."""
         return [{**frame._asdict(), "name": frame.name} for frame in self.frames]
 
 
 def in_source(location: SourceLocation | None) -> str:
-    """A location as what is said of an instruction ends with it; empty if it is not known."""
+    """Return a location as a suffix of the description of an instruction; empty if it is not known."""
     return "" if location is None else f" [{location}]"
 
 
@@ -119,12 +119,12 @@ class SourceMap:
             self.problems.append("no debug information; compile with -g or -gline-tables-only")
 
     def at(self, address: int) -> SourceLocation | None:
-        """Where the instruction at a virtual address comes from; None if nothing says so."""
+        """Return the source location of the instruction at a virtual address; None if it is not known."""
         number = int(self.numbers([address])[0])
         return None if number < 0 else self.locations[number]
 
     def numbers(self, addresses: ArrayLike) -> NDArray[np.int32]:
-        """For each virtual address the index of its location in `locations`, -1 where nothing is known."""
+        """Return for each virtual address the index of its location in `locations`, -1 where nothing is known."""
         asked = np.asarray(addresses, np.uint64)
         found = np.full(asked.shape, -1, np.int32)
         units = _owners(asked, *self._unit_map)
@@ -157,11 +157,11 @@ class SourceMap:
         self._unit_map = _paint(painted)
 
     def _is_code(self, address: int) -> bool:
-        """Whether it is in the text: what the linker dropped has addresses below or above all."""
+        """Return whether an address is in the text: what the linker dropped has addresses below or above all."""
         return any(start <= address < start + size for start, size in self._text)
 
     def _table(self, number: int) -> _Map:
-        """Of one unit: where locations change, and to which."""
+        """Return where the locations of one unit change, and to which."""
         if number not in self._tables:
             self._tables[number] = self._read(number)
         return self._tables[number]
@@ -241,7 +241,7 @@ class SourceSelection:
                 raise ObjectError(f"{text!r} names no source lines: {part} is empty")
 
     def takes(self, location: SourceLocation | None) -> bool:
-        """Whether a location is among those that are meant."""
+        """Return whether a location is selected."""
         return location is not None and any(self._takes(frame) for frame in location.frames)
 
     def _takes(self, frame: SourceFrame) -> bool:
@@ -253,12 +253,12 @@ class SourceSelection:
 
 
 def select_lines(map: SourceMap, addresses: Sequence[int], wanted: Iterable[str], *, object: str) -> list[bool]:
-    """Which addresses are of lines that a user means.
+    """Return which addresses are of lines that a user selects.
 
     Args:
-        map: of the object they are in.
+        map: source map of the object they are in.
         wanted: each as `SourceSelection` takes it; one of them is enough.
-        object: what errors call the object.
+        object: name of the object in errors.
 
     Raises:
         ObjectError: nothing is known of any of the addresses.
@@ -274,7 +274,7 @@ def select_lines(map: SourceMap, addresses: Sequence[int], wanted: Iterable[str]
 
 
 def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
-    """The places that a scope was inlined at, innermost first."""
+    """Return the places that a scope was inlined at, innermost first."""
     frames = []
     while scope.parent is not None:
         file, line, column = scope.call
@@ -284,12 +284,12 @@ def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
 
 
 def _owners(asked: NDArray[np.uint64], bounds: NDArray[np.uint64], owners: NDArray[Any]) -> NDArray[np.int32]:
-    """Of each address the owner that the last bound not above it begins; -1 below all bounds."""
+    """Return for each address the owner that begins at the last bound not above it; -1 below all bounds."""
     return np.append(owners, -1)[np.searchsorted(bounds, asked, "right") - 1].astype(np.int32)
 
 
 def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
-    """Where the owner of addresses changes, and to which; later ranges cover earlier ones.
+    """Return where the owner of addresses changes, and to which; later ranges cover earlier ones.
 
     Args:
         ranges: (begin, end, owner).

@@ -25,7 +25,7 @@ class Strings:
         self.grown = False
 
     def add(self, name: str) -> int:
-        """Offset of `name`, appended if this table did not add it before."""
+        """Return the offset of `name`, which is appended if this table did not add it before."""
         encoded = name.encode()
         if encoded not in self._offsets:
             self._offsets[encoded] = len(self.data)
@@ -34,7 +34,7 @@ class Strings:
         return self._offsets[encoded]
 
     def get(self, offset: int) -> bytes:
-        """The name at an offset."""
+        """Return the name at an offset."""
         end = self.data.find(b"\0", offset)
         return bytes(self.data[offset : end if end >= 0 else len(self.data)])
 
@@ -47,17 +47,17 @@ class SymbolTable:
         self.strings = strings
         self.changed = False
         self.order = list(range(len(self.records)))
-        """Where each symbol was put by `sort`, by its index before."""
+        """Position to which `sort` moved each symbol, by its index before."""
         self._by_name: dict[bytes, list[int]] = {}
         for index, name in enumerate(self.names()):
             self._by_name.setdefault(name, []).append(index)
 
     def find_global(self, name: str) -> list[int]:
-        """Indices of the symbols called `name` that are not local."""
+        """Return the indices of the symbols called `name` that are not local."""
         return [i for i in self._by_name.get(name.encode(), []) if self.records[i].info >> 4 != STB_LOCAL]
 
     def find_local(self, name: str) -> list[int]:
-        """Indices of the local symbols called `name`."""
+        """Return the indices of the local symbols called `name`."""
         return [i for i in self._by_name.get(name.encode(), []) if i and self.records[i].info >> 4 == STB_LOCAL]
 
     def add(self, name: str, info: int, other: int, section: int, value: int, size: int) -> None:
@@ -74,7 +74,7 @@ class SymbolTable:
 
     @property
     def first_global(self) -> int:
-        """What sh_info must say."""
+        """Return the value of sh_info: the index of the first symbol that is not local."""
         return next((i for i, r in enumerate(self.records) if i and r.info >> 4 != STB_LOCAL), len(self.records))
 
     def sort(self, hashed: bool) -> None:
@@ -99,11 +99,11 @@ class SymbolTable:
         self.order = [moved[index] for index in self.order]
 
     def names(self) -> list[bytes]:
-        """Of all symbols, in their order."""
+        """Return the names of all symbols, in their order."""
         return [self.strings.get(record.name) for record in self.records]
 
     def gnu_hash_table(self) -> bytes:
-        """DT_GNU_HASH contents; the table must have been sorted for it."""
+        """Return the contents of DT_GNU_HASH; the table must have been sorted for it."""
         first = next((i for i, r in enumerate(self.records) if i and self._is_hashed(r)), len(self.records))
         hashes = [gnu_hash(name) for name in self.names()[first:]]
         buckets = [0] * gnu_bucket_count(len(hashes))
@@ -122,7 +122,7 @@ class SymbolTable:
         )  # fmt: skip
 
     def sysv_hash_table(self) -> bytes:
-        """DT_HASH contents."""
+        """Return the contents of DT_HASH."""
         count = len(self.records)
         buckets = [0] * count
         chain = [0] * count
@@ -139,12 +139,12 @@ class SymbolTable:
 
 
 def gnu_bucket_count(symbols: int) -> int:
-    """How many buckets a GNU hash table of so many symbols gets."""
+    """Return how many buckets a GNU hash table of so many symbols gets."""
     return max(1, symbols // 4)
 
 
 def gnu_hash(name: bytes) -> int:
-    """The hash of DT_GNU_HASH."""
+    """Return the hash of DT_GNU_HASH."""
     value = 5381
     for byte in name:
         value = value * 33 + byte & 0xFFFFFFFF
@@ -152,7 +152,7 @@ def gnu_hash(name: bytes) -> int:
 
 
 def sysv_hash(name: bytes) -> int:
-    """The hash of DT_HASH (ELF specification, "Hash Table")."""
+    """Return the hash of DT_HASH (ELF specification, "Hash Table")."""
     value = 0
     for byte in name:
         value = (value << 4) + byte

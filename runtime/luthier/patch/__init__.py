@@ -6,16 +6,16 @@ but the report.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, UnresolvedCall, by_kind
+from luthier.patch.outcome import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, UnresolvedCall, by_kind
+from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from luthier.patch.executable import PatchedFile as PatchedFile
-    from luthier.patch.executable import patch_executable as patch_executable
-    from luthier.patch.object import PatchedObject as PatchedObject
-    from luthier.patch.object import patch_object as patch_object
+    from luthier.patch.output.executable import PatchedFile as PatchedFile
+    from luthier.patch.output.executable import patch_executable as patch_executable
+    from luthier.patch.output.object import PatchedObject as PatchedObject
+    from luthier.patch.output.object import patch_object as patch_object
 
 __all__ = [
     "KernelReport",
@@ -32,15 +32,10 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "PatchedFile": "luthier.patch.executable",
-    "PatchedObject": "luthier.patch.object",
-    "patch_executable": "luthier.patch.executable",
-    "patch_object": "luthier.patch.object",
+    "PatchedFile": "luthier.patch.output.executable",
+    "PatchedObject": "luthier.patch.output.object",
+    "patch_executable": "luthier.patch.output.executable",
+    "patch_object": "luthier.patch.output.object",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(importlib.import_module(module), name))
+__getattr__ = lazy_names(__name__, _MODULE_OF)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.payload.calls import Call, Intrinsic, Lowering
-from luthier.payload.codegen import (
+from luthier.payload.arguments import (
     Argument,
     ComputedArgument,
     ConstantArgument,
@@ -11,9 +10,11 @@ from luthier.payload.codegen import (
     Input,
     LaunchArgument,
     RegisterArgument,
-    generate,
 )
-from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
+from luthier.payload.calls import Call, Intrinsic, Lowering
+from luthier.payload.codegen import generate
+from luthier.payload.reading import make_template
+from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput
 
 __all__ = [
     "Argument",

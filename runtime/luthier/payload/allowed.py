@@ -1,4 +1,4 @@
-"""What a hook may contain, decided on its IR after optimization: what is left there is what would be generated.
+"""Check of what a hook may contain, on its IR after optimization: what is left there is what is generated.
 
 Registers in generated code decide nothing: LLVM reads undefined ones (wide multiplies with an undefined half), and
 knows that EXEC hides lanes.
@@ -6,66 +6,20 @@ knows that EXEC hides lanes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
+from luthier.arch.target import Target
 from luthier.errors import HookError
+from luthier.payload.ir import names_in, symbol_of
 from luthier.payload.launch_state import LAUNCH
 from luthier.payload.llvm import llvm
 
-_NO_STATE: Mapping[str, str] = {
-    **{
-        f"llvm.amdgcn.cluster.{part}.{axis}": f"the {what} in dimension {axis}"
-        for part, what in (
-            ("id", "cluster id"),
-            ("workgroup.id", "work-group id in the cluster"),
-            ("workgroup.max.id", "cluster size"),
-        )
-        for axis in "xyz"
-    },
-    "llvm.amdgcn.cluster.workgroup.flat.id": "the work-group id in the cluster",
-    "llvm.amdgcn.cluster.workgroup.max.flat.id": "the cluster size",
-    "llvm.amdgcn.implicit.buffer.ptr": "the implicit buffer",
-    "llvm.amdgcn.lds.kernel.id": "the kernel's LDS id",
-}
-"""LLVM intrinsic -> what it is to the author of a hook. These are what a kernel gets at launch and hooks do not: all of
-LLVM's "Kernel Prolog" inputs (AMDGPUUsage) that a function can ask for but those in `launch_state`."""
-
-_NEVER: Mapping[str, str | None] = {
-    "llvm.trap": "stops the program (a trap, abort or assert)",
-    "llvm.debugtrap": "stops the program (a trap)",
-    "llvm.ubsantrap": "stops the program (a trap of the sanitizer)",
-    "llvm.amdgcn.s.barrier": "waits at a barrier",
-    "llvm.amdgcn.s.cluster.barrier": "waits at a barrier",
-    "llvm.amdgcn.s.get.barrier.state": "asks for a barrier's state",
-    "llvm.amdgcn.s.get.named.barrier.state": "asks for a barrier's state",
-    "llvm.amdgcn.ds.gws": "uses global wave sync",
-    "llvm.amdgcn.endpgm": "ends the wave",
-    "llvm.amdgcn.init.exec": "sets the execution mask",
-    "llvm.amdgcn.s.alloc.vgpr": "changes the number of vector registers",
-    "llvm.amdgcn.s.sendmsg": "sends a message that is the kernel's to send (printf, malloc, assert)",
-    "llvm.amdgcn.s.sendmsg.rtn": None,  # asks, changes nothing: clocks
-    "llvm.amdgcn.s.sendmsghalt": "halts the wave",
-    "llvm.amdgcn.s.sethalt": "halts the wave",
-    "llvm.amdgcn.s.setreg": "writes a hardware register",
-    "llvm.set.rounding": "changes the rounding mode",
-    "llvm.set.fpenv": "changes the floating-point mode",
-    "llvm.set.fpmode": "changes the floating-point mode",
-    "llvm.reset.fpenv": "changes the floating-point mode",
-    "llvm.reset.fpmode": "changes the floating-point mode",
-    "llvm.returnaddress": "asks where it was called from",
-    "llvm.addressofreturnaddress": "asks where it was called from",
-    "llvm.frameaddress": "asks for its frame",
-    "llvm.stacksave": "needs private memory of a size known only when it runs",
-}
-"""Intrinsic, without the types it is overloaded by -> what it does that no hook may; the longest name decides."""
-
-_EVERY_LANE = re.compile(r"llvm\.amdgcn\.(?:writelane|mfma|smfmac|wmma|swmmac)\b")
+_EVERY_LANE = tuple(f"llvm.amdgcn.{name}." for name in ("writelane", "mfma", "smfmac", "wmma", "swmmac"))
 """Intrinsics that write vector registers in lanes that are not active."""
 
 
 def _known(name: str, table: Mapping[str, str | None]) -> str | None:
-    """The entry for an intrinsic, whatever types its name ends with."""
+    """Return the entry for an intrinsic, whatever types its name ends with."""
     while name:
         if name in table:
             return table[name]
@@ -74,7 +28,7 @@ def _known(name: str, table: Mapping[str, str | None]) -> str | None:
 
 
 def _calls(function: llvm.ValueRef) -> Iterator[llvm.ValueRef]:
-    """What a function calls, once for each call."""
+    """Yield what a function calls, once for each call."""
     for block in function.blocks:
         for instruction in block.instructions:
             if instruction.opcode == "call":
@@ -82,13 +36,14 @@ def _calls(function: llvm.ValueRef) -> Iterator[llvm.ValueRef]:
                 yield callee
 
 
-def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bool:
+def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str, target: Target) -> bool:
     """Refuse what a payload cannot do.
 
     Args:
         module: after the last optimization.
         function: the payload in it, with everything inlined that can be.
         hook: what errors call it.
+        target: that it is compiled for.
 
     Returns:
         Whether it writes vector registers in lanes that are not active.
@@ -108,16 +63,16 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
                 continue  # ours: the compiler plugin lets no other through
             if callee.value_kind != llvm.ValueKind.function or name in defined:
                 continue
-            if what := _known(name, _NO_STATE):
+            if what := _known(name, target.launch_intrinsics):
                 uses[what] = None
-            elif reason := _known(name, _NEVER):
+            elif reason := _known(name, target.refused_intrinsics):
                 reasons[reason] = None
             elif "::" in name or name in LAUNCH:
                 called = name.partition(".")[0] if "::" in name else LAUNCH[name].doc
                 reasons[f"uses {called} in {body.name}, which cannot be inlined; pass it what it needs"] = None
             elif not name.startswith("llvm."):
                 reasons[f"calls {name}, which is not defined in its module"] = None
-            elif _EVERY_LANE.match(name):
+            elif f"{name}.".startswith(_EVERY_LANE):
                 writes_every_lane = True
         for name in _lds_variables(module, body):
             where = "whose size only launches tell" if body is function else f"in {body.name}, which cannot be inlined"
@@ -131,9 +86,6 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
 
 
 def _lds_variables(module: llvm.ModuleRef, function: llvm.ValueRef) -> list[str]:
-    body = str(function)
-    return [
-        variable.name
-        for variable in module.global_variables
-        if str(variable.type) == "ptr addrspace(3)" and re.search(rf'@"?{re.escape(variable.name)}(?![\w.$])', body)
-    ]
+    variables = [one.name for one in module.global_variables if str(one.type) == "ptr addrspace(3)"]
+    named = {symbol_of(name) for name in names_in(str(function)) if name.startswith("@")} if variables else ()
+    return [name for name in variables if name in named]

@@ -10,13 +10,15 @@ from luthier.errors import LuthierError, ToolError, WaveSizeError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, qualified
+from luthier.payload.arguments import Argument, EveryWorkGroup, PayloadAssembly
 from luthier.payload.calls import intrinsics_called
-from luthier.payload.codegen import Argument, EveryWorkGroup, PayloadAssembly, generate
+from luthier.payload.codegen import generate
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.kept import kept
 from luthier.payload.lds import LdsLayout
+from luthier.payload.reading import make_template
 from luthier.payload.registry import find_intrinsics, makers_of
-from luthier.payload.template import Template, make_template
+from luthier.payload.template import Template
 
 
 @functools.lru_cache(maxsize=1024)
@@ -27,7 +29,7 @@ def template_for(
     wave_size: int,
     groups: EveryWorkGroup | None = None,
 ) -> Template:
-    """The template of `hook` with these arguments; it refers to variables by their `qualified` names.
+    """Return the template of `hook` with these arguments; it refers to variables by their `qualified` names.
 
     Args:
         groups: the work-groups that it runs in; None: all.

@@ -6,13 +6,13 @@ the hook is inlined into its payload, each such call is replaced by LLVM IR that
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from luthier.errors import ConstantError, HookError, LuthierError
 from luthier.isa.targets import Target
-from luthier.module.llvm_types import TYPE
+from luthier.payload.ir import Value, names_in, read_instruction
 
 Lower = Callable[["Call", "Lowering"], list[str]]
 """Gives the lines of IR, textual and not indented, that replace a call. They define the call's `result`, if it has one,
@@ -34,9 +34,9 @@ class Intrinsic:
     name: str
     """With its namespace, e.g. ``luthier::readReg``."""
     signature: str
-    """As a tool author calls it, e.g. ``readReg<T>(reg)``."""
+    """Signature for tool authors, e.g. ``readReg<T>(reg)``."""
     doc: str
-    """What it does, in a line."""
+    """One-line description."""
     lower: Lower | None = field(default=None, repr=False)
     """For what is more than a value: access to registers, code that must not be moved."""
     definition: Definition | None = field(default=None, repr=False)
@@ -62,20 +62,19 @@ class Call:
     """(type, value) of each argument."""
 
     def constant(self, index: int) -> int:
-        """An integer argument that must be known when the hook is compiled."""
+        """Return an integer argument that must be known when the hook is compiled."""
         kind, value = self.arguments[index]
-        if value in ("true", "false"):
-            return int(value == "true")
-        if not re.fullmatch(r"-?\d+", value):
+        number = Value(kind, value).number
+        if number is None:
             raise ConstantError(
                 f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}"
             )
-        return int(value)
+        return number
 
 
 @dataclass
 class Lowering:
-    """What lowering a payload's intrinsics gathers, besides the replacing text."""
+    """Results of lowering a payload's intrinsics, besides the replacing text."""
 
     target: Target
     wave_size: int
@@ -96,16 +95,19 @@ class Lowering:
     _temporaries: int = 0
 
     def fresh(self) -> str:
-        """A new IR value name."""
+        """Return a new IR value name."""
         self._temporaries += 1
         return f"%luthier.{self._temporaries}"
 
     def state(self, name: str, part: int = 0) -> str:
-        """The IR value of a 32-bit part of what the kernel gets at launch (`luthier.payload.launch_state.STATES`)."""
+        """Return the IR value of a 32-bit part of what the kernel gets at launch.
+
+        See `luthier.payload.launch_state.STATES`.
+        """
         return self.states.setdefault((name, part), f"%luthier.{name}.{part}")
 
     def call(self, result: str, kind: str, function: str, *arguments: tuple[str, str]) -> str:
-        """IR of a call to an LLVM intrinsic, which is declared, too.
+        """Return the IR of a call to an LLVM intrinsic, and declare it.
 
         Args:
             result: the value that it defines.
@@ -118,73 +120,29 @@ class Lowering:
 
 
 def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, operands: str) -> str:
-    """An opaque, side-effecting piece of assembly as IR."""
+    """Return an opaque, side-effecting piece of assembly as IR."""
     source = "\\0A".join(lines)
     return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
 
 
-_TYPE = re.compile(TYPE)
-_ATTRIBUTE = re.compile(
-    r"(?:noundef|zeroext|signext|nonnull|inreg|returned|readonly|readnone|writeonly|immarg|nofree|noalias|nocapture"
-    r"|align \d+|(?:range|captures|dereferenceable|dereferenceable_or_null|align|nofpclass)"
-    r"\((?:[^()]|\([^()]*\))*\))\s+"
-)
-_CALL = re.compile(
-    r'^\s*(?:(?P<result>%[\w.]+) = )?(?:(?:tail|musttail|notail) )?call (?P<head>[^@"]*)@"?(?P<name>[\w:$.<> ]+?)"?\('
-)
-
-
-def _split_arguments(text: str) -> list[str]:
-    """The arguments of a call, up to its closing parenthesis."""
-    parts: list[str] = []
-    depth = start = 0
-    for position, character in enumerate(text):
-        if character in "([{<":
-            depth += 1
-        elif character in ")]}>":
-            if depth == 0:
-                last = text[start:position].strip()
-                return [*parts, last] if last else parts
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    raise HookError(f"cannot read the call in {text!r}")
-
-
-def _without_attributes(text: str) -> str:
-    while match := _ATTRIBUTE.match(text):
-        text = text[match.end() :]
-    return text
-
-
-def parse_call(line: str, body: str, known: Container[str] = ()) -> Call | None:
-    """The intrinsic call in one line of IR, or None.
+def parse_call(line: str, known: Container[str] = ()) -> Call | None:
+    """Return the intrinsic call in one line of IR, or None.
 
     Args:
-        body: the function's whole text, to see whether the result is used.
         known: names that are intrinsics besides those in a C++ namespace.
     """
-    match = _CALL.match(line)
-    if match is None or not ("::" in match["name"] or match["name"] in known):
+    one = read_instruction(line) if " call " in line and "@" in line else None
+    if one is None or not ("::" in one.callee or one.callee in known):
         return None
-    arguments = []
-    for argument in _split_arguments(line[match.end() :]):
-        kind = _TYPE.match(argument)
-        if kind is None:
-            raise HookError(f"cannot read argument {argument!r} of {match['name']}")
-        arguments.append((kind[0], _without_attributes(argument[kind.end() :].lstrip())))
-    head = _without_attributes(match["head"]).strip()
-    return_type = _TYPE.search(head)
-    result = match["result"]
-    if result is not None and len(re.findall(rf"{re.escape(result)}(?![\w.])", body)) == 1:
-        result = None
-    base = match["name"] if match["name"] in known else match["name"].split(".")[0]
-    return Call(base, return_type[0] if return_type else "void", result, tuple(arguments))
+    base = one.callee if one.callee in known else one.callee.split(".")[0]
+    arguments = tuple((value.type, value.text) for value in one.operands)
+    if not all(kind and value for kind, value in arguments):
+        raise HookError(f"cannot read the arguments of {one.callee} in {line.strip()!r}")
+    return Call(base, one.type, one.result or None, arguments)
 
 
 def intrinsics_called(names: Iterable[str]) -> set[str]:
-    """Base names of intrinsics among the names of functions: those in a C++ namespace."""
+    """Return the base names of intrinsics among the names of functions: those in a C++ namespace."""
     return {name.partition(".")[0] for name in names if "::" in name}
 
 
@@ -198,11 +156,14 @@ def lower_calls(function: str, lowering: Lowering, intrinsics: Mapping[str, Intr
         HookError: an intrinsic nobody defines, or one called in a way it does not support.
     """
     lines = []
+    uses = Counter(names_in(function))
     for line in function.splitlines():
-        call = parse_call(line, function, intrinsics)
+        call = parse_call(line, intrinsics)
         if call is None:
             lines.append(line)
             continue
+        if call.result is not None and uses[call.result] == 1:
+            call = replace(call, result=None)
         intrinsic = intrinsics.get(call.base)
         if intrinsic is None:
             names = ", ".join(name for name in intrinsics if "::" in name)

@@ -1,7 +1,8 @@
 """Arguments of hooks that are computed: arithmetic on registers and immediates, which becomes part of a payload's IR.
 
 An `Expression` says nothing of a point but its form, so that one template serves all points of the same form: its
-leaves are numbers of inputs. Which registers these are, and which numbers, is the point's (`luthier.task.HookCall`).
+leaves are numbers of inputs. Which registers these are, and which numbers, is the point's
+(`luthier.tool.task.HookCall`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 InputKind = Literal["wave", "lane", "immediate"]
-"""Where a 32-bit input comes from: a scalar register, a vector register, the point itself."""
+"""Origin of a 32-bit input: a scalar register, a vector register, the point itself."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Expression:
     bits: int
     operands: tuple[Expression, ...] = ()
     value: int = 0
-    """Of a constant; of an input its number."""
+    """Value of a constant; number of an input."""
 
     def _with(self, operation: str, other: Expression | int) -> Expression:
         if isinstance(other, int):
@@ -55,19 +56,22 @@ class Expression:
         return self._with("xor", other)
 
     def is_not_zero(self) -> Expression:
-        """1 or 0 in 32 bits, of a scalar of 32 bits; made without a lane, so that it is known where none is active."""
+        """Return 1 or 0 in 32 bits, for a scalar of 32 bits.
+
+        It is made without a lane, so that it is known where none is active.
+        """
         return Expression("nonzero", 32, (self,))
 
     def equals(self, other: Expression | int) -> Expression:
-        """One bit: whether both are the same."""
+        """Return one bit: whether both are the same."""
         return Expression("icmp eq", 1, self._with("", other).operands)
 
     def chooses(self, one: Expression, other: Expression) -> Expression:
-        """`one` where this bit is 1, else `other`."""
+        """Return `one` where this bit is 1, else `other`."""
         return Expression("select", one.bits, (self, one, other))
 
     def to(self, bits: int, *, signed: bool = False) -> Expression:
-        """The same number in another width, cut or extended."""
+        """Return the same number in another width, truncated or extended."""
         if bits == self.bits:
             return self
         operation = "trunc" if bits < self.bits else "sext" if signed else "zext"
@@ -75,7 +79,7 @@ class Expression:
 
 
 def constant(value: int, bits: int) -> Expression:
-    """A number that is compiled in."""
+    """Return a number that is compiled in."""
     return Expression("constant", bits, value=value & (1 << bits) - 1)
 
 
@@ -90,23 +94,23 @@ _NONZERO = "s_cmp_lg_u32 $1, 0\\0As_cselect_b32 $0, 1, 0"
 
 
 def lower(expression: Expression, value_of: Callable[[ExpressionInput], str], name: str) -> tuple[list[str], str]:
-    """An expression as LLVM IR.
+    """Return an expression as LLVM IR.
 
     Args:
         value_of: gives the ``i32`` value of an input; asked once for each.
-        name: what names of values begin with.
+        name: prefix of the names of values.
 
     Returns:
         Lines, and the value that the last of them defines, or a constant.
     """
     lines: list[str] = []
-    known: dict[Expression, str] = {}
+    results: dict[Expression, str] = {}
 
     def value(one: Expression) -> str:
-        found = known.get(one)
-        if found is None:
-            found = known[one] = define(one)
-        return found
+        result = results.get(one)
+        if result is None:
+            result = results[one] = define(one)
+        return result
 
     def define(one: Expression) -> str:
         if one.operation == "constant":
@@ -115,8 +119,8 @@ def lower(expression: Expression, value_of: Callable[[ExpressionInput], str], na
             return value_of(ExpressionInput(one.operation, one.value))  # type: ignore[arg-type]
         operands = [value(operand) for operand in one.operands]
         kinds = [f"i{operand.bits}" for operand in one.operands]
-        result = f"{name}.{len(known)}"
-        if one.operation == "nonzero":  # LLVM would make it in a lane and read it back
+        result = f"{name}.{len(results)}"
+        if one.operation == "nonzero":  # LLVM would compute it in a lane and read it back
             lines.append(f'{result} = call i32 asm "{_NONZERO}", "=s,s,~{{scc}}"(i32 {operands[0]})')
         elif one.operation in ("zext", "sext", "trunc"):
             lines.append(f"{result} = {one.operation} {kinds[0]} {operands[0]} to i{one.bits}")
@@ -144,17 +148,17 @@ class Inputs:
         self._units: dict[int, Expression] = {}
 
     def unit(self, unit: int, *, uniform: bool) -> Expression:
-        """The 32 bits of a register unit."""
-        found = self._units.get(unit)
-        if found is None:
+        """Return the 32 bits of a register unit."""
+        expression = self._units.get(unit)
+        if expression is None:
             kind = "wave" if uniform else "lane"
-            found = self._units[unit] = Expression(kind, 32, value=len(self.sources))
+            expression = self._units[unit] = Expression(kind, 32, value=len(self.sources))
             self.sources.append(unit)
             self.registers |= 1 << unit
-        return found
+        return expression
 
     def immediate(self, value: int, bits: int = 32, *, fold: bool = True) -> Expression:
-        """A number of the point's own.
+        """Return a number of the point's own.
 
         Args:
             fold: whether 0 is compiled in. Of a number of several words, those above the first always are.
@@ -171,13 +175,13 @@ class Inputs:
 
 
 def words_of(value: int, bits: int) -> tuple[int, ...]:
-    """The `Inputs.sources` that `Inputs.immediate` makes of a number of one or two words which it does not fold."""
+    """Return the `Inputs.sources` that `Inputs.immediate` makes of a number of one or two words without folding."""
     low, high = value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF
     return (low, high) if bits > 32 and high else (low,)
 
 
 def joined(parts: list[Expression]) -> Expression:
-    """32-bit numbers as one, low part first."""
+    """Return 32-bit numbers as one, low part first."""
     bits = 32 * len(parts)
     whole = parts[0].to(bits)
     for number, part in enumerate(parts[1:], 1):

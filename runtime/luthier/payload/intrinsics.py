@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from luthier.errors import HookError
+from luthier.hazards.wait_states.model import hazard_model
 from luthier.isa import registers as r
-from luthier.isa.hazard_model import hazard_model
 from luthier.module.llvm_types import units_of
 from luthier.payload.calls import Call, Intrinsic, Lowering, inline_assembly
 
@@ -52,7 +52,7 @@ def check_accessible(register: r.RegisterRange, what: str, *, write: bool = Fals
 def _register_access(
     call: Call, lowering: Lowering, kind: str, *, write: bool = False
 ) -> tuple[range, list[str], list[str]]:
-    """The units of a register, IR for pointers to them, and the pointers.
+    """Return the units of a register, IR for pointers to them, and the pointers.
 
     Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
     """
@@ -112,7 +112,7 @@ def _write_register(call: Call, lowering: Lowering) -> list[str]:
 
 
 def _write_exec(call: Call, lowering: Lowering) -> list[str]:
-    """`_write_register` of EXEC, as wide as it is."""
+    """Lower a write of EXEC like `_write_register`, as wide as it is."""
     ((kind, mask),) = call.arguments
     register = ("i32", str(r.EXEC_LO))
     if lowering.wave_size == 64:
@@ -131,7 +131,7 @@ _ATOMIC_ADD = {
 
 
 def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
-    """One atomic add a wave of a uniform value, whatever EXEC holds.
+    """Lower an atomic add of a uniform value, once per wave whatever EXEC holds.
 
     Where address or value come out of vector registers, the first active lane's are taken, and the payload does not run
     with no lane active (`make_template` sees the readfirstlane that is left then).

@@ -46,7 +46,9 @@ class _Child:
         ours.close()
 
     def ask(self, request: object, what: str) -> Any:
-        """The answer to a request, or the `LuthierError` that the work raised. Where this raises, the child is gone.
+        """Return the answer to a request, or the `LuthierError` that the work raised.
+
+        Where this raises, the child is gone.
 
         Raises:
             HookError: the child died, with what LLVM said.
@@ -80,8 +82,10 @@ class _Child:
 
 
 def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
-    """While it holds, no other thread is inside LLVM or, where there are any, imports it: a child finds both in a
-    consistent state."""
+    """Hold LLVM's lock, so that no other thread is inside LLVM or imports it.
+
+    A child then finds both in a consistent state. Without other threads there is nothing to hold.
+    """
     if "llvmlite.binding" not in sys.modules and threading.active_count() == 1:
         return contextlib.nullcontext()
     from llvmlite.binding import ffi
@@ -91,12 +95,13 @@ def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
 
 
 def in_child(work: Callable[[], T], what: str) -> T:
-    """The result of `work()`, computed in a child of its own. Where there are other threads it must import nothing: an
-    import lock may be held.
+    """Return the result of `work()`, computed in a child of its own.
+
+    Where there are other threads, the work must import nothing: an import lock may be held.
 
     Args:
         work: uses LLVM; its result, or the `LuthierError` it raises, is pickled.
-        what: what errors call the work, e.g. ``hook count``.
+        what: name of the work in errors, e.g. ``hook count``.
 
     Raises:
         HookError: the child died, with what LLVM said.
@@ -112,7 +117,7 @@ _lock = threading.Lock()
 
 
 def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) -> T:
-    """The result of `function(*arguments)`, computed in the child that lasts; all three must bear pickling.
+    """Return the result of `function(*arguments)`, computed in the child that lasts; all three must be picklable.
 
     Args and errors as of `in_child`.
     """
@@ -142,7 +147,7 @@ def end_lasting_child() -> None:
 
 
 def _forget() -> None:
-    """In a fork of this process: the child is not its own."""
+    """Forget the child in a fork of this process, since it is not the fork's own."""
     global _lasting, _lock
     _lock = threading.Lock()
     if _lasting is not None:
@@ -165,7 +170,7 @@ def _call(request: tuple[Callable[..., object], tuple[object, ...]]) -> object:
 
 
 def _serve(work: Callable[[Any], object], connection: socket.socket, words: int) -> None:
-    """The child's life; it does not return, and runs no handler of the parent's exit."""
+    """Run the child; it does not return, and runs no handler of the parent's exit."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
         # Nobody must wait for an end of file because this process has the file, too.
@@ -195,7 +200,7 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Of ``mallopt`` (malloc.h)."""
+"""Parameters of ``mallopt`` (malloc.h)."""
 _MOST_ON_HEAP = 32 << 20
 
 
@@ -209,7 +214,7 @@ def _keep_what_is_freed() -> None:
 
 
 def _cause(said: str, status: int) -> str:
-    """Why a child died, in one line: LLVM's own words, or the signal."""
+    """Return why a child died, in one line: LLVM's own words, or the signal."""
     lines = said.splitlines()
     for line in lines:
         if line.startswith((_CAUSE, "error: ")):

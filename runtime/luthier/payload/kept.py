@@ -1,7 +1,7 @@
 """Payloads kept on disk: LLVM compiles a hook with its arguments once for each target, in whatever process.
 
 What is kept is the assembly that LLVM made and what its markers mean. It goes by everything that it follows from: the
-module's bitcode, the hook, its arguments, the target, and what compiles (`luthier.provenance`).
+module's bitcode, the hook, its arguments, the target, and what compiles (`luthier.cache.provenance`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from luthier.cache import cache_folder
-from luthier.payload.codegen import Input, PayloadAssembly
+from luthier.cache.folder import cache_folder
+from luthier.cache.provenance import Provenance, provenance_of
+from luthier.cache.store import Store
+from luthier.payload.arguments import Input, PayloadAssembly
 from luthier.payload.plain import PlainCount
-from luthier.provenance import Provenance, provenance_of
-from luthier.store import Store
 
-MAKERS = ("luthier.payload.cache", "luthier.payload.additions", "luthier.payload.template")
+MAKERS = ("luthier.payload.cache", "luthier.payload.groups")
 """The modules that keep something here."""
 
 
@@ -37,21 +37,21 @@ os.register_at_fork(after_in_child=_store.cache_clear)  # SQLite's connections d
 def kept(
     key: tuple[object, ...], make: Callable[[], PayloadAssembly], also: Sequence[Provenance] = ()
 ) -> PayloadAssembly:
-    """What is kept of a payload; else it is made and kept.
+    """Return what is kept of a payload; else make and keep it.
 
     Args:
         key: of values whose `repr` says all about them.
         also: what else makes it.
 
     Raises:
-        LuthierError: as `make`; that is not kept.
+        LuthierError: as for `make`; that is not kept.
     """
     key = (*key, *(one.digest for one in also))
     return _kept(key, make, lambda payload: json.dumps(asdict(payload)).encode(), _payload, also)
 
 
 def kept_numbers(key: tuple[object, ...], make: Callable[[], dict[str, int]]) -> dict[str, int]:
-    """The same of numbers by name, that LLVM takes long to tell."""
+    """Return numbers by name that LLVM takes long to compute; make and keep them if they are not kept."""
     return _kept(key, make, lambda numbers: json.dumps(numbers).encode(), _numbers)
 
 
@@ -65,7 +65,8 @@ def _kept(
     read: Callable[[bytes], T | None],
     also: Sequence[Provenance] = (),
 ) -> T:
-    """
+    """Return a kept value, or make and keep it.
+
     Args:
         read: gives None if the text does not say what it should.
     """

@@ -1,22 +1,22 @@
-"""What a kernel gets at launch, as hooks ask for it: ids, pointers, sizes.
+"""State that a kernel gets at launch, as hooks ask for it: ids, pointers, sizes.
 
 Each of LLVM's intrinsics for it becomes IR over *states*, 32-bit values that the patcher finds or keeps for the whole
-kernel (`luthier.patch.state`). They come in through markers, as registers do.
+kernel (`luthier.patch.registers.launch_state`). They come in through markers, as registers do.
 
 Sizes of work-groups and grids are in the dispatch packet whatever the kernel asked for, but compilers look for them
 among the implicit arguments, which a kernel need not have (AMDGPUUsage, "Code Object V5 Kernel Argument Metadata"). So
-loads of these from there are replaced by the same values made of the packet (`replace_size_loads`).
+loads of these from there are replaced by the same values computed from the packet (`replace_size_loads`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from luthier.module.llvm_types import bits_of
+from luthier.module.llvm_types import bits_of, integer_bits
 from luthier.payload.calls import Call, Intrinsic, Lowering
+from luthier.payload.ir import Instruction, Value, read_instruction
 
 
 class State(NamedTuple):
@@ -27,7 +27,7 @@ class State(NamedTuple):
     uniform: bool
     """One value a wave; otherwise one a lane."""
     what: str
-    """What it is to the author of a hook."""
+    """Its name for the author of a hook."""
 
 
 STATES: Mapping[str, State] = {
@@ -80,13 +80,13 @@ HIDDEN_V4: Mapping[str, tuple[int, int]] = {
     "hidden_completion_action": (40, 8),
     "hidden_multigrid_sync_arg": (48, 8),
 }
-"""The same before code object V5 (`MetadataStreamerMsgPackV4`)."""
+"""Hidden arguments before code object V5 (`MetadataStreamerMsgPackV4`)."""
 
 _CONSTANT = "ptr addrspace(4)"
 
 
 def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
-    """IR of a state of two parts as one value."""
+    """Return IR of a state of two parts as one value."""
     low, high, both, shifted = (lowering.fresh() for _ in range(4))
     lines = [
         f"{low} = zext i32 {lowering.state(name, 0)} to i64",
@@ -99,7 +99,7 @@ def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
 
 
 def packet_field(lowering: Lowering, kind: str, offset: int, result: str) -> list[str]:
-    """IR of a value in the dispatch packet."""
+    """Return IR of a value in the dispatch packet."""
     packet, place = lowering.fresh(), lowering.fresh()
     return [
         *_pair(lowering, "dispatch_ptr", packet, _CONSTANT),
@@ -171,63 +171,54 @@ LAUNCH: Mapping[str, Intrinsic] = {
 # Sizes among the implicit arguments -------------------------------------------------------------------------------
 
 _HALVES = 12
-"""16-bit parts at the beginning of the implicit arguments that the packet tells: three 32-bit counts of whole
+"""16-bit parts at the beginning of the implicit arguments that follow from the packet: three 32-bit counts of whole
 work-groups, three 16-bit sizes of work-groups, three 16-bit rests (code object V5 and later)."""
-_POINTER = re.compile(r"^  (%[\w.]+) = (?:tail )?call [^@\n]*@llvm\.amdgcn\.implicitarg\.ptr\(\)")
-_ELEMENT = re.compile(
-    r"^  (?P<result>%[\w.]+) = getelementptr [\w ]*?(?P<type>i8|i16|i32|i64), ptr addrspace\(4\) (?P<base>%[\w.]+), "
-    r"i64 (?P<index>%?[\w.]+)"
-)
-_LOAD = re.compile(
-    r"^  (?P<result>%[\w.]+) = load (?P<type>i\d+|<\d+ x i\d+>), ptr addrspace\(4\) (?P<base>%[\w.]+)(?P<rest>,.*|)$"
-)
-_PART = re.compile(r"^  (%[\w.]+) = extractelement <\d+ x i64> (%[\w.]+), i64 (\d+)")
-_CHOICE = re.compile(
-    r"^  (?P<result>%[\w.]+) = select <(?P<count>\d+) x i1> (?P<mask>%[\w.]+), <\d+ x i64> <(?P<one>[^>]*)>, "
-    r"<\d+ x i64> <(?P<other>[^>]*)>"
-)
+_IMPLICIT_ARGUMENTS = "llvm.amdgcn.implicitarg.ptr"
+_OF_PLACES = (" call ", " getelementptr ", " load ", " extractelement ", " select ")
+"""Spelling of the instructions that sizes are loaded with."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where among the implicit arguments a pointer points."""
+    """Place among the implicit arguments that a pointer points to."""
 
     offset: int | str
     """Bytes, or the IR value of that many."""
 
 
 def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
-    """A function's text in which sizes are not loaded from implicit arguments but made of the dispatch packet, and IR
-    for its beginning.
+    """Replace loads of sizes from implicit arguments in a function by values computed from the dispatch packet.
 
-    What is loaded from an offset that is not known when hooks are compiled is chosen among the sizes; if it is none of
-    them, the load stays.
+    Also return IR for its beginning.
+
+    A load from an offset that is not known when hooks are compiled selects among the sizes; if it is none of them, the
+    load stays.
     """
-    lines = body.split("\n")
-    places = {match[1]: _Place(0) for line in lines if (match := _POINTER.match(line))}
-    if not places:
+    if f"@{_IMPLICIT_ARGUMENTS}(" not in body:
         return body, []
-    parts = {match[1]: (match[2], int(match[3])) for line in lines if (match := _PART.match(line))}
-    choices = {match["result"]: match for line in lines if (match := _CHOICE.match(line))}
-    elements = {match["result"]: match for line in lines if (match := _ELEMENT.match(line))}
+    lines = body.split("\n")
+    read = [read_instruction(line) if any(one in line for one in _OF_PLACES) else None for line in lines]
+    by_result = {one.result: one for one in read if one is not None}
+    places = {name: _Place(0) for name, one in by_result.items() if one.callee == _IMPLICIT_ARGUMENTS}
+    elements = {name: one for name, one in by_result.items() if _is_element(one)}
     added: dict[str, list[str]] = {}
     grew = True
     while grew:
         grew = False
-        for result, match in elements.items():
-            base = places.get(match["base"])
+        for result, one in elements.items():
+            element, pointer, index = one.operands
+            base = places.get(pointer.text)
             if result in places or base is None:
                 continue
-            size = bits_of(match["type"]) // 8
-            index = match["index"]
-            if index.isdigit() and isinstance(base.offset, int):
-                places[result] = _Place(base.offset + size * int(index))
+            size = bits_of(element.type) // 8
+            if index.number is not None and isinstance(base.offset, int):
+                places[result] = _Place(base.offset + size * index.number)
             else:
                 scaled, total = lowering.fresh(), lowering.fresh()
-                before, index = _index(index, parts, choices, lowering)
+                before, value = _index(index, by_result, lowering)
                 added[result] = [
                     *before,
-                    f"{scaled} = mul i64 {index}, {size}",
+                    f"{scaled} = mul i64 {value}, {size}",
                     f"{total} = add i64 {scaled}, {base.offset}",
                 ]
                 places[result] = _Place(total)
@@ -235,40 +226,59 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
     halves, start = _sizes(lowering)
     result_lines = []
     replaced = False
-    for line in lines:
-        load, element = _LOAD.match(line), _ELEMENT.match(line)
-        if load and load["base"] in places and (text := _read(load, places[load["base"]], halves, lowering)):
-            result_lines += [f"  {one}" for one in text]
+    for line, here in zip(lines, read, strict=True):
+        place = places.get(here.operands[1].text) if here is not None and _is_load(here) else None
+        if here is not None and place is not None and (text := _read(here, place, halves, lowering)):
+            result_lines += [f"  {each}" for each in text]
             replaced = True
             continue
         result_lines.append(line)
-        if element and element["result"] in added:
-            result_lines += [f"  {one}" for one in added[element["result"]]]
+        if here is not None:
+            result_lines += [f"  {each}" for each in added.get(here.result, ())]
     return ("\n".join(result_lines), start) if replaced else (body, [])
 
 
-def _index(
-    index: str,
-    parts: Mapping[str, tuple[str, int]],
-    choices: Mapping[str, re.Match[str]],
-    lowering: Lowering,
-) -> tuple[list[str], str]:
-    """The index of a getelementptr, where it is a part of a choice between vectors of constants as a choice of its own,
-    which LLVM sees through."""
-    vector, number = parts.get(index, ("", 0))
-    choice = choices.get(vector)
-    if choice is None:
-        return [], index
-    one, other = (choice[side].split(", ")[number] for side in ("one", "other"))
+def _is_element(one: Instruction) -> bool:
+    """Return whether an instruction computes the address of a numbered integer in constant memory."""
+    kinds = [value.type for value in one.operands]
+    integer = one.opcode == "getelementptr" and kinds[0] in ("i8", "i16", "i32", "i64")
+    return integer and kinds[1:] == [_CONSTANT, "i64"] and not one.operands[2].text.startswith("-")
+
+
+def _is_load(one: Instruction) -> bool:
+    """Return whether an instruction is a plain load of an integer, or of a vector of them, from constant memory."""
+    if one.opcode != "load" or not one.words.isdisjoint(("atomic", "volatile")):
+        return False
+    loaded, pointer = one.operands
+    return integer_bits(loaded.type.rpartition(" ")[2].rstrip(">")) > 0 and pointer.type == _CONSTANT
+
+
+def _index(index: Value, by_result: Mapping[str, Instruction], lowering: Lowering) -> tuple[list[str], str]:
+    """Return the index of a getelementptr, with the IR that it needs.
+
+    Where it is a part of a choice between vectors of constants, it becomes a choice of its own, which LLVM sees
+    through.
+    """
+    part = by_result.get(index.text)
+    if part is None or part.opcode != "extractelement":
+        return [], index.text
+    vector, number = part.operands
+    choice = by_result.get(vector.text)
+    if choice is None or choice.opcode != "select" or number.number is None:
+        return [], index.text
+    mask, *sides = choice.operands
+    if not (mask.type.startswith("<") and all(side.text.startswith("<") for side in sides)):
+        return [], index.text
+    one, other = (side.text.strip("<>").split(", ")[number.number] for side in sides)
     condition, value = lowering.fresh(), lowering.fresh()
     return [
-        f"{condition} = extractelement <{choice['count']} x i1> {choice['mask']}, i64 {number}",
+        f"{condition} = extractelement {mask.type} {mask.text}, i64 {number.text}",
         f"{value} = select i1 {condition}, {one}, {other}",
     ], value
 
 
 def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
-    """The 16-bit parts of the sizes (`_HALVES`), and the IR that makes them."""
+    """Return the 16-bit parts of the sizes (`_HALVES`), and the IR that makes them."""
     packet = lowering.fresh()
     lines = _pair(lowering, "dispatch_ptr", packet, _CONSTANT)
     counts: list[str] = []
@@ -299,9 +309,10 @@ def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
     return [*counts, *sizes, *rests], [f"  {line}" for line in lines]
 
 
-def _read(load: re.Match[str], place: _Place, halves: list[str], lowering: Lowering) -> list[str]:
-    """IR in place of a load; empty where it loads something else."""
-    kind, result, bits = load["type"], load["result"], bits_of(load["type"])
+def _read(load: Instruction, place: _Place, halves: list[str], lowering: Lowering) -> list[str]:
+    """Return IR in place of a load; empty where it loads something else."""
+    loaded, pointer = load.operands
+    kind, result, bits = loaded.type, load.result, bits_of(loaded.type)
     if bits % 16:
         return []
     count = bits // 16
@@ -327,7 +338,7 @@ def _read(load: re.Match[str], place: _Place, halves: list[str], lowering: Lower
     else:
         pointed = lowering.fresh()
         value = lowering.fresh()
-        lines.append(f"{pointed} = load {kind}, ptr addrspace(4) {load['base']}, align 2")
+        lines.append(f"{pointed} = load {kind}, {_CONSTANT} {pointer.text}, align 2")
         lines.append(f"{value} = bitcast {kind} {pointed} to {whole}")
         for first in range(_HALVES - count + 1):
             one, same, chosen = at(first), lowering.fresh(), lowering.fresh()

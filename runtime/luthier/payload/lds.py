@@ -10,11 +10,11 @@ Source: HSA Platform System Architecture Specification, "Kernel dispatch packet"
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from luthier.payload.calls import Lowering
+from luthier.payload.ir import names_in, replace_globals, symbol_of
 from luthier.payload.launch_state import packet_field
 
 GROUP_SEGMENT_SIZE = 28
@@ -23,18 +23,18 @@ GROUP_SEGMENT_SIZE = 28
 
 @dataclass(frozen=True)
 class LdsLayout:
-    """Where each variable lies in the hooks' part."""
+    """Offset of each variable in the hooks' part of LDS."""
 
     offsets: Mapping[str, int] = field(default_factory=dict)
     """Symbol -> byte offset."""
     reserved: int = 0
     """Bytes that a work-group needs more, with what aligning the part may take."""
     alignment: int = 1
-    """Of the part, in bytes."""
+    """Alignment of the part, in bytes."""
 
     @classmethod
     def of(cls, variables: Mapping[str, tuple[int, int]]) -> LdsLayout:
-        """A layout of variables, symbol -> (size, alignment) in bytes."""
+        """Return a layout of variables, symbol -> (size, alignment) in bytes."""
         offsets: dict[str, int] = {}
         end = 0
         for symbol, (size, align) in variables.items():
@@ -46,45 +46,33 @@ class LdsLayout:
 
 NO_LDS = LdsLayout()
 
-_SPACE = re.compile(r"addrspace\((\d+)\)")
-_HIDDEN_SPACE = re.compile(r"addrspace\[(\d+)\]")
-_CONSTANT = re.compile(
-    r"\b(?P<operation>getelementptr|addrspacecast|ptrtoint|inttoptr|bitcast|trunc|add|sub|xor)"
-    r"(?P<flags>(?: (?:inbounds|nuw|nsw|nusw))*) \((?P<operands>[^()]*(?:@luthier\.lds\.|%luthier\.lds\.)[^()]*)\)"
-)
-"""A constant expression of an LDS variable's address, or of one that has become an instruction."""
-
 
 def lower_lds(body: str, layout: LdsLayout, lowering: Lowering) -> tuple[str, list[str]]:
-    """A payload's body in which LDS variables are addresses computed from the packet, and the IR that computes them,
-    for its beginning. Constant expressions of addresses become instructions there."""
-    used = [name for name in layout.offsets if _name(name).search(body)]
+    """Return a payload's body in which LDS variables are computed addresses, and IR for its beginning.
+
+    The IR computes the addresses from the packet. Constant expressions of addresses become instructions there.
+    """
+    spelled = {symbol_of(name): name for name in names_in(body) if name.startswith("@")} if layout.offsets else {}
+    used = [name for name in layout.offsets if name in spelled]
     if not used:
         return body, []
-    body = _SPACE.sub(r"addrspace[\1]", body)
-    for number, name in enumerate(used):
-        body = _name(name).sub(f"@luthier.lds.{number}.", body)
     size, below, base = lowering.fresh(), lowering.fresh(), lowering.fresh()
     lines = [
         *packet_field(lowering, "i32", GROUP_SEGMENT_SIZE, size),
         f"{below} = sub i32 {size}, {layout.reserved - layout.alignment}",
         f"{base} = and i32 {below}, -{layout.alignment}",
     ]
-    for number, name in enumerate(used):
-        place = lowering.fresh()
+    addresses: dict[str, str] = {}
+    for name in used:
+        place, address = lowering.fresh(), lowering.fresh()
         lines.append(f"{place} = add i32 {base}, {layout.offsets[name]}")
-        lines.append(f"%luthier.lds.{number}. = inttoptr i32 {place} to ptr addrspace[3]")
-    made = 0
-    while found := _CONSTANT.search(body):
-        value = f"%luthier.lds.made.{made}."
-        made += 1
-        operands = found["operands"].replace("@luthier.lds.", "%luthier.lds.")
-        lines.append(f"{value} = {found['operation']}{found['flags']} {operands}")
-        body = body[: found.start()] + value + body[found.end() :]
-    body = body.replace("@luthier.lds.", "%luthier.lds.")
-    return _HIDDEN_SPACE.sub(r"addrspace(\1)", body), [_HIDDEN_SPACE.sub(r"addrspace(\1)", f"  {one}") for one in lines]
+        lines.append(f"{address} = inttoptr i32 {place} to ptr addrspace(3)")
+        addresses[spelled[name]] = address
 
+    def define(instruction: str) -> str:
+        value = lowering.fresh()
+        lines.append(f"{value} = {instruction}")
+        return value
 
-def _name(symbol: str) -> re.Pattern[str]:
-    """A global's name in IR."""
-    return re.compile(rf'@(?:"{re.escape(symbol)}"|{re.escape(symbol)}(?![\w.$-]))')
+    body = "\n".join(replace_globals(line, addresses, define) if "@" in line else line for line in body.split("\n"))
+    return body, [f"  {line}" for line in lines]

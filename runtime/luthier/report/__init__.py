@@ -1,9 +1,2 @@
-"""Reports of runs: the HTML pages, the comparison of two runs, the merge of several."""
-
-from __future__ import annotations
-
-from luthier.report.compare import compared
-from luthier.report.merge import merge
-from luthier.report.page import write_comparison, write_page
-
-__all__ = ["compared", "merge", "write_comparison", "write_page"]
+"""Reports of runs: the HTML pages (`page`), the comparison of two (`compare`), the merge of several (`merge`), sums
+over traces (`traces`), and what reports can be written as (`formats`)."""

@@ -1,4 +1,4 @@
-"""Which blocks of two runs' kernels belong together, and how often each ran."""
+"""Matching of the blocks of two runs' kernels, and how often each ran."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from luthier.run.folder import RunFolder
 ALIGNED = 2_000
 """Blocks of a kernel that are matched where the two kernels are not the same code."""
 _TARGET = re.compile(r"^(s_(?:c?branch|call|setpc|swappc|getpc)\S*).*")
-"""What a branch says of where it goes differs between two builds that do the same."""
+"""Pattern of branches, whose targets differ between two builds that do the same."""
 
 
 @dataclass
@@ -25,16 +25,18 @@ class Block:
     address: int
     executions: int | None
     texts: list[str] = field(default_factory=list)
-    """Of its instructions; none where the run has no listing."""
+    """Texts of its instructions; none where the run has no listing."""
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """What it has in common with the same block of another build."""
+        """Return what it has in common with the same block of another build."""
         return tuple(_TARGET.sub(r"\1", text) for text in self.texts)
 
 
 def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block]]]:
-    """Blocks whose executions were counted, in address order: by name and target of the kernel, then digest.
+    """Return blocks whose executions were counted, in address order.
+
+    They are by name and target of the kernel, then digest.
 
     Raises:
         LuthierError: a table is damaged.
@@ -68,7 +70,7 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
 
 
 def changes(run: RunFolder, against: RunFolder) -> tuple[list[list[Any]], list[list[str]], int]:
-    """Blocks that ran another number of times, or are in one run only.
+    """Return the blocks that ran another number of times, or are in one run only.
 
     Returns:
         rows of kernel, target, block here and there, address here and there, first instruction, executions here and
@@ -114,7 +116,7 @@ def changes(run: RunFolder, against: RunFolder) -> tuple[list[list[Any]], list[l
 
 
 def _matched(ones: Sequence[Block], others: Sequence[Block]) -> list[tuple[Block | None, Block | None]] | None:
-    """Pairs of blocks; None beside one that has no counterpart. None at all if that cannot be told."""
+    """Return pairs of blocks, with None beside one that has no counterpart; None if they cannot be matched."""
     if [(one.number, one.address, one.texts) for one in ones] == [(o.number, o.address, o.texts) for o in others]:
         return list(zip(ones, others, strict=True))
     if max(len(ones), len(others)) > ALIGNED or not all(one.texts for one in (*ones, *others)):

@@ -1,4 +1,4 @@
-"""What the page says of one kernel's code: instructions, blocks, their graph, and numbers to colour them by."""
+"""Code of one kernel on the page: instructions, blocks, their graph, and numbers to colour them by."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Code:
     """One kernel's code. All lists but `blocks` and `heat` have one element for each instruction."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
-    """Of the table of listings."""
+    """Columns of the table of listings."""
     blocks: dict[str, list[Any]] = field(default_factory=dict)
-    """Of the table of blocks."""
+    """Columns of the table of blocks."""
     executions: list[int | None] = field(default_factory=list)
     lanes: list[int | None] = field(default_factory=list)
     sites: list[int] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Code:
     """Numbers from tools' tables: ``tool``, ``title``, ``name``, ``values``."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the page."""
+        """Return plain data for the page."""
         return {
             **self.columns,
             "executions": self.executions if any(one is not None for one in self.executions) else None,
@@ -52,10 +52,10 @@ class Code:
 def codes(
     run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]], tables: Sequence[dict[str, Any]]
 ) -> dict[int, Code]:
-    """The code of the dearest kernels, as many as there is room for.
+    """Return the code of the most costly kernels, as many as there is room for.
 
     Args:
-        numbers: of the kernels.
+        numbers: those of the kernels.
         kernels: as `overview.kernels` gives them.
         tables: the tools', as `overview.tool_tables` gives them.
 
@@ -91,7 +91,7 @@ def codes(
 
 
 def cost(kernel: dict[str, Any]) -> tuple[int, int, int]:
-    """What kernels are sorted by: instructions that were executed, time, launches."""
+    """Return the key that kernels are sorted by: instructions that were executed, time, launches."""
     return kernel["executed"] or 0, kernel["time"] or 0, kernel["launches"] or 0
 
 
@@ -124,7 +124,7 @@ def _sum(one: Any, other: Any) -> Any:
 
 
 def _warm(table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[int, Code], places: Places) -> None:
-    """Numbers by address or block in what a tool reported, as heat over the code that they are of.
+    """Add numbers by address or block in what a tool reported, as heat over their code.
 
     The kernel is in a column ``kernel``, or is the table's title, or is the only one that has all the addresses.
     """
@@ -176,7 +176,7 @@ def _fits(code: Code, places: dict[int, int], key: str, keys: Sequence[int | Non
 def _spread(
     code: Code, places: dict[int, int], key: str, keys: Sequence[int | None], values: Sequence[Any]
 ) -> list[Any]:
-    """Values by instruction; several of one address or block are added up."""
+    """Return values by instruction; several of one address or block are added up."""
     sums: dict[int | None, Any] = {}
     for one, value in zip(keys, values, strict=True):
         sums[one] = _sum(sums.get(one), value)
@@ -185,7 +185,7 @@ def _spread(
 
 
 def graph(blocks: dict[str, list[Any]]) -> dict[str, Any] | None:
-    """Where blocks and the ways between them are drawn; None if there are none, or too many.
+    """Return where blocks and the edges between them are drawn; None if there are none, or too many.
 
     Returns:
         ``width`` and ``height``; ``nodes``: left upper corner of each block; ``edges``: block positions from and to,

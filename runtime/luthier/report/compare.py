@@ -1,4 +1,4 @@
-"""What is different between two runs: kernels by name and target, executed opcodes, and the tools' variables."""
+"""Differences between two runs: kernels by name and target, executed opcodes, and the tools' variables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from luthier.report import overview
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
-from luthier.table import Cell, Table
+from luthier.support.table import Cell, Table
 
 SCHEMA = 1
-"""Of the comparison as JSON; it grows when something in it changes its meaning or goes."""
+"""Schema of the comparison as JSON; it grows when something in it changes its meaning or goes."""
 _SUMS = ("executed", "lanes", "time", "timed", "launches", "instrumented", "code_bytes", "instructions")
 _LARGEST = ("vgprs", "sgprs", "group_segment", "private_segment", "patched_vgprs", "patched_sgprs")
 _SMALLEST = ("waves_per_simd", "patched_waves_per_simd")
@@ -27,7 +27,7 @@ Numbers = Mapping[tuple[str, ...], Mapping[str, float | int | None]]
 
 
 def compared(run: RunFolder, against: RunFolder) -> list[Table]:
-    """Tables of what both runs have and what only one has: value, the other's value, difference and ratio.
+    """Return tables of what both runs have and what only one has: value, the other's value, difference and ratio.
 
     Kernels come in the order of how much their cost differs. Rows in which nothing differs are there, too.
 
@@ -43,14 +43,14 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 
 
 def changed(table: Table) -> Table:
-    """The same without rows in which nothing differs; the title says how many there are."""
+    """Return the table without rows in which nothing differs; the title says how many there are."""
     rows = [row for row in table.rows if row[-2] != 0]
     same = len(table.rows) - len(rows)
     return Table(f"{table.title}, {same} the same" if same else table.title, table.columns, rows)
 
 
 def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:
-    """The tables with both runs' commands, as JSON-compatible data.
+    """Return the tables with both runs' commands, as JSON-compatible data.
 
     Raises:
         LuthierError: as of `compared`.
@@ -84,7 +84,7 @@ def _kernels(run: RunFolder) -> Numbers:
 
 
 def _opcodes(run: RunFolder) -> Numbers:
-    """How often waves executed each opcode of each kernel."""
+    """Return how often waves executed each opcode of each kernel."""
     import pyarrow as pa
 
     names = {
@@ -105,7 +105,7 @@ def _opcodes(run: RunFolder) -> Numbers:
 
 
 def _variables(run: RunFolder) -> Numbers:
-    """Variables of one element, added up over processes and devices."""
+    """Return variables of one element, added up over processes and devices."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in run.rows("counters", ["tool", "variable", "first", "unsigned", "signed", "real"]):
         values = row["unsigned"] or row["signed"] or row["real"] or []
@@ -129,14 +129,14 @@ def _table(title: str, key: tuple[str, ...], run: Numbers, against: Numbers) -> 
 
 
 def _difference(one: float | None, other: float | None) -> tuple[Cell, Cell]:
-    """None is the difference to what only one run has."""
+    """Return difference and ratio of two values; None where only one run has a value."""
     if one is None or other is None:
         return None, None
     return one - other, None if other == 0 else round(one / other, 6)
 
 
 def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
-    """Of each first name, by how much its cost differs: instructions where they were counted, else time."""
+    """Return by how much the cost of each first name differs: instructions where they were counted, else time."""
     costs: dict[str, float] = {}
     for row in rows:
         name, (what, one, other) = row[0], row[-5:-2]

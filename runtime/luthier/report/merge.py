@@ -50,7 +50,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
 
 
 Pids = list[dict[int, int]]
-"""Of each run: process numbers as they are in it -> in the merged run."""
+"""For each run: its process ids -> those in the merged run."""
 
 
 def _processes(runs: Sequence[RunFolder]) -> Pids:
@@ -64,7 +64,7 @@ def _processes(runs: Sequence[RunFolder]) -> Pids:
 
 
 def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
-    """Of a table that only the files describe."""
+    """Return the schema of a table that only the files describe."""
     schemas = []
     for run in runs:
         with run.table(name) as reader:
@@ -80,7 +80,7 @@ def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
 
 
 def _type_name(type: Any) -> str:
-    """As `Column` has it."""
+    """Return a type as `Column` has it."""
     import pyarrow as pa
 
     if pa.types.is_fixed_size_list(type):
@@ -121,7 +121,7 @@ def _columns(rows: Iterator[dict[str, Any]], table: Schema) -> Iterator[dict[str
 
 
 def _renumbered(run: RunFolder, name: str, pids: dict[int, int], at: int) -> Iterator[dict[str, Any]]:
-    """Batches with the process numbers of the merged run."""
+    """Yield batches with the process numbers of the merged run."""
     import pyarrow as pa
 
     with run.table(name) as reader:
@@ -158,7 +158,7 @@ def _counts(runs: Sequence[RunFolder]) -> Iterator[dict[str, Any]]:
 
 
 def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Rows that no earlier run has: as they are, or any of their kernel."""
+    """Yield rows that no earlier run has: as they are, or any of their kernel."""
     key = [column.name for column in table.columns if column.name != "object"] if whole else ["kernel", "digest"]
     seen: set[tuple[Any, ...]] = set()
     for run in runs:
@@ -203,7 +203,7 @@ def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
 
 
 def _executed(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """What the virtual devices counted, added up."""
+    """Return what the virtual devices counted, added up."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
         for row in run.summary.get("executed", ()):
@@ -215,7 +215,10 @@ def _executed(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
 
 
 def _tools(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Tables of one tool with one title and the same columns become one, with a column for the run of each row."""
+    """Return the tools' tables, merged where tool, title and columns are the same.
+
+    They get a column for the run of each row.
+    """
     found: dict[str, dict[str, Any]] = {}
     tables: dict[tuple[Any, ...], dict[str, Any]] = {}
     for at, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""What the page says of the whole run: kernels with their costs, coverage, and what tools reported."""
+"""Overview of the whole run on the page: kernels with their costs, coverage, and what tools reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from luthier.objects import names
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
-from luthier.table import Table
+from luthier.support.table import Table
 
 _FACTS = (
     *("target", "wave_size", "vgprs", "sgprs", "group_segment", "private_segment", "waves_per_simd"),
@@ -26,7 +26,9 @@ _REFUSALS = 2_000
 
 
 def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
-    """Each kernel, by its number: facts from the table of kernels, sums of its launches' times and of its counts.
+    """Return each kernel, by its number.
+
+    It has facts from the table of kernels, and sums of its launches' times and of its counts.
 
     Raises:
         LuthierError: a table is damaged.
@@ -67,7 +69,7 @@ def _batches(run: RunFolder, table: str, columns: list[str], numbers: KernelNumb
 
 
 def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
-    """How many sites have which status, by tool, and every reason for a refusal: where first, and how often.
+    """Return how many sites have which status, by tool, and every reason for a refusal: where first, and how often.
 
     Raises:
         LuthierError: the table of sites is damaged.
@@ -98,7 +100,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
 
 
 def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
-    """What the tools reported, and how many tables the page has no room for."""
+    """Return what the tools reported, and how many tables the page has no room for."""
     shown, left_out, cells = [], 0, 0
     for tool in run.summary["tools"]:
         for table in tool["tables"]:
@@ -113,13 +115,13 @@ def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
 
 
 def as_in_source(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tables of `tool_tables` with kernels named as the terminal names them."""
+    """Return tables of `tool_tables` with kernels named as the terminal names them."""
     spelled = names.as_in_source(Table(str(one["title"]), one["columns"], one["rows"]) for one in tables)
     return [one | {"title": table.title, "rows": table.rows} for one, table in zip(tables, spelled, strict=True)]
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no number for, as text, wherever it is in the value."""
+    """Return a value with what JSON has no number for as text, at any depth."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list):

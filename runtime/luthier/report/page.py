@@ -33,7 +33,9 @@ _SUMMARY = ("luthier", "command", "exit_code", "began_ns", "ended_ns", "devices"
 
 
 def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """What the page shows, as JSON-compatible data: of the run, and of the code of kernels by their number.
+    """Return what the page shows, as JSON-compatible data.
+
+    It is data of the run, and of the code of kernels by their number.
 
     Raises:
         LuthierError: the run is damaged.
@@ -93,7 +95,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
 
 
 def _finite(table: dict[str, Any]) -> dict[str, Any]:
-    """The table with text for numbers that JSON does not have."""
+    """Return the table with text for numbers that JSON does not have."""
     return table | {"rows": [[overview.plain(cell) for cell in row] for row in table["rows"]]}
 
 
@@ -117,7 +119,7 @@ def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces:
 
 
 def _piece(name: str, value: Any) -> str:
-    """Data that no script is made of, whatever is in it: base64 of compressed JSON."""
+    """Return data in a form that no script can be made of, whatever is in it: base64 of compressed JSON."""
     text = visible_json(json.dumps(value, separators=(",", ":"), allow_nan=False, default=str))
     packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
@@ -128,7 +130,7 @@ def _asset(name: str) -> str:
 
 
 def _uplot(kind: str) -> str:
-    """uPlot, as the package that brings it along has it."""
+    """Return uPlot, from the package that brings it along."""
     from youplot.vendor import uplot_css, uplot_js
 
     return str(uplot_js() if kind == "js" else uplot_css())

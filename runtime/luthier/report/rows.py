@@ -21,12 +21,12 @@ class KernelNumbers:
         self.numbers: dict[Key, int] = {}
 
     def of(self, kernel: str | None, digest: str | None) -> int:
-        """The number of a kernel; nulls are a kernel without a name."""
+        """Return the number of a kernel; nulls are a kernel without a name."""
         key = (kernel or "", digest or "")
         return self.numbers.setdefault(key, len(self.numbers))
 
     def column(self, batch: Any) -> NDArray[np.int64]:
-        """The number in each row of a batch that has the columns ``kernel`` and ``digest``."""
+        """Return the number in each row of a batch that has the columns ``kernel`` and ``digest``."""
         names, digests = (batch.column(name).dictionary_encode("encode") for name in ("kernel", "digest"))
         which, inverse = np.unique(_indices(names) * len(digests.dictionary) + _indices(digests), return_inverse=True)
         kernel_of, digest_of = names.dictionary.to_pylist(), digests.dictionary.to_pylist()
@@ -41,7 +41,7 @@ def _indices(encoded: Any) -> NDArray[np.int64]:
 def by_kernel(
     run: RunFolder, table: str, columns: Sequence[str], known: KernelNumbers, wanted: Collection[int]
 ) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-    """Stretches of rows of one kernel, as lists by column; rows of kernels not in `wanted` are passed over.
+    """Yield stretches of rows of one kernel, as lists by column; rows of kernels not in `wanted` are skipped.
 
     Raises:
         LuthierError: the table is damaged.
@@ -57,6 +57,6 @@ def by_kernel(
 
 
 def numeric(batch: Any, column: str, missing: int = 0) -> NDArray[np.int64]:
-    """A column of integers or truths, with something in the place of nulls."""
+    """Return a column of integers or truths, with something in the place of nulls."""
     values = batch.column(column).cast("int64", safe=False).fill_null(missing)
     return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)

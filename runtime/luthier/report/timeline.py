@@ -23,7 +23,7 @@ _COLUMNS = ("process", "device", "queue", "number", "instrumented", "time_ns", "
 
 
 def timeline(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The time line as data.
+    """Return the time line as data.
 
     Returns:
         ``begin`` and ``end`` in nanoseconds since 1970; ``lanes``: process, device and queue of each; ``colours``: the
@@ -65,7 +65,10 @@ def timeline(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str,
 def _parts(
     run: RunFolder, numbers: KernelNumbers, lanes: dict[tuple[int, int, int], int]
 ) -> Iterator[dict[str, NDArray[np.int64]]]:
-    """Batches of launches: ``end`` is -1 where the times are not known, and ``begin`` when it was written then."""
+    """Yield batches of launches.
+
+    Where the times are not known, ``end`` is -1, and ``begin`` is when the launch was written.
+    """
     with run.table("launches") as reader:
         for batch in reader.batches(["kernel", "digest", *_COLUMNS]):
             keys = np.stack([numeric(batch, name, -1) for name in ("process", "device", "queue")], axis=1)

@@ -15,7 +15,7 @@ from typing import Any
 from luthier.errors import LuthierError
 from luthier.run.folder import RunFolder
 from luthier.run.tables import TableReader
-from luthier.table import Table
+from luthier.support.table import Table
 
 MEMORY = 256
 """MiB that grouping may use, besides some 150 for the programs and what is being read."""
@@ -35,10 +35,10 @@ class Key:
 
     @classmethod
     def parse(cls, text: str) -> Key:
-        """A key from ``COLUMN`` or ``COLUMN/SIZE``.
+        """Return a key from ``COLUMN`` or ``COLUMN/SIZE``.
 
         Raises:
-            LuthierError: it is neither.
+            LuthierError: the text is neither.
         """
         match = _KEY.fullmatch(text)
         size = int(match["size"] or "1", 0) if match else 0
@@ -51,7 +51,7 @@ class Key:
 
 
 def table_name(run: RunFolder, name: str) -> str:
-    """The table that people call `name`: a channel's without ``trace-``, too.
+    """Return the table that people call `name`, which may be a channel's without ``trace-``.
 
     Raises:
         LuthierError: there is none.
@@ -70,10 +70,10 @@ def summaries(
     top: int = 20,
     memory: int = MEMORY,
 ) -> list[Table]:
-    """For each of `by` a table of its groups, those with most rows first.
+    """Return for each of `by` a table of its groups, those with most rows first.
 
     Args:
-        name: of the table, as `table_name` takes it.
+        name: name of the table, as `table_name` takes it.
         by: columns, whose values together are a group; none: everything is one.
         sums: columns to add up in each group.
         top: groups that are shown; 0: all.

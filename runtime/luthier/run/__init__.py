@@ -1,19 +1,20 @@
 """`luthier run`: unmodified programs on a virtual device under the real ROCm.
 
-The program's own `libamdhip64` and `libhsa-runtime64` run on Luthier's `libhsakmt.so.1` (its sources are in
-``runtime/native/virtual_device``), which executes kernels in the program's process. What it needs to know of a kernel
-comes from a service in the process of `luthier run`:
+The program's own `libamdhip64` and `libhsa-runtime64` run on Luthier's shim of the kernel driver (its sources are in
+``runtime/native/kfd_shim`` and ``runtime/native/virtual_device``), which executes kernels in the program's process.
+What it needs to know of a kernel comes from a service in the process of `luthier run`:
 
 | module | does |
 | --- | --- |
-| `virtual_gpus` | the devices: what programs are told of them |
+| `virtual_gpus` | the devices: what programs see of them |
 | `space`, `shared_memory` | memory that service and programs share: machine code, records, plans; rings and counts |
 | `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
 | `faults` | the state in which a kernel stopped -> words |
 | `protocol`, `service` | messages, connections |
 | `instrumentation`, `patching`, `sessions`, `selection` | tools at work on the program's processes |
-| `tables`, `schema`, `record`, `folder`, `export` | run directories: written, read, in other formats |
-| `door`, `topology` | where programs meet the device: at libhsakmt, or at the kernel driver and its files |
+| `tables`, `schema`, `record`, `folder` | run directories: written, read |
+| `topology` | where programs meet the device: the kernel driver's files |
+| `preflight`, `rocr` | what would make a run fail, said before |
 | `program` | starting the program, its environment, its end |
 """
 

@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 
 from luthier.channels import Drain, Printer
 from luthier.channels.drain import Sink
-from luthier.channels.layout import Kind, Mode
 from luthier.errors import LuthierError
-from luthier.observation import LiveChannel
 from luthier.run.sessions import Session
 from luthier.terminal import say_raw
+from luthier.tool.observation import LiveChannel
+from luthier.wire.channels import Kind, Mode
 
 if TYPE_CHECKING:
-    from luthier.patch.companion import VariableBlock
+    from luthier.patch.output.companion import VariableBlock
     from luthier.run.tables import TableWriter
 
 Tell = Callable[[str], None]
-"""Told of what goes wrong."""
+"""Function that reports errors."""
 
 
 class Channels:
-    """Takes the records of all processes, on a thread that there is as soon as there is a channel.
+    """Takes the records of all processes, on a thread that exists as soon as there is a channel.
 
     Lines of `luthier::printf` go to standard error: standard output is the program's. Records go to their tool's
     `at_records`; where there is none, to tables in the run directory.
 
     Args:
         folder: the run directory; None: records that no tool takes are counted only.
-        tell: told of what goes wrong.
+        tell: reports errors.
     """
 
     def __init__(self, folder: Path | None, tell: Tell) -> None:
@@ -77,7 +77,10 @@ class Channels:
                 self._drain.flush(channel.ring)
 
     def retire(self, session: Session) -> None:
-        """A process has ended, or nobody knows any more what it does: take what is left, and let no wave wait."""
+        """Take what is left in a session's channels, and let no wave wait any more.
+
+        The process has ended, or it is no longer known what it does.
+        """
         for channel in session.channels():
             channel.ring.mode = Mode.CLOSED
             if self._drain is not None:
@@ -86,11 +89,11 @@ class Channels:
 
     @property
     def tables(self) -> dict[str, int]:
-        """Rows of each table in the run directory."""
+        """Return the number of rows of each table in the run directory."""
         return {file.name: file.rows for file in self._files.values() if file.rows}
 
     def close(self) -> None:
-        """The run has ended; sessions are retired. Tables are whole then."""
+        """Close all tables at the end of the run, when sessions are retired; tables are complete then."""
         with self._lock:
             if self._drain is not None:
                 self._drain.stop()
@@ -106,7 +109,10 @@ def _print(text: str) -> None:
 
 
 class _File:
-    """The table of one channel. What cannot be written is told of once, and the program goes on."""
+    """The table of one channel.
+
+    Errors of writing are reported once, and the program goes on.
+    """
 
     def __init__(self, folder: Path, name: str, channel: LiveChannel, tell: Tell) -> None:
         self.name = name
@@ -120,11 +126,11 @@ class _File:
 
     @property
     def rows(self) -> int:
-        """Records that are kept."""
+        """Return the number of records that are kept."""
         return self._writer.rows if self._writer is not None and not self._failed else 0
 
     def sink(self, channel: LiveChannel) -> Sink:
-        """What takes the records of one device."""
+        """Return the function that takes the records of one device."""
 
         def append(batch: NDArray[Any]) -> None:
             if self._failed:

@@ -1,4 +1,4 @@
-"""What the bytes of a tool's variable are, by its C++ type as written."""
+"""Element types of tools' variables, by their C++ types as written."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _WORDS = {
 
 
 def element_type(type: str, size: int) -> np.dtype[Any] | None:
-    """The type of a variable's elements, however many dimensions it has; None if they are no numbers.
+    """Return the type of a variable's elements, however many dimensions it has; None if they are no numbers.
 
     Args:
-        type: C++ type; of one that is not known, the size tells what unsigned number it may be.
+        type: C++ type; if it is not known, the size determines which unsigned number it may be.
         size: bytes.
     """
     plain = " ".join(_ARRAY.sub("", _QUALIFIERS.sub("", type)).split())

@@ -1,23 +1,24 @@
-"""Calls of API functions in a process: what its tool library writes down, and what tools are told."""
+"""Calls of API functions in a process: what its tool library records, and what tools get."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from luthier.observation import ApiEvent
 from luthier.run.protocol import ProtocolError, Reader
-from luthier.run.shared_memory import SharedMemory, structure_type
+from luthier.run.shared_memory import SharedMemory
 from luthier.tool import Tool
+from luthier.tool.observation import ApiEvent
+from luthier.wire.memory import EVENT_HEAD, EVENT_RECORD
 
-HEAD, RECORD = structure_type("EVENT_HEAD"), structure_type("EVENT_RECORD")
 RECORDS = 1 << 14
-"""Events of a process that wait to be told; when there are more the process waits."""
+"""Events of a process that wait to be delivered; when there are more the process waits."""
 APIS = ("hsa", "hip")
+_NAMES = [member.name for member in EVENT_RECORD.members]
 
 
 class _Value(NamedTuple):
@@ -25,7 +26,7 @@ class _Value(NamedTuple):
     is_signed: bool
 
     def of(self, word: int) -> int:
-        """The integer in 64 bits."""
+        """Return the integer in 64 bits."""
         return word - (1 << 64) if self.is_signed and word >> 63 else word
 
 
@@ -39,13 +40,13 @@ class _Function:
 
 
 def patterns(tools: Sequence[Tool], api: str) -> list[str]:
-    """Of which functions of an API tools want to be told."""
+    """Return the patterns of the functions of an API whose calls tools want reported."""
     wanted = (getattr(tool, f"{api}_events") for tool in tools if wants(tool, api))
     return list(dict.fromkeys(pattern for of_tool in wanted for pattern in of_tool))
 
 
 def wants(tool: Tool, api: str) -> bool:
-    """Whether a tool has a method of its own for events of an API."""
+    """Return whether a tool has a method of its own for events of an API."""
     name = f"at_{api}_event"
     return getattr(type(tool), name) is not getattr(Tool, name)
 
@@ -56,17 +57,18 @@ class EventLog:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._functions: list[_Function] = []
-        self.memory = SharedMemory("luthier-events", HEAD.itemsize + RECORDS * RECORD.itemsize)
-        self._head = self.memory.bytes[: HEAD.itemsize].view(HEAD)
-        self._records = self.memory.bytes[HEAD.itemsize :][: RECORDS * RECORD.itemsize].view(RECORD)
+        self.memory = SharedMemory("luthier-events", EVENT_HEAD.size + RECORDS * EVENT_RECORD.size)
+        self._head = self.memory.head(EVENT_HEAD)
+        records = self.memory.bytes[EVENT_HEAD.size :][: RECORDS * EVENT_RECORD.size]
+        self._records = records.view(EVENT_RECORD.dtype)
         self._begun: dict[int, dict[str, int]] = {}
         """By call: the arguments, which are not written down again at its end."""
 
     def add(self, request: Reader) -> None:
-        """The process says of which functions there will be events.
+        """Add the functions of which the process says that there will be events.
 
         Raises:
-            ProtocolError: of an API that there is not.
+            ProtocolError: a function of an unknown API.
         """
         for _ in range(request.number()):
             api, name = request.text(), request.text()
@@ -78,34 +80,36 @@ class EventLog:
             self._functions.append(_Function(api, name, arguments, outputs, _Value("", bool(request.number()))))
 
     def take(self) -> Iterator[tuple[str, ApiEvent]]:
-        """What has come since the last time, with its API, in order. There is room for more at once.
+        """Yield the events since the last call, with their API, in order; their memory is free at once.
 
         Raises:
-            ProtocolError: malformed.
+            ProtocolError: they are malformed.
         """
         written, read = int(self._head["written"][0]), int(self._head["read"][0])
         if not 0 <= written - read <= RECORDS:
             raise ProtocolError("events that cannot be")
         records = self._records[np.arange(read, written) % RECORDS].tolist()
         self._head["read"][0] = written
-        for record in records:
-            if record[3] >= len(self._functions):
+        for values in records:
+            record = dict(zip(_NAMES, values, strict=True))
+            if record["function"] >= len(self._functions):
                 raise ProtocolError("an event of a function that was never told of")
-            function = self._functions[record[3]]
-            yield function.api, self._event(function, *record)
+            function = self._functions[record["function"]]
+            yield function.api, self._event(function, record)
 
-    def _event(self, function: _Function, time: int, call: int, thread: int, _: int, *rest: Any) -> ApiEvent:
-        is_exit, has_result, count, _, result, words = rest
+    def _event(self, function: _Function, record: Mapping[str, Any]) -> ApiEvent:
+        is_exit, call = bool(record["is_exit"]), record["call"]
         values = function.outputs if is_exit else function.arguments
-        told = {value.name: value.of(int(word)) for value, word in zip(values, words[:count], strict=False)}
+        words = record["values"][: record["count"]]
+        told = {value.name: value.of(int(word)) for value, word in zip(values, words, strict=False)}
         if not is_exit:
             self._begun[call] = told
         arguments = self._begun.pop(call, {}) if is_exit else told
-        where = bool(is_exit), self._pid, thread, call, time
-        returned = function.result.of(result) if has_result else None
+        where = is_exit, self._pid, record["thread"], call, record["time"]
+        returned = function.result.of(record["result"]) if record["has_result"] else None
         return ApiEvent(function.name, *where, arguments, returned, told if is_exit else {})
 
 
 def is_for(tool: Tool, api: str, name: str) -> bool:
-    """Whether a tool wants to be told of a function."""
+    """Return whether a tool wants calls of a function reported."""
     return wants(tool, api) and any(fnmatchcase(name, pattern) for pattern in getattr(tool, f"{api}_events"))

@@ -1,4 +1,4 @@
-"""What the virtual devices have counted: how often each instruction was executed."""
+"""Executions of each instruction, as the virtual devices have counted them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.objects import CodeObject
-from luthier.table import Table
+from luthier.support.table import Table
 
 
 class Executed:
@@ -48,14 +48,19 @@ class Executed:
                 counts[address][1] += active
 
     def objects(self) -> Iterator[tuple[CodeObject, dict[int, tuple[int, int]]]]:
-        """Each code object, and by virtual address how often a wave executed the instruction there, and the sum over
-        those times of the lanes active in EXEC."""
+        """Yield each code object with the counts of its instructions, by virtual address.
+
+        A count is how often a wave executed the instruction there, and the sum over those times of the lanes active in
+        EXEC.
+        """
         for digest, counts in self._counts.items():
             yield self._objects[digest], {address: (times, lanes) for address, (times, lanes) in counts.items()}
 
     def rows(self) -> Iterator[tuple[CodeObject, str | None, int, int]]:
-        """Each code object's kernels with their wave- and lane-instructions; under None those of its functions, which
-        are in no kernel's own code."""
+        """Yield each code object's kernels with their wave- and lane-instructions.
+
+        Under None are those of its functions, which are in no kernel's own code.
+        """
         for object, counts in self.objects():
             left = dict(counts)
             for kernel in object.kernels.values():
@@ -67,7 +72,7 @@ class Executed:
                 yield object, None, sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
 
     def table(self) -> Table:
-        """`rows` for people."""
+        """Return `rows` as a table for people."""
         rows = [
             (f"functions of {object.name}" if kernel is None else kernel, waves, lanes)
             for object, kernel, waves, lanes in self.rows()
@@ -75,7 +80,10 @@ class Executed:
         return Table("", ("kernel", "wave-instructions", "lane-instructions"), rows)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """`rows` for programs; the last one, without an object, is what is in no code object of the program."""
+        """Return `rows` as plain data.
+
+        The last one, without an object, is what is in no code object of the program.
+        """
         from luthier.run.patching import digest_of  # slow to import
 
         found: list[dict[str, Any]] = [

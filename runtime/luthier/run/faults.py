@@ -20,12 +20,14 @@ def describe(
     context: bytes,
     group: bytes,
     waves: bytes,
-    ranges: NDArray[np.uint64],
+    ranges: NDArray[np.void],
 ) -> str:
-    """What stopped a kernel: one of `layout`'s codes, and the memory of its thread as the native executor had it.
+    """Return a description of what stopped a kernel.
+
+    It is derived from one of `layout`'s codes, and the memory of its thread as the native executor had it.
 
     Raises:
-        DeviceError: sizes that do not fit.
+        DeviceError: sizes do not fit.
     """
     if len(context) != layout.CONTEXT.size or len(group) != layout.GROUP.size:
         raise DeviceError("a fault was reported with other layouts")
@@ -35,7 +37,7 @@ def describe(
     if len(waves) != stride * count or not 0 <= current < len(waves):
         raise DeviceError("a fault was reported with other layouts")
     memory = Memory(1 << 62)
-    for address, size in ranges.reshape(-1, 2).tolist():
+    for address, size in ranges.tolist():
         if size:
             memory.register(address, size, "an allocation")
     error = explain(memory, name, code, WorkerState(code, *arrays), reason)

@@ -16,7 +16,7 @@ from luthier.objects.names import as_in_source
 from luthier.run import schema
 from luthier.run.summary import read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
-from luthier.table import Table
+from luthier.support.table import Table
 
 SUMMARY = "summary.json"
 _PARTIAL = f"{SUMMARY}.partial"
@@ -54,7 +54,7 @@ class Claim:
             except FileExistsError:
                 raise LuthierError(_why_not(folder)) from None
             with suppress(OSError):  # file systems without locks
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._file, fcntl.LOCK_EX)  # it waits for those who look in `_why_not`, for a moment
             if any(path.name != _PARTIAL for path in folder.iterdir()):  # another run began and ended meanwhile
                 self.discard()
                 raise LuthierError(_why_not(folder))
@@ -97,8 +97,8 @@ class Claim:
 
 
 def _why_not(folder: Path) -> str:
-    """Why a run cannot be written to a folder that has something in it."""
-    for _ in range(5):  # between making the file and locking it there is a moment
+    """Return why a run cannot be written to a folder that is not empty."""
+    for _ in range(20):  # between making the file and locking it there is a moment
         try:
             descriptor = os.open(folder / _PARTIAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -126,9 +126,9 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.summary = self._read_summary()
-        """What ``summary.json`` says."""
+        """Contents of ``summary.json``."""
         self.names = table_names(path)
-        """Of its tables."""
+        """Names of its tables."""
         for table in schema.TABLES:
             if table.name not in self.names and table.name not in schema.ADDED:
                 raise LuthierError(f"{path} lacks {table.name}{SUFFIX}")
@@ -147,7 +147,7 @@ class RunFolder:
         return read_summary(text, file, SCHEMA)
 
     def table(self, name: str) -> TableReader:
-        """One of its tables.
+        """Return one of its tables.
 
         Raises:
             LuthierError: there is no such table, or it is damaged.
@@ -158,7 +158,7 @@ class RunFolder:
         return TableReader(self.path, name, known)
 
     def rows(self, name: str, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows of a table.
+        """Yield the rows of a table.
 
         Raises:
             LuthierError: as of `table`.
@@ -168,7 +168,7 @@ class RunFolder:
                 yield from batch.to_pylist()
 
     def tool_tables(self) -> list[Table]:
-        """What the tools reported."""
+        """Return the tables that the tools reported."""
         return [
             Table(f"{tool['tool']} {table['title']}".strip(), table["columns"], table["rows"])
             for tool in self.summary["tools"]
@@ -176,10 +176,10 @@ class RunFolder:
         ]
 
     def shown(self) -> Iterator[Table]:
-        """Everything for people: the tools' tables whole, of others what fits.
+        """Yield everything for people: the tools' tables in full, of others what fits.
 
         Raises:
-            LuthierError: something is damaged.
+            LuthierError: a file is damaged.
         """
         yield from self.tool_tables()
         yield self._first("kernels", "kernel", "launches", "instrumented", "sites", "requested_sites", "reason")
@@ -190,7 +190,7 @@ class RunFolder:
         yield Table("faults", ("fault",), [[fault] for fault in self.summary["faults"]])
 
     def _repr_html_(self) -> str:
-        """For notebooks: as `shown`, kernels by their names in the source."""
+        """Return HTML for notebooks: the tables of `shown`, with kernels by their names in the source."""
         return "\n".join(table._repr_html_() for table in as_in_source(self.shown()) if table.rows)
 
     def _first(self, name: str, *columns: str) -> Table:
@@ -204,7 +204,7 @@ class RunFolder:
         return Table(name + more, columns, rows)
 
     def _variables(self) -> Table:
-        """Those of one element."""
+        """Return a table of the variables of one element."""
         columns = ("tool", "variable", "process", "device", "value")
         rows = []
         for row in self.rows("counters"):
@@ -214,6 +214,6 @@ class RunFolder:
         return Table("variables", columns, rows)
 
     def executed(self) -> Table:
-        """What the virtual devices counted, where that was asked for."""
+        """Return a table of what the virtual devices counted, where that was asked for."""
         columns = ("kernel", "object", "wave_instructions", "lane_instructions")
         return Table("executed", columns, [[row[name] for name in columns] for row in self.summary.get("executed", ())])

@@ -13,30 +13,32 @@ from numpy.typing import NDArray
 
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
-from luthier.observation import Launch, LiveChannel, LoadedObject
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher, most_group, most_items, most_private
-from luthier.run.protocol import ProtocolError, Reader, Request, Writer, agree
+from luthier.run.protocol import ProtocolError, Reader, Writer, agree
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
+from luthier.tool.observation import Launch, LiveChannel, LoadedObject
+from luthier.wire import messages
+from luthier.wire.messages import Request
 
 _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
 """Environment variables by which launchers tell a process its rank."""
 
 
 class Recording(Asked, Protocol):
-    """Who writes down what happens while the program runs."""
+    """Protocol of what records the events of a run while the program runs."""
 
     @property
     def folder(self) -> Path:
-        """The run directory."""
+        """Return the run directory."""
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
-        """The program is about to start.
+        """Start recording: the program is about to start.
 
         Args:
             sessions: its processes; more will come.
@@ -70,15 +72,15 @@ class Instrumentation:
         self._recorder = recorder
         self._patching = patching
         self.faults: list[str] = []
-        """What went wrong in the program's processes; the originals ran."""
+        """Errors in the program's processes; the originals ran."""
         self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
         self._lock = threading.RLock()
-        """Whoever holds it waits for nobody who hands over records: tools get them under it."""
+        """Lock whose holder waits for no thread that hands over records: tools get them under it."""
         self._has_ended = threading.Event()
 
     @property
     def watches_launches(self) -> bool:
-        """Whether a tool wants to be told of every launch; they run one after the other then."""
+        """Return whether a tool wants every launch reported; launches run one after the other then."""
         return any(
             tool.reset_each_launch or overrides(tool, "at_kernel_launch") or overrides(tool, "at_kernel_end")
             for tool in self.tools.tools
@@ -86,11 +88,11 @@ class Instrumentation:
 
     @property
     def watches_objects(self) -> bool:
-        """Whether a tool wants to be told of code objects when they are loaded."""
+        """Return whether a tool wants code objects reported when they are loaded."""
         return any(overrides(tool, "at_code_object") for tool in self.tools.tools)
 
     def begin(self) -> None:
-        """The program is about to start.
+        """Tell the recorder and the tools that the program is about to start.
 
         Raises:
             ToolError: a tool fails.
@@ -108,7 +110,7 @@ class Instrumentation:
             threading.Thread(target=self._tell_events_soon, name="luthier-events", daemon=True).start()
 
     def end(self) -> None:
-        """The program has ended."""
+        """Tell the tools that the program has ended, after all channels and events."""
         for session in self.sessions:
             self.channels.retire(session)
         self.channels.close()
@@ -119,12 +121,12 @@ class Instrumentation:
             self._call(tool, tool.at_exit, self.view(tool))
 
     def view(self, tool: Tool) -> View:
-        """The run as a tool sees it."""
+        """Return the run as a tool sees it."""
         folder = None if self._recorder is None else self._recorder.folder
         return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
 
     def _call(self, tool: Tool, function: Callable[..., object], *arguments: object) -> None:
-        """Call a tool's own code; what it raises is told at the end."""
+        """Call a tool's own code; what it raises is reported at the end."""
         try:
             with self._lock:
                 function(*arguments)
@@ -132,13 +134,13 @@ class Instrumentation:
             self.tell(f"{tool.label()} failed in {function.__name__}: {problem!r}")
 
     def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
-        """A process has loaded the library.
+        """Begin a session with a process that has loaded the library.
 
         Raises:
-            DeviceError: that library does not fit; this is told at the end of the run, too.
+            DeviceError: that library does not fit; this is also reported at the end of the run.
         """
         try:
-            agree(request)
+            agree(request, "the tool library (libluthier_tools.so)")
         except DeviceError as problem:
             self.tell(f"a process ran uninstrumented: {problem}")
             raise
@@ -148,17 +150,26 @@ class Instrumentation:
         with self._lock:
             self.sessions.append(session)
         selection = self.selection
-        reply = Writer().number(selection.first, selection.end, selection.step, selection.unique_grid)
-        reply.number(self.watches_launches, self.watches_objects)
+        wishes = messages.Wishes(
+            first=selection.first,
+            end=selection.end,
+            step=selection.step,
+            unique_grid=selection.unique_grid,
+            launches=self.watches_launches,
+            code_objects=self.watches_objects,
+            rows=ROWS,
+            records=records,
+        )
+        reply = Writer().numbers(wishes)
         for api in events.APIS:
             wanted = events.patterns(self.tools.tools, api)
             reply.number(len(wanted))
             for pattern in wanted:
                 reply.text(pattern)
-        return session, reply.number(ROWS, records), [session.ledger.fd]
+        return session, reply, [session.ledger.fd]
 
     def disconnect(self, session: Session) -> None:
-        """A process has ended, or its connection."""
+        """End the session of a process that has ended, or whose connection has."""
         self.channels.retire(session)
 
     def _open_channels(self, session: Session, block: Block) -> None:
@@ -175,7 +186,7 @@ class Instrumentation:
             self.channels.open(session, block.block, channel, name, hand_over if takers else None)
 
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
-        """Do what a process asks; tools have been told of what its API functions did before."""
+        """Do what a process asks, after tools have got the calls of its API functions before."""
         self._tell_events(session)
         if kind == Request.OBJECT:
             return Writer().number(self._object(session, request.text(), request.string())), []
@@ -196,11 +207,12 @@ class Instrumentation:
             self._loaded(session, request)
             return Writer(), []
         if kind == Request.CODE_OBJECT:
-            gpu, number = request.number(), request.number()
-            if number >= len(session.objects):
+            loaded = request.numbers(messages.LoadedObject)
+            if loaded.object >= len(session.objects):
                 raise ProtocolError("an object that was never sent")
+            told = LoadedObject(session.objects[loaded.object], session.pid, loaded.gpu)
             for tool in self.tools.tools:
-                self._call(tool, tool.at_code_object, LoadedObject(session.objects[number], session.pid, gpu))
+                self._call(tool, tool.at_code_object, told)
             return Writer(), []
         if kind == Request.LAUNCH:
             return Writer().number(self._launch(session, request)), []
@@ -227,7 +239,7 @@ class Instrumentation:
                 self.faults.append(fault)
 
     def _tell_events(self, session: Session) -> None:
-        """Tell tools of the calls of API functions that a process has written down."""
+        """Pass the calls of API functions that a process has recorded to tools."""
         with self._lock:
             if session.events is None:
                 return
@@ -251,11 +263,12 @@ class Instrumentation:
         return len(session.objects) - 1
 
     def _kernel(self, session: Session, request: Reader) -> Writer:
-        gpu, number, address = request.number(), request.number(), request.number()
-        if number >= len(session.objects):
+        wanted = request.numbers(messages.FindKernel)
+        gpu = wanted.gpu
+        if wanted.object >= len(session.objects):
             raise ProtocolError("a kernel of an object that was never sent")
-        object = session.objects[number]
-        kernel = next((k for k in object.kernels.values() if k.descriptor_address == address), None)
+        object = session.objects[wanted.object]
+        kernel = next((k for k in object.kernels.values() if k.descriptor_address == wanted.descriptor), None)
         if kernel is None:
             raise ObjectError("a kernel is launched of which the code object says nothing", object=object.name)
         skipped = self.selection.skips(kernel.name, gpu)
@@ -277,19 +290,27 @@ class Instrumentation:
         reply.string(patched.companion.data).number(len(patched.companion.blocks))
         for block in patched.companion.blocks:
             reply.text(block.symbol)
-        for most in most_private, most_group, most_items:
-            reply.number(most(kernel, patched))
-        return reply
+        limits = (most(kernel, patched) for most in (most_private, most_group, most_items))
+        return reply.numbers(messages.Limits(*limits))
 
     def _launch(self, session: Session, request: Reader) -> bool:
-        gpu, row, number, chosen = (request.number() for _ in range(4))
-        sizes = [request.number() for _ in range(8)]
-        if row >= len(session.kernels):
+        asked = request.numbers(messages.Launch)
+        if asked.row >= len(session.kernels):
             raise ProtocolError("a launch of a kernel that was never launched")
-        kernel = session.kernels[row]
-        geometry = tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], sizes[7]
-        launch = Launch(kernel.kernel, kernel.object, session.pid, gpu, number, *geometry, bool(chosen))
-        session.running[gpu] = launch
+        kernel = session.kernels[asked.row]
+        launch = Launch(
+            kernel.kernel,
+            kernel.object,
+            session.pid,
+            asked.gpu,
+            asked.number,
+            (asked.grid_x, asked.grid_y, asked.grid_z),
+            (asked.block_x, asked.block_y, asked.block_z),
+            asked.group_segment,
+            asked.private_segment,
+            asked.chosen,
+        )
+        session.running[asked.gpu] = launch
         for tool in self.tools.tools:
             launch.run = self.view(tool)
             if tool.reset_each_launch:
@@ -299,7 +320,7 @@ class Instrumentation:
         return launch.instrumented
 
     def _launch_end(self, session: Session, request: Reader) -> None:
-        launch = session.running.pop(request.number(), None)
+        launch = session.running.pop(request.numbers(messages.LaunchEnd).gpu, None)
         if launch is not None:
             self.channels.flush(session, launch.gpu)
             for tool in self.tools.tools:
@@ -307,28 +328,28 @@ class Instrumentation:
                 self._call(tool, tool.at_kernel_end, launch)
 
     def _loaded(self, session: Session, request: Reader) -> None:
-        from luthier.patch.emission import ORIGINAL  # there since it was patched
+        from luthier.patch.payloads.code import ORIGINAL  # there since it was patched
 
-        number, delta, original_delta = request.number(), request.number(), request.number()
-        addresses = [request.number() for _ in range(request.number())]
-        if number >= len(session.kernels):
+        loaded = request.numbers(messages.Loaded)
+        addresses = [request.number() for _ in range(loaded.blocks)]
+        if loaded.row >= len(session.kernels):
             raise ProtocolError("a kernel that was never launched")
-        kernel = session.kernels[number]
+        kernel = session.kernels[loaded.row]
         companion = kernel.patched.companion
         if companion is None or len(addresses) != len(companion.blocks):
             raise ProtocolError("a kernel that was never patched")
         blocks = {block.symbol: address for block, address in zip(companion.blocks, addresses, strict=True)}
-        session.companions[kernel.gpu, delta] = LoadedCompanion(
+        session.companions[kernel.gpu, loaded.delta] = LoadedCompanion(
             CodeObject(companion.data, kernel.object.name),
-            delta,
+            loaded.delta,
             kernel.object,
-            original_delta,
-            {ORIGINAL: original_delta, **blocks},
+            loaded.original_delta,
+            {ORIGINAL: loaded.original_delta, **blocks},
             goes_back=companion.report.kernels[0].unknown_calls > 0,
         )
 
     def companion_at(self, pid: int, gpu: int, delta: int) -> LoadedCompanion | None:
-        """The patched object that a process has loaded there."""
+        """Return the patched object that a process has loaded there."""
         for session in self.sessions:
             if session.pid == pid and (gpu, delta) in session.companions:
                 return session.companions[gpu, delta]
@@ -336,7 +357,7 @@ class Instrumentation:
 
 
 def about_process(pid: int) -> dict[str, int | None]:
-    """The parent of a process and its rank under MPI or Slurm; None for what is not known."""
+    """Return the parent of a process and its rank under MPI or Slurm; None for what is not known."""
     found: dict[str, int | None] = {"parent": None, "rank": None}
     with suppress(OSError, ValueError):
         # After the command's name, which may hold anything but is in parentheses: state, parent.
@@ -350,12 +371,12 @@ def about_process(pid: int) -> dict[str, int | None]:
 
 
 def overrides(tool: Tool, name: str) -> bool:
-    """Whether a tool's class has a method of its own of that name."""
+    """Return whether a tool's class has a method of its own of that name."""
     return getattr(type(tool), name) is not getattr(Tool, name)
 
 
 def read_uri(uri: str) -> bytes:
-    """The code object that ROCr calls so: ``file://path#offset=…&size=…``, or the whole file.
+    """Read the code object of a URI of ROCr's: ``file://path#offset=…&size=…``, or the whole file.
 
     Raises:
         ObjectError: it is no file's, or cannot be read.

@@ -13,7 +13,7 @@ from luthier.run.tables import Picked
 
 
 def instructions(lifted: LiftedRepresentation) -> dict[str, Any]:
-    """Columns of `LISTINGS`: what control reaches, in address order."""
+    """Return the columns of `LISTINGS`: the reachable instructions, in address order."""
     block_of = np.asarray(lifted.block_of, np.int32)
     reached = np.flatnonzero(block_of >= 0)
     opcodes, which = np.unique(lifted.code.opcode[reached], return_inverse=True)
@@ -37,7 +37,7 @@ def instructions(lifted: LiftedRepresentation) -> dict[str, Any]:
 
 
 def blocks(lifted: LiftedRepresentation) -> dict[str, Any]:
-    """Columns of `BLOCKS`."""
+    """Return the columns of `BLOCKS`."""
     depths: dict[int, int] = {}
     for loop in lifted.loops:
         for block in loop.blocks:

@@ -16,7 +16,7 @@ class LoadedCompanion:
 
     object: CodeObject
     delta: int
-    """What was added to its virtual addresses."""
+    """Offset that was added to its virtual addresses."""
     original: CodeObject
     original_delta: int
     symbols: Mapping[str, int]
@@ -26,20 +26,20 @@ class LoadedCompanion:
 
     @property
     def kernel(self) -> Kernel:
-        """The patched kernel, at its address."""
+        """Return the patched kernel, at its address."""
         (kernel,) = self.object.kernels.values()
         return replace(kernel, descriptor_address=kernel.descriptor_address + self.delta)
 
     @cached_property
     def origin(self) -> Teller:
-        """Says of an address whose code is there."""
+        """Return the function that describes the origin of the code at an address."""
         return teller(self.object, self.original, self.delta, self.original_delta)
 
     def code(self) -> list[tuple[int, bytes]]:
-        """Addresses and bytes of all code that it can reach, as the loader has written it.
+        """Return addresses and bytes of all code that it can reach, as the loader has written it.
 
         Raises:
-            ObjectError: the object is no such one.
+            ObjectError: its relocations cannot be resolved.
         """
         text = self.object.text_as_loaded(self.symbols.get)
         code = [(start + self.delta, data) for start, data in text]

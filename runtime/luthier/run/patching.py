@@ -17,22 +17,23 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from luthier.cache import cache_folder
+from luthier.cache.folder import cache_folder
+from luthier.cache.provenance import Provenance, provenance_of
+from luthier.cache.store import Store
 from luthier.channels import describe
-from luthier.counts import Cell, KernelCounters
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import LuthierError, ToolError
-from luthier.extensions import INTRINSICS, points_of
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
-from luthier.provenance import Provenance, provenance_of
-from luthier.store import Store
+from luthier.support.extensions import INTRINSICS, points_of
 from luthier.tool import Share, ToolGroup
+from luthier.tool.counts import Cell, KernelCounters
+from luthier.tool.options import PatchOptions
 
 if TYPE_CHECKING:
-    from luthier.patch.companion import Companion, VariableBlock
-    from luthier.task import InstrumentationTask
+    from luthier.patch.output.companion import Companion, VariableBlock
+    from luthier.tool.task import InstrumentationTask
 
 MOST_ASKED = 4096
 """Bytes of stack beyond a kernel's fixed private memory that launches may ask for, where hooks have theirs above it."""
@@ -43,13 +44,13 @@ _ANY = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class Patched:
-    """What became of a kernel."""
+    """Result of patching a kernel."""
 
     companion: Companion | None
     """None: the original runs, for the reason given."""
     reason: str = ""
     report: KernelReport | None = None
-    """What was asked for, and what of it was done; None if it did not come to that."""
+    """Report of what was asked for, and what of it was done; None if it did not come to that."""
     kept: bool = False
     """It was found on disk."""
     skipped: bool = False
@@ -57,7 +58,7 @@ class Patched:
 
 
 def most_private(kernel: Kernel, patched: Patched) -> int:
-    """The largest private memory of a lane, in bytes, with which a launch may run a kernel instrumented."""
+    """Return the largest private memory of a lane, in bytes, with which a launch may run a kernel instrumented."""
     if not kernel.uses_dynamic_stack or patched.companion is None:
         return _ANY
     after = load_object(patched.companion.data).kernels[kernel.name]
@@ -66,7 +67,7 @@ def most_private(kernel: Kernel, patched: Patched) -> int:
 
 
 def most_group(kernel: Kernel, patched: Patched) -> int:
-    """The most LDS of a work-group, in bytes, with which a launch may run a kernel instrumented."""
+    """Return the most LDS of a work-group, in bytes, with which a launch may run a kernel instrumented."""
     if patched.companion is None:
         return _ANY
     after = load_object(patched.companion.data).kernels[kernel.name]
@@ -75,8 +76,10 @@ def most_group(kernel: Kernel, patched: Patched) -> int:
 
 
 def most_items(kernel: Kernel, patched: Patched) -> int:
-    """The most work-items of a work-group with which a launch may run a kernel instrumented: hooks' registers, and LDS
-    for them, are for the waves of those that its metadata allow."""
+    """Return the most work-items of a work-group with which a launch may run a kernel instrumented.
+
+    Hooks' registers, and LDS for them, suffice for as many waves as its metadata allow.
+    """
     report = patched.report
     if report is None or (not report.in_lds and report.vgprs[1] <= report.vgprs[0]):
         return _ANY
@@ -84,7 +87,7 @@ def most_items(kernel: Kernel, patched: Patched) -> int:
 
 
 def patched_store() -> Store | None:
-    """What is kept; None if there is no cache."""
+    """Return the store of patched kernels; None if there is no cache."""
     folder = cache_folder("patched")
     if folder is None:
         return None
@@ -94,19 +97,20 @@ def patched_store() -> Store | None:
 
 @functools.lru_cache(maxsize=256)
 def digest_of(object: CodeObject) -> str:
-    """Of its contents, hexadecimal: what names it in caches and results."""
+    """Return the digest of an object's contents, hexadecimal: its name in caches and results."""
     return hashlib.blake2b(object.data, digest_size=16).hexdigest()
 
 
 class Asked(Protocol):
-    """Who is told what tools asked for in a kernel."""
+    """Protocol of what is notified of what tools asked for in a kernel."""
 
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
     ) -> None:
-        """
+        """Note what tools asked for in a kernel.
+
         Args:
-            shares: of each tool.
+            shares: those of each tool.
             report: what became of it; None if the kernel could not be patched at all.
         """
 
@@ -115,13 +119,13 @@ class Patcher:
     """Instruments kernels with the tools of a run, each kernel of an object once. Safe from several threads.
 
     Args:
-        told: is told what tools asked for.
+        told: gets what tools asked for.
         hoist: whether hooks that do nothing but count become counts; None: as usual.
     """
 
     def __init__(self, tools: ToolGroup, told: Asked | None = None, *, hoist: bool | None = None) -> None:
         self.tools = tools
-        self._hoist = hoist
+        self._options = PatchOptions(hoist=hoist, solve_sums=True, most_stack=MOST_STACK)
         self._told = told
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
         """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
@@ -132,11 +136,11 @@ class Patcher:
 
     @property
     def seen(self) -> int:
-        """Kernels that were launched so far, selected and of different code."""
+        """Return the number of kernels launched so far that are selected and of different code."""
         return len(self._done)
 
     def patch(self, object: CodeObject, kernel: str) -> Patched:
-        """What is to be launched in the place of a kernel."""
+        """Return what is to be launched in the place of a kernel."""
         key = digest_of(object), kernel
         with self._lock:
             found = self._done.get(key)
@@ -146,16 +150,12 @@ class Patcher:
 
     def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
         from luthier.lifting import lift  # not needed where nothing is launched
-        from luthier.task import InstrumentationTask
+        from luthier.tool.task import InstrumentationTask
 
         if not self.tools.tools:
             return Patched(None, "there are no tools")
         try:
-            task = InstrumentationTask(lift(object, kernel))
-            task.solve_sums = True
-            task.most_stack = MOST_STACK
-            if self._hoist is not None:
-                task.hoist = self._hoist
+            task = InstrumentationTask(lift(object, kernel), self._options)
             shares = self.tools.instrument_each(task)
         except LuthierError as problem:
             return Patched(None, str(problem))
@@ -184,7 +184,7 @@ class Patcher:
             kept = self._store.get([key]).get(key)
             if kept is not None:
                 return self._read(kept, object, task)
-        from luthier.patch.companion import patch_task
+        from luthier.patch.output.companion import patch_task
 
         companion = patch_task(object, task, self.block_of)
         if self._store is not None and key is not None and all(one.unchanged() for one in makers or ()):
@@ -192,7 +192,7 @@ class Patcher:
         return Patched(companion, "", companion.report.kernels[0])
 
     def _read(self, kept: bytes, object: CodeObject, task: InstrumentationTask) -> Patched:
-        from luthier.patch.companion import Companion, cell_modules
+        from luthier.patch.output.companion import Companion, cell_modules
 
         size = int.from_bytes(kept[:8], "little")
         head = json.loads(kept[8 : 8 + size])
@@ -215,8 +215,8 @@ class Patcher:
         return Patched(companion, "", report, kept=True)
 
     def block_of(self, module: LoadedModule) -> VariableBlock:
-        """Where the module's variables are. Its symbol is the same in every run."""
-        from luthier.patch.companion import VariableBlock
+        """Return the block of the module's variables, whose symbol is the same in every run."""
+        from luthier.patch.output.companion import VariableBlock
 
         block = self._blocks.get(id(module))
         if block is None:
@@ -245,7 +245,10 @@ def _written(companion: Companion, task: InstrumentationTask) -> bytes:
 
 
 def _makers(task: InstrumentationTask) -> tuple[Provenance, ...] | None:
-    """What hooks are compiled by beside Luthier: intrinsics of other packages; None if that cannot be told."""
+    """Return the provenance of what compiles hooks beside Luthier: intrinsics of other packages.
+
+    None if it is not known.
+    """
     if not points_of(INTRINSICS):
         return ()
     from luthier.payload.calls import intrinsics_called  # what compiles hooks takes long to import
@@ -258,8 +261,10 @@ def _makers(task: InstrumentationTask) -> tuple[Provenance, ...] | None:
 
 
 def _key(task: InstrumentationTask, digest: str, makers: Sequence[Provenance]) -> bytes | None:
-    """What a patched kernel depends on beside Luthier; None if the task holds something whose meaning is not known
-    here."""
+    """Return a key of what a patched kernel depends on beside Luthier.
+
+    None if the task holds something whose meaning is not known here.
+    """
     fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
     try:
         asked = _stable(fields, {}, task)
@@ -276,7 +281,7 @@ def _module(module: LoadedModule, task: InstrumentationTask) -> str:
 
 
 def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
-    """A text that two values share only if they mean the same, in this process and others.
+    """Return a text that two values share only if they mean the same, in this process and others.
 
     Raises:
         TypeError: it is of a kind whose meaning is not known.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,8 +20,19 @@ from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
+from luthier.objects.loaded_image import file_of_image
 from luthier.objects.origins import teller
 from luthier.run.space import SharedSpace
+
+
+@dataclass(frozen=True)
+class OtherCode:
+    """Code of another object, at the end of a code that calls it."""
+
+    object: CodeObject
+    records: range
+    distance: int
+    """From its virtual addresses to those of the code that calls it."""
 
 
 @dataclass
@@ -30,10 +41,13 @@ class PlannedCode:
 
     number: int
     object: CodeObject | None
-    """What it is the code of, at its virtual addresses; None if that is not known, or code of several lies together."""
+    """Code object that the code is from, at its virtual addresses; None if it is not known, or code of several lies
+    together."""
     code: Code
     copy: NDArray[np.uint8]
     """The bytes that were decoded, from the code's base on."""
+    others: dict[tuple[bytes, int], OtherCode] = field(default_factory=dict)
+    """Code of other objects that it calls, by digest and distance."""
 
 
 @dataclass
@@ -43,7 +57,7 @@ class Plan:
     number: int
     kernel: Kernel
     object: str
-    """What the kernel is from, for reports."""
+    """Name of the object that the kernel is from, for reports."""
     code: PlannedCode
     fields: NDArray[np.uint8]
     """`layout.PLAN`."""
@@ -52,7 +66,7 @@ class Plan:
 
     @property
     def address(self) -> int:
-        """Of the plan in shared memory, in this process."""
+        """Return the address of the plan in shared memory, in this process."""
         return int(self.fields.ctypes.data)
 
 
@@ -71,11 +85,13 @@ class Planner:
         """By their numbers."""
 
     def plan_file(self, target: TargetId, address: int, load_address: int, uri: str, contents: bytes) -> Plan | None:
-        """The plan of the kernel whose descriptor is at `address` of a program's memory, where a code object has been
-        loaded: virtual addresses plus `load_address`. None if there is no such kernel in it.
+        """Return the plan of a kernel in a code object that a program has loaded; None if it has no such kernel.
+
+        The kernel's descriptor is at `address` of the program's memory, and the object at its virtual addresses plus
+        `load_address`.
 
         Args:
-            uri: of the code object, as ROCr makes it.
+            uri: URI of the code object, as ROCr makes it.
             contents: the code object; empty if `uri` is a file's.
 
         Raises:
@@ -90,37 +106,33 @@ class Planner:
             )
             if found is not None:
                 return found
-            object = self._objects.get((target, digest))
+            object = self._object(target, digest, data, uri)
             if object is None:
-                try:
-                    object = CodeObject(data, uri.partition("#")[0])
-                except LuthierError:
-                    return None
-                if not target.accepts(object.target):
-                    return None
-                self._objects[target, digest] = object
+                return None
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
             if kernel is None:
                 return None
-
-            def address_of(name: str) -> int | None:
-                symbol = object.symbol(name)
-                return None if symbol is None or not symbol.defined else symbol.address + load_address
-
             # Code that the loader has written addresses into is another one wherever it is loaded.
             place = (load_address,) if object.text_relocations else ()
-            ranges = object.text_as_loaded(address_of)
+            ranges = _text(object, load_address)
             code = self._code((target, digest, kernel.wave_size, *place), target, kernel.wave_size, ranges, object)
             code.code.origin = teller(object)
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
 
     def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> Plan:
-        """The same of a kernel of which no file is known, from the memory around it, which begins at `start`.
+        """Return the plan of a kernel of which no file is known, from the memory around it.
+
+        The memory begins at `start`.
 
         Raises:
             LuthierError: there is no kernel, or it cannot be executed.
         """
+        image = file_of_image(contents)
+        if image is not None:
+            plan = self.plan_file(target, address, start, "memory", image)
+            if plan is not None:
+                return plan
         # Kernels that ROCr itself brings begin with an amd_kernel_code_t, in which other fields are where a descriptor
         # has sizes. These come with the packet.
         known = bytes(16) + descriptor[16:24] + bytes(20) + descriptor[44:60] + bytes(4)
@@ -141,7 +153,7 @@ class Planner:
             return plan
 
     def plan_code(self, target: TargetId, kernel: Kernel, object: str, code: list[tuple[int, bytes]]) -> Plan:
-        """The same of a kernel at its address in a program's memory, with all code there that it can reach.
+        """Return the plan of a kernel at its address in a program's memory, with all code that it can reach.
 
         Raises:
             LuthierError: it cannot be executed.
@@ -170,7 +182,57 @@ class Planner:
                 plan.roots.add(record)
                 self._look_at(plan)
 
+    def find_outside(
+        self, target: TargetId, number: int, code: int, address: int, load_address: int, uri: str, contents: bytes
+    ) -> int | None:
+        """Return the record by which a kernel goes on at an address in another object; None if there is none.
+
+        Args:
+            number: the kernel's plan.
+            code: where the first byte of the kernel's code is.
+            load_address: of the other object, as for `plan_file`.
+
+        Raises:
+            DeviceError: there is no such plan.
+            ObjectError: the code cannot be read.
+        """
+        with self._lock:
+            if number >= len(self.plans):
+                raise DeviceError("a request for code that was never planned")
+            planned = self.plans[number].code
+            delta = code - planned.code.base
+            data = contents or _read_file(uri)
+            digest = hashlib.blake2b(data).digest()
+            other = planned.others.get((digest, load_address - delta))
+            if other is None:
+                object = self._object(target, digest, data, uri)
+                if object is None:
+                    return None
+                distance, first = load_address - delta, planned.code.count
+                planned.code.extend([(start + distance, text) for start, text in _text(object, load_address)])
+                records = range(first, planned.code.count)
+                other = planned.others[digest, distance] = OtherCode(object, records, distance)
+                # After the records themselves: a process may read meanwhile.
+                for plan in self.plans:
+                    if plan.code is planned:
+                        put_field(plan.fields, layout.PLAN, "record_count", planned.code.count + 1)
+            record = planned.code.record_at(address - delta)
+            return record if record is not None and record in other.records else None
+
     # Making ---------------------------------------------------------------------------------------------------------
+
+    def _object(self, target: TargetId, digest: bytes, data: bytes, uri: str) -> CodeObject | None:
+        """Return a code object for the target; None if the data is none."""
+        found = self._objects.get((target, digest))
+        if found is None:
+            try:
+                found = CodeObject(data, uri.partition("#")[0])
+            except LuthierError:
+                return None
+            if not target.accepts(found.target):
+                return None
+            self._objects[target, digest] = found
+        return found
 
     def _code(
         self,
@@ -205,10 +267,12 @@ class Planner:
         return plan
 
     def _look_at(self, plan: Plan) -> None:
-        """Which code must be unchanged, and which records must not be executed, of all that the kernel reaches."""
+        """Determine which reachable code must be unchanged, and which reachable records must not be executed."""
         code = plan.code.code
         reached = code.reach(*plan.roots)
-        stretches = [(begin - code.base, end - begin) for begin, end in code.spans(reached)]
+        # What is called in other objects is looked up anew in each launch.
+        spans = [(begin, end) for begin, end in code.spans(reached) if 0 <= begin - code.base < code.size]
+        stretches = [(begin - code.base, end - begin) for begin, end in spans]
         checks = self._space.bytes(max(len(stretches), 1) * layout.CHECK.size)
         for index, (offset, size) in enumerate(stretches):
             put_field(checks, layout.CHECK, "offset", offset, index * layout.CHECK.size)
@@ -227,8 +291,18 @@ class Planner:
             put_field(plan.fields, layout.PLAN, name, value)
 
 
+def _text(object: CodeObject, load_address: int) -> list[tuple[int, bytes]]:
+    """Return the code of an object that is loaded there, by its virtual addresses."""
+
+    def address_of(name: str) -> int | None:
+        symbol = object.symbol(name)
+        return None if symbol is None or not symbol.defined else symbol.address + load_address
+
+    return object.text_as_loaded(address_of)
+
+
 def _nameless(name: str, address: int, descriptor: KernelDescriptor) -> Kernel:
-    """A kernel of which nothing but its descriptor is known."""
+    """Return a kernel of which nothing but its descriptor is known."""
     return Kernel(
         name,
         name,
@@ -250,7 +324,7 @@ def _nameless(name: str, address: int, descriptor: KernelDescriptor) -> Kernel:
 
 
 def _read_file(uri: str) -> bytes:
-    """The part of a file that a URI ``file://path#offset=…&size=…`` names; all of it without a fragment.
+    """Read the part of a file that a URI ``file://path#offset=…&size=…`` names; all of it without a fragment.
 
     Raises:
         ObjectError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""What a run cannot do on this machine, said by name before the program starts.
+"""Checks of what a run cannot do on this machine, reported by name before the program starts.
 
 Nothing heavy is imported here: the program starts before the service does.
 """
@@ -10,13 +10,15 @@ import os
 import resource
 import shutil
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from luthier.errors import DeviceError, LuthierError
-from luthier.run import door
+from luthier.run.rocr import find_runtime
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.terminal import say
 
 SHARED_BYTES = 1 << 40
 """Bytes of addresses that the service shares with each process of the program."""
@@ -27,7 +29,7 @@ _DESCRIPTORS = 32
 
 
 def check(command: Sequence[str], devices: Sequence[VirtualGpu], base: Mapping[str, str], socket: str) -> None:
-    """Look for what would make the run fail later, and less clearly.
+    """Look for what would make the run fail later, and less clearly; warn of what may.
 
     Args:
         command: the program and its arguments.
@@ -35,7 +37,7 @@ def check(command: Sequence[str], devices: Sequence[VirtualGpu], base: Mapping[s
         socket: the environment variable that names the service.
 
     Raises:
-        DeviceError: a limit is too low, or ROCr does not know a device.
+        DeviceError: a limit is too low.
         LuthierError: the program is one that no library can stand before, or the run is inside of another one.
     """
     if os.path.exists(base.get(socket, "")):
@@ -47,7 +49,8 @@ def check(command: Sequence[str], devices: Sequence[VirtualGpu], base: Mapping[s
     path = shutil.which(command[0], path=base.get("PATH"))
     if path is not None:
         check_rights(Path(path))
-    check_targets(command[0], devices, base)
+    if unknown := unknown_targets(command[0], devices, base):
+        say(f"luthier run: warning: {unknown}", file=sys.stderr)
 
 
 def check_limits() -> None:
@@ -74,7 +77,7 @@ def check_limits() -> None:
 def check_rights(program: Path) -> None:
     """Look whether a program gets rights of its own when it starts.
 
-    The dynamic loader lets nobody choose libraries for such a program (ld.so(8), "Secure-execution mode").
+    The dynamic loader ignores requests for libraries for such a program (ld.so(8), "Secure-execution mode").
 
     Raises:
         LuthierError: it does.
@@ -94,25 +97,20 @@ def check_rights(program: Path) -> None:
             )
 
 
-def check_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> None:
-    """Look whether the ROCr that the program would load knows the devices: their names are in its table.
+def unknown_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> str | None:
+    """Return a sentence about devices whose names the ROCr that the program would load does not have in its table.
 
-    Where the environment chooses the door, the program is taken to have a ROCr that cannot be found.
-
-    Raises:
-        DeviceError: it does not know one.
+    The program may load another one, in a way of its own.
     """
-    runtime = None if door.DOOR in base else door.find_runtime(base, program)
+    runtime = find_runtime(base, program)
     names = {device.target.target.name for device in devices}
     if runtime is None or not names:
-        return
+        return None
     with open(runtime, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
-            return
+            return None
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
             unknown = sorted(name for name in names if contents.find(name.encode()) < 0)
-    if unknown:
-        raise DeviceError(
-            f"no virtual {' or '.join(unknown)} under this ROCm: {runtime} does not know it; for a program that"
-            f" brings a ROCr of its own, which is not found from here, set {door.DOOR}=kfd"
-        )
+    if not unknown:
+        return None
+    return f"{runtime} does not know {' or '.join(unknown)}: a program that uses this ROCm finds no such device"

@@ -1,7 +1,7 @@
 """The folder of a run, and those that killed runs have left.
 
 A run holds a lock on a file in its folder until it ends, however it ends: where the lock is free, the folder is
-nobody's.
+abandoned.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _LOCK = "lock"
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that only this user may enter (mode 0700), gone at the end. Its path is one that lists in environment
-    variables can hold, and short enough for a socket. Before it is made, left ones are removed."""
+    """Make a folder that only this user may enter (mode 0700), and remove it at the end.
+
+    Its path can be in lists in environment variables, and is short enough for a socket. Before it is made, abandoned
+    ones are removed.
+    """
     usual = tempfile.gettempdir()
     parent = usual if re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII) else "/tmp"
     remove_left(Path(parent))

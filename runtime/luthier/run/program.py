@@ -16,63 +16,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError, LuthierError
-from luthier.processes import start, wait
-from luthier.run import door, preflight, topology
+from luthier.run import preflight, topology
 from luthier.run.private_folder import private_folder
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.support.processes import start, wait
 from luthier.terminal import say, say_text
+from luthier.wire.messages import SOCKET_VARIABLE
+from luthier.wire.topology import FILES_VARIABLE
 
 if TYPE_CHECKING:
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
 
-SOCKET = "LUTHIER_RUN_SOCKET"
-"""Environment variable that tells programs where the service is."""
 ENDED = 124
 """Exit code of a program that ran for too long, as timeout(1) has it."""
-LIBRARY = "libhsakmt.so.1"
+LIBRARY = "libluthier_kfd.so"
 TOOL_LIBRARY = "libluthier_tools.so"
-_LIBRARIES, _SERVICE = "libraries", "service"
+_LIBRARIES, _SERVICE, _DRIVER = "libraries", "service", "driver"
 """In the private folder of a run."""
-KFD_LIBRARY = "libluthier_kfd.so"
-KFD_FOLDER = "LUTHIER_RUN_KFD"
-"""Environment variable that tells the library before all others where the driver's files are."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the program, too: what they mean is its business."""
 
 
 def library_folder() -> Path:
-    """Where the native library is.
+    """Return the folder of the native libraries.
 
     Raises:
-        DeviceError: it was not built.
+        DeviceError: one was not built.
     """
     folder = Path(__file__).parent / "native"
     for library in (LIBRARY, TOOL_LIBRARY):
         if not (folder / library).exists():
-            needs = "it needs libhsakmt-dev, libhsa-runtime-dev and g++"
+            needs = "it needs libhsa-runtime-dev and g++"
             raise DeviceError(f"{folder / library} is missing: build it with `make setup` ({needs})")
     return folder
 
 
-def environment(base: Mapping[str, str], folder: Path, *, tools: bool, driver: Path | None = None) -> dict[str, str]:
-    """The program's environment: Luthier's library before all others, and where the service is.
+def environment(base: Mapping[str, str], folder: Path, *, tools: bool) -> dict[str, str]:
+    """Return the program's environment: the kernel driver's shim before all libraries, and the place of the service.
 
     Args:
-        folder: what `private_folder` gives, with a link to the libraries.
+        folder: what `private_folder` gives, with a link to the libraries and the kernel driver's files.
         tools: whether ROCr is to load the tool library.
-        driver: folder with the kernel driver's files, where the device is to answer in its place.
     """
     result = dict(base)
-    if driver is None:
-        others = result.get("LD_LIBRARY_PATH")
-        result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder / _LIBRARIES), *([others] if others else [])])
-    else:
-        others = result.get("LD_PRELOAD")
-        result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / KFD_LIBRARY), *([others] if others else [])])
-        result[KFD_FOLDER] = str(driver)
-    result[SOCKET] = str(folder / _SERVICE)
+    others = result.get("LD_PRELOAD")
+    result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / LIBRARY), *([others] if others else [])])
+    result[FILES_VARIABLE] = str(folder / _DRIVER)
+    result[SOCKET_VARIABLE] = str(folder / _SERVICE)
     if tools:
         others = result.get("HSA_TOOLS_LIB")
         # ROCr separates them by spaces; the last one's functions are called first.
@@ -92,7 +84,7 @@ class Later:
         self._lock = threading.Lock()
 
     def get(self) -> Instrumentation:
-        """Them."""
+        """Return the instrumentation, made at the first call."""
         with self._lock:
             if self._made is None:
                 self._made = self._make()
@@ -117,25 +109,22 @@ def run_program(
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
 
     Raises:
-        DeviceError: the native library was not built, a limit is too low, or the program's ROCr does not know a device.
+        DeviceError: the native library was not built, or a limit is too low.
         LuthierError: the program cannot be started.
     """
     libraries = library_folder()
-    preflight.check(command, devices, os.environ, SOCKET)
+    preflight.check(command, devices, os.environ, SOCKET_VARIABLE)
     with private_folder() as folder, _listening(folder) as listener, _signals() as forward_to:
         # Lists in environment variables can hold the link, wherever Luthier is installed.
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
-        is_driver = door.is_driver(os.environ, command[0], libraries / LIBRARY)
-        driver = folder / "driver" if is_driver else None
-        if driver is not None:
-            topology.write(driver, devices)
-        child = start(command, env=environment(os.environ, folder, tools=tools is not None, driver=driver))
+        topology.write(folder / _DRIVER, devices)
+        child = start(command, env=environment(os.environ, folder, tools=tools is not None))
         forward_to(child.send_signal)
         imported = threading.Event()
         arguments = listener, devices, tools, executed, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         code = wait(child, seconds)
-        if tools is not None:  # who looks at them imports, too, and NumPy bears no two threads at that
+        if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
             imported.wait()
         if code is None:
             say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
@@ -145,9 +134,9 @@ def run_program(
 
 @contextmanager
 def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
-    """Signals come to the program: the function given takes one that passes them on, once there is a program.
+    """Forward signals to the program: the function given takes one that passes them on, once there is a program.
 
-    They have handlers, and are not ignored: what is ignored would be in the program, too.
+    They have handlers, and are not ignored: an ignored signal would be ignored in the program, too.
     """
     early: list[int] = []
     receivers: list[Callable[[int], object]] = []
@@ -171,7 +160,7 @@ def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
 
 @contextmanager
 def _listening(folder: Path) -> Iterator[socket.socket]:
-    """The service's socket."""
+    """Open the service's socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(folder / _SERVICE))
         listener.listen(128)
@@ -187,7 +176,9 @@ def _serve(
     executed: Executed | None,
     imported: threading.Event,
 ) -> None:
-    """Be the service. If there can be none, programs are told by a closed socket, and the user by a message.
+    """Run the service.
+
+    If it cannot run, programs notice by a closed socket, and the user by a message.
 
     Args:
         imported: set when the service and the tools are there, or cannot be.
@@ -200,7 +191,7 @@ def _serve(
         finally:
             imported.set()
         if made is not None:
-            import luthier.patch.companion  # before a launch waits for it  # noqa: F401
+            import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
         Service(devices, made, executed).serve(listener)
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)

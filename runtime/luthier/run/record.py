@@ -16,21 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.counts import CellModule
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject
-from luthier.observation import LiveVariable
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
 from luthier.run.elements import element_type
 from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.patching import digest_of
-from luthier.run.sessions import NEVER, Session
+from luthier.run.sessions import Session
 from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
-from luthier.task import InstrumentationTask
 from luthier.tool import Share
+from luthier.tool.counts import CellModule
+from luthier.tool.observation import LiveVariable
+from luthier.tool.task import InstrumentationTask
+from luthier.wire.memory import NEVER
 
 _BATCH = 1 << 16
 """Rows that are written at a time."""
@@ -61,7 +62,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._problem: LuthierError | None = None
-        """Why nothing is written any more."""
+        """Reason why nothing is written any more."""
         self._began = 0
         self._thread: threading.Thread | None = None
         self._claim = Claim(folder)
@@ -69,7 +70,7 @@ class Recorder:
     # While the program runs -----------------------------------------------------------------------------------------
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
-        """The program is about to start.
+        """Start recording: the program is about to start.
 
         Args:
             sessions: its processes; more will come.
@@ -83,7 +84,7 @@ class Recorder:
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
     ) -> None:
-        """Tools have asked for hooks and counts in a kernel."""
+        """Record the hooks and counts that tools have asked for in a kernel."""
         same = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
         sites = {**same, **_sites(task, shares, self._tools, report)}
         with self._lock:
@@ -216,7 +217,7 @@ def _launches(records: NDArray[np.void], session: Session) -> dict[str, Any]:
 def _sites(
     task: InstrumentationTask, shares: Sequence[Share], tools: Sequence[str], report: KernelReport | None
 ) -> dict[str, Any]:
-    """Columns of `schema.SITES` for one kernel."""
+    """Return the columns of `schema.SITES` for one kernel."""
     lifted = task.lifted
     refused = {} if report is None else {one.insertion: one for one in report.refusals if one.insertion is not None}
     whole = "the kernel could not be patched" if report is None else ""
@@ -282,7 +283,7 @@ def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
 
 
 def _parts(variable: LiveVariable, type: str) -> Iterator[tuple[int, str, Any]]:
-    """The number of the first element in each part of a variable, the column, and its value."""
+    """Yield the number of the first element in each part of a variable, the column, and its value."""
     dtype = element_type(type, variable.size)
     column = "raw" if dtype is None else {"u": "unsigned", "i": "signed", "f": "real"}[dtype.kind]
     values = variable.read(dtype)

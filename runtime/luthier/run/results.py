@@ -1,4 +1,4 @@
-"""What a run under tools has found: for the tools, for people, and as JSON."""
+"""Results of a run under tools: for the tools, for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from luthier import __version__
-from luthier.counts import CellModule
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
-from luthier.table import Table
+from luthier.support.table import Table
+from luthier.tool.counts import CellModule
 
 
 def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
-    """What was launched so far; kernels of one name and object together."""
+    """Return the kernels launched so far; those of one name and object together."""
     return launched_kernels(instrumentation.sessions)
 
 
 def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]]:
-    """Each tool's name and what it reports; a tool that fails is told of, and the others are asked all the same."""
+    """Yield each tool's name and what it reports; a tool that fails is reported, and the others are still asked."""
     for tool in instrumentation.tools.tools:
         try:
             yield tool.name, list(tool.report(instrumentation.view(tool)))
@@ -33,7 +33,7 @@ def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]
 
 
 def coverage(results: Iterable[KernelResult]) -> Table:
-    """What was instrumented of what was launched."""
+    """Return a table of what was instrumented of what was launched."""
     rows = []
     for kernel in results:
         report = kernel.patched.report
@@ -59,7 +59,7 @@ def head(
     reported: Iterable[tuple[str, list[Table]]],
     executed: Executed | None = None,
 ) -> dict[str, Any]:
-    """As JSON what the tables of a run directory do not hold.
+    """Return as plain data what the tables of a run directory do not hold.
 
     Args:
         command: None: command lines are left out, the processes' too.
@@ -98,7 +98,7 @@ def summary(
     reported: Iterable[tuple[str, list[Table]]],
     executed: Executed | None = None,
 ) -> dict[str, Any]:
-    """Everything as JSON, but for single launches and sites; arguments as of `head`."""
+    """Return everything as plain data, except for single launches and sites; arguments as of `head`."""
     return {
         **head(instrumentation, command, code, reported, executed),
         "kernels": [kernel.to_json() for kernel in kernels(instrumentation)],
@@ -118,7 +118,7 @@ def summary(
 
 
 def check(instrumentation: Instrumentation) -> None:
-    """Something must have been instrumented, if there are tools.
+    """Raise an error if there are tools and nothing was instrumented.
 
     Raises:
         ToolError: no process loaded the tool library, no kernel was launched, or none of them instrumented.

@@ -1,4 +1,4 @@
-"""What a run directory holds besides ``summary.json``: its tables."""
+"""Tables of a run directory, which are all that it holds besides ``summary.json``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from luthier.run.tables import Column, Schema
 
 
 def _columns(**columns: str) -> tuple[Column, ...]:
-    """Columns as ``name="type: what it means"``."""
+    """Return columns given as ``name="type: what it means"``."""
     return tuple(Column(name, *text.split(": ", 1)) for name, text in columns.items())
 
 

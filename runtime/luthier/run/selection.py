@@ -1,4 +1,4 @@
-"""What of a program is instrumented: kernels by name, launches by number, devices."""
+"""Selection of the parts of a program that are instrumented: kernels by name, launches by number, devices."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Selection:
     step: int = 1
     """and every how manyth."""
     unique_grid: bool = False
-    """Of launches of a kernel with the same grid and work-group the first one only."""
+    """True if only the first of the launches of a kernel with the same grid and work-group is instrumented."""
     devices: frozenset[int] | None = None
     """Numbers of devices; None is all."""
     runtime_kernels: bool = False
     """Also those that HIP itself launches."""
 
     def skips(self, kernel: str, gpu: int) -> str | None:
-        """Why no launch of this kernel on that device is instrumented; None if some may be."""
+        """Return why no launch of this kernel on that device is instrumented; None if some may be."""
         if self.devices is not None and gpu not in self.devices:
             return "device not selected"
         if not self.runtime_kernels and any(matches(kernel, pattern) for pattern in RUNTIME_KERNELS):
@@ -42,10 +42,12 @@ class Selection:
 
 
 def parse_launches(text: str) -> tuple[int, int, int]:
-    """``first:end:step``, as Python's slices: ``10`` is the first ten, ``5:8`` three, ``::100`` every hundredth.
+    """Parse ``first:end:step``, as in Python's slices.
+
+    ``10`` is the first ten, ``5:8`` three, ``::100`` every hundredth.
 
     Raises:
-        LuthierError: something else.
+        LuthierError: the text is something else.
     """
     parts = text.split(":")
     try:

@@ -17,16 +17,22 @@ from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LuthierError
+from luthier.objects.descriptor import DESCRIPTOR_SIZE
+from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.planner import Plan, Planner
-from luthier.run.protocol import Reader, Request, Writer
+from luthier.run.protocol import Reader, Writer
 from luthier.run.sessions import Session
-from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
+from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import say_text, visible_lines
+from luthier.wire import messages
+from luthier.wire.messages import Request
+
+_COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 
 
 class _Shared:
@@ -124,7 +130,7 @@ class Service:
                     reply.data += body.data
                 except LuthierError as problem:
                     reply = Writer().number(1).text(visible_lines(str(problem)))
-                except Exception as problem:  # a bug of ours: the program is told, and its process goes on
+                except Exception as problem:  # a bug of ours: it is reported to the program, and its process goes on
                     import traceback
 
                     say_text(traceback.format_exc(), file=sys.stderr, end="")
@@ -138,8 +144,11 @@ class Service:
 
     def _answer(self, kind: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
         if kind == Request.BIND:
-            self._planner.bind(request.number(), request.number(), request.number())
+            wanted = request.numbers(messages.Bind)
+            self._planner.bind(wanted.kernel, wanted.key, wanted.record)
             return Writer(), []
+        if kind == Request.OUTSIDE:
+            return self._outside(request), []
         if kind == Request.EXPLAIN:
             return Writer().text(visible_lines(self._explain(request))), []
         if kind == Request.COUNTS:
@@ -161,33 +170,52 @@ class Service:
         if self._executed is None:
             raise protocol.ProtocolError("counts that nobody asked for")
         for _ in range(request.number()):
-            number = request.number()
-            rows = np.frombuffer(request.take(request.number() * 24), np.uint64).reshape(-1, 3).astype(np.int64)
-            if number >= len(self._planner.codes):
+            counted = request.numbers(messages.CodeCounts)
+            rows = np.frombuffer(request.take(counted.records * _COUNTS.itemsize), _COUNTS)
+            record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
+            if counted.code >= len(self._planner.codes):
                 raise protocol.ProtocolError("counts of code that was never planned")
-            planned = self._planner.codes[number]
-            if len(rows) and rows[:, 0].max() >= planned.code.count:
+            planned = self._planner.codes[counted.code]
+            if len(rows) and record.max() >= planned.code.count:
                 raise protocol.ProtocolError("counts of code that was never planned")
-            self._executed.add(planned.object, planned.code.addresses()[rows[:, 0]], rows[:, 1], rows[:, 2])
+            addresses = planned.code.addresses()[record]
+            own = np.ones(len(rows), np.bool_)
+            for other in planned.others.values():
+                there = (record >= other.records.start) & (record < other.records.stop)
+                own &= ~there
+                self._executed.add(other.object, addresses[there] - other.distance, executions[there], lanes[there])
+            self._executed.add(planned.object, addresses[own], executions[own], lanes[own])
 
     def _hello(self, request: Reader) -> tuple[int, Writer]:
-        """The process, and what it is told of the devices."""
-        protocol.agree(request)
+        """Return the process, and the reply that describes the devices to it."""
+        protocol.agree(request, "the virtual device (libluthier_kfd.so)")
         pid = request.number()
         code = machine_code()
-        reply = Writer().number(BASE, SIZE, CODE_SIZE, abi.SHARED_BASE, abi.PRIVATE_BASE, code.scheduler)
-        reply.number(code.translate).string(inline_bytes()).number(self._executed is not None, len(self._devices))
+        setup = messages.Setup(
+            base=BASE,
+            size=SIZE,
+            code_size=CODE_SIZE,
+            imports=IMPORTS,
+            shared_base=abi.SHARED_BASE,
+            private_base=abi.PRIVATE_BASE,
+            scheduler=code.scheduler,
+            translate=code.translate,
+            counts_wanted=self._executed is not None,
+            gpus=len(self._devices),
+        )
+        reply = Writer().numbers(setup).string(inline_bytes())
         for device in self._devices:
-            reply.text(device.target.target.name).number(*device.numbers)
+            reply.text(device.target.target.name).numbers(device.facts)
         return pid, reply
 
     def _plan(self, pid: int, request: Reader) -> Writer:
-        device, address, descriptor = request.number(), request.number(), request.string()
-        load_address, is_file, uri, contents = request.number(), request.number(), request.text(), request.string()
-        if device >= len(self._devices) or len(descriptor) != 64:
+        wanted = request.numbers(messages.Plan)
+        address, load_address, is_file = wanted.kernel, wanted.load_address, wanted.is_file
+        descriptor, uri, contents = request.string(), request.text(), request.string()
+        if wanted.gpu >= len(self._devices) or len(descriptor) != DESCRIPTOR_SIZE:
             raise protocol.ProtocolError("a malformed request for a plan")
-        target = self._devices[device].target
-        patched = self._instrumentation and self._instrumentation.companion_at(pid, device, load_address)
+        target = self._devices[wanted.gpu].target
+        patched = self._instrumentation and self._instrumentation.companion_at(pid, wanted.gpu, load_address)
         plan: Plan | None
         if patched and is_file and patched.kernel.descriptor_address == address:
             plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
@@ -198,11 +226,22 @@ class Service:
             plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
         return Writer().number(0 if plan is None else plan.address)
 
+    def _outside(self, request: Reader) -> Writer:
+        wanted = request.numbers(messages.Outside)
+        uri, contents = request.text(), request.string()
+        if wanted.gpu >= len(self._devices):
+            raise protocol.ProtocolError("a malformed request for code of another object")
+        target, place = self._devices[wanted.gpu].target, (wanted.code, wanted.address, wanted.load_address)
+        if not wanted.is_file:
+            uri, contents = "memory", file_of_image(contents) or contents
+        record = self._planner.find_outside(target, wanted.kernel, *place, uri, contents)
+        return Writer().number((1 << 64) - 1 if record is None else record)
+
     def _explain(self, request: Reader) -> str:
-        number, reason = request.number(), request.number()
+        fault = request.numbers(messages.Explain)
         context, group, waves, ranges = (request.string() for _ in range(4))
-        if number >= len(self._planner.plans) or len(ranges) % layout.RANGE_SIZE:
+        if fault.kernel >= len(self._planner.plans) or len(ranges) % layout.RANGE.size:
             raise protocol.ProtocolError("a malformed report of a fault")
-        plan = self._planner.plans[number]
-        code = plan.code.code
-        return describe(reason, plan.kernel.name, code, context, group, waves, np.frombuffer(ranges, np.uint64))
+        plan = self._planner.plans[fault.kernel]
+        rows = np.frombuffer(ranges, layout.RANGE.dtype)
+        return describe(fault.reason, plan.kernel.name, plan.code.code, context, group, waves, rows)

@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.channels import Ring, describe
-from luthier.channels.layout import CONTROL
-from luthier.counts import MissingSums
+from luthier.channels.layout import RING
 from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
-from luthier.observation import Launch, LiveChannel, LiveVariable
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
-from luthier.run.shared_memory import SharedMemory, structure_type
+from luthier.run.shared_memory import SharedMemory
+from luthier.tool.counts import MissingSums
+from luthier.tool.observation import Launch, LiveChannel, LiveVariable
+from luthier.wire import memory
 
 if TYPE_CHECKING:
-    from luthier.patch.companion import Companion, VariableBlock
+    from luthier.patch.output.companion import Companion, VariableBlock
     from luthier.run.events import EventLog
 
 ROWS = 1 << 16
@@ -34,9 +35,7 @@ RECORDS = 1 << 25
 """Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
 be taken."""
 _RING_ALIGNMENT = mmap.PAGESIZE
-HEAD, ROW, RECORD = (structure_type(f"LEDGER_{name}") for name in ("HEAD", "ROW", "RECORD"))
-NEVER = (1 << 64) - 1
-"""`end` of a launch whose times on the device will not be known."""
+HEAD, ROW, RECORD = (one.dtype for one in (memory.LEDGER_HEAD, memory.LEDGER_ROW, memory.LEDGER_RECORD))
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Block:
     rings: tuple[range, ...]
     """Bytes of the memory that the channels' rings are in."""
     sums: Mapping[str, MissingSums]
-    """What variables lack, by their symbols."""
+    """Sums that variables lack, by their symbols."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,11 @@ class LaunchedKernel:
 
     @property
     def name(self) -> str:
-        """Mangled, as the object's symbol."""
+        """Return the mangled name, as the object's symbol."""
         return self.kernel.name
 
     def waves(self, row: np.void) -> int:
-        """How many waves its patched launches had.
+        """Return how many waves its patched launches had.
 
         Args:
             row: its `ROW`.
@@ -84,7 +83,7 @@ class Session:
     records: int = 0
     """Launches that are recorded one by one."""
     about: dict[str, int | None] = field(default_factory=dict)
-    """Of the process: its parent, its rank under MPI."""
+    """Facts about the process: its parent, its rank under MPI."""
     taken: int = 0
     """Records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
@@ -94,27 +93,29 @@ class Session:
     companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
     """By device and what is added to their addresses."""
     running: dict[int, Launch] = field(default_factory=dict)
-    """By device, where tools are told of launches."""
+    """By device, the launch that tools are handling."""
     events: EventLog | None = None
-    """Where tools are told of calls of API functions."""
+    """Log through which calls of API functions reach tools."""
     ledger: SharedMemory = field(init=False)
+    _head: NDArray[np.void] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         size = HEAD.itemsize + ROWS * ROW.itemsize + self.records * RECORD.itemsize
         self.ledger = SharedMemory("luthier-ledger", size)
+        self._head = self.ledger.head(memory.LEDGER_HEAD)
 
     @property
     def counts(self) -> NDArray[np.void]:
-        """A `ROW` for each of `kernels`."""
+        """Return a `ROW` for each of `kernels`."""
         return self.ledger.bytes[HEAD.itemsize :][: ROWS * ROW.itemsize].view(ROW)[: len(self.kernels)]
 
     @property
     def launches(self) -> int:
-        """How many there were."""
-        return int(self.ledger.bytes[: HEAD.itemsize].view(HEAD)["records"][0])
+        """Return the number of launches."""
+        return int(self._head["records"][0])
 
     def take_records(self, most: int, *, ended: bool) -> NDArray[np.void]:
-        """A `RECORD` for each of the next launches, in their order; their memory is given back.
+        """Return a `RECORD` for each of the next launches, in their order, and give their memory back.
 
         Args:
             most: how many at most.
@@ -134,13 +135,15 @@ class Session:
         return found
 
     def needed_blocks(self) -> list[VariableBlock]:
-        """Those that patched kernels of this process refer to."""
+        """Return the blocks that patched kernels of this process refer to."""
         companions = [kernel.patched.companion for kernel in self.kernels]
         return [block for companion in companions if companion is not None for block in companion.blocks]
 
     def add_block(self, gpu: int, block: VariableBlock) -> tuple[Block, bool]:
-        """Memory for a block on a device, with its variables' initial values and its channels' rings: the same one each
-        time, and whether it was there before."""
+        """Return memory for a block on a device, and whether it was there before: it is the same each time.
+
+        It holds the variables' initial values and the channels' rings.
+        """
         found = self.blocks.get((gpu, block.symbol))
         if found is not None:
             return found, True
@@ -152,32 +155,32 @@ class Session:
                 size = -(-size // _RING_ALIGNMENT) * _RING_ALIGNMENT
                 places.append((name, description, range(size, size + description.ring_size)))
                 size += description.ring_size
-        memory = SharedMemory("luthier-variables", max(size, 1))
+        shared = SharedMemory("luthier-variables", max(size, 1))
         for name, variable in variables.items():
             start = block.offsets[name]
-            memory.bytes[start : start + variable.size] = np.frombuffer(variable.storage.initial, np.uint8)
+            shared.bytes[start : start + variable.size] = np.frombuffer(variable.storage.initial, np.uint8)
         channels = []
         for name, description, place in places:
             start = block.offsets[name]
-            ring = Ring(description, memory.bytes[start:], memory.bytes[place.start : place.stop], place.start - start)
+            ring = Ring(description, shared.bytes[start:], shared.bytes[place.start : place.stop], place.start - start)
             channels.append(LiveChannel(ring, self.pid, gpu))
         sums = {name: MissingSums(partial(self._counted, gpu, block.module, name)) for name in variables}
-        made = Block(block, memory, tuple(channels), tuple(place for *_, place in places), sums)
+        made = Block(block, shared, tuple(channels), tuple(place for *_, place in places), sums)
         self.blocks[gpu, block.symbol] = made
         return made, False
 
     def channels(self) -> list[LiveChannel]:
-        """Every channel on every device."""
+        """Return every channel on every device."""
         return [channel for block in list(self.blocks.values()) for channel in block.channels]
 
     def forget_rings(self) -> None:
         """Give back the memory of records, which are all taken."""
         for block in list(self.blocks.values()):
             for place in block.rings:
-                block.memory.give_back(place.start + CONTROL.itemsize, place.stop)
+                block.memory.give_back(place.start + RING.itemsize, place.stop)
 
     def string_at(self, gpu: int, address: int) -> bytes | None:
-        """A string among the variables of a device."""
+        """Return a string among the variables of a device."""
         for (number, symbol), block in list(self.blocks.items()):
             for companion in list(self.companions.values()):
                 start = companion.symbols.get(symbol)
@@ -187,7 +190,10 @@ class Session:
         return None
 
     def variables(self) -> list[tuple[VariableBlock, LiveVariable]]:
-        """Every variable on every device, with its block: not channels, and nothing that is constant."""
+        """Return every variable on every device, with its block.
+
+        Channels and constants are left out.
+        """
         return [
             (block.block, self._variable(gpu, block, name))
             for (gpu, _), block in list(self.blocks.items())
@@ -201,7 +207,7 @@ class Session:
         return LiveVariable(variable, self.pid, gpu, place, block.sums[name])
 
     def _counted(self, gpu: int, module: LoadedModule, name: str) -> dict[int, int]:
-        """What the kernels of a device have counted for a variable that has not been added to it: element -> value."""
+        """Return what kernels of a device counted for a variable and did not add to it: element -> value."""
         waves: dict[int, int] = {}
         counted: dict[int, Companion] = {}
         rows = self.counts

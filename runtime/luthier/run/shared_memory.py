@@ -8,13 +8,8 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.run.protocol import STRUCTURES
-
-
-def structure_type(name: str) -> np.dtype[np.void]:
-    """NumPy's type of a structure in shared memory."""
-    fields = STRUCTURES[name]
-    return np.dtype([(field, kind, count) if count > 1 else (field, kind) for field, kind, count in fields])
+from luthier.emulator import agreement
+from luthier.wire.structures import Structure
 
 
 class SharedMemory:
@@ -26,6 +21,12 @@ class SharedMemory:
         os.ftruncate(self.fd, self.size)
         self._map = mmap.mmap(self.fd, self.size)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
+
+    def head(self, structure: Structure) -> NDArray[np.void]:
+        """The structure that the memory begins with; its digest is written."""
+        head = self.bytes[: structure.size].view(structure.dtype)
+        head["digest"] = agreement.digest()
+        return head
 
     def give_back(self, start: int, end: int) -> None:
         """Free the memory of whole pages between two offsets; they are zeros then."""

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import agreement
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
 from luthier.run.preflight import SHARED_BYTES
+from luthier.wire.memory import SPACE_HEAD
 
 BASE = 0x2000_0000_0000
 """Far from where programs, their libraries and their allocations lie, and from what sanitizers take."""
@@ -47,11 +49,12 @@ class SharedSpace:
         self._lock = threading.Lock()
         self._next_code = BASE
         self._next_data = BASE + CODE_SIZE
+        self.bytes(SPACE_HEAD.size).view(SPACE_HEAD.dtype)["digest"] = agreement.digest()
         self.imports: list[str] = []
         """C functions that code calls, in the order of their slots."""
 
     def code(self, size: int) -> tuple[memoryview, int]:
-        """Room for machine code, and its address."""
+        """Return room for machine code, and its address."""
         with self._lock:
             address = self._next_code
             self._next_code += (size + 63) // 64 * 64
@@ -60,14 +63,14 @@ class SharedSpace:
         return host_bytes(address, size).data, address
 
     def import_slot(self, name: str) -> int:
-        """Address of each process's pointer to its C function `name`."""
+        """Return the address of each process's pointer to its C function `name`."""
         with self._lock:
             if name not in self.imports:
                 self.imports.append(name)
             return IMPORTS + 8 * self.imports.index(name)
 
     def bytes(self, size: int, align: int = 64) -> NDArray[np.uint8]:
-        """Zeroed bytes; their address is ``array.ctypes.data``."""
+        """Return zeroed bytes; their address is ``array.ctypes.data``."""
         with self._lock:
             address = (self._next_data + align - 1) // align * align
             self._next_data = address + size
@@ -76,5 +79,5 @@ class SharedSpace:
         return host_bytes(address, size)
 
     def zeros(self, count: int, dtype: Any) -> NDArray[Any]:
-        """A zeroed array."""
+        """Return a zeroed array."""
         return self.bytes(count * np.dtype(dtype).itemsize).view(dtype)

@@ -1,4 +1,4 @@
-"""What ``summary.json`` of a run directory holds, and the check that it does: it may come from strangers."""
+"""Contents of ``summary.json`` of a run directory, and the check of them: it may come from strangers."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class _Summary(msgspec.Struct):
 
 
 def read_summary(text: bytes, file: Path, schema: int) -> dict[str, Any]:
-    """The summary as JSON gives it, checked.
+    """Return the summary as parsed from JSON, checked.
 
     Args:
-        text: of the file.
-        file: how errors call it.
+        text: contents of the file.
+        file: name of the file in errors.
         schema: the only one that is read.
 
     Raises:

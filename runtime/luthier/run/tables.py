@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from luthier.errors import LuthierError
 
 SCHEMA = 2
-"""Of run directories that are written and read; it grows when something in them changes its meaning or goes."""
+"""Schema of run directories that are written and read; it grows when something in them changes its meaning or goes."""
 SUFFIX = ".parquet"
 _KEY = b"luthier.schema"
 _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
-"""What is held back at most before it is written, as a row group."""
+"""The most rows and bytes that are held back before they are written, as a row group."""
 _LARGEST_GROUP = 1 << 30
 """Bytes of a row group that is read, uncompressed: 64 times what is written leaves room for other writers."""
 
@@ -43,7 +43,7 @@ class Column:
     """Arrow's name of it (``int64``, ``bool``, ``string``, ``binary``), with ``[n]`` behind it for n of them in each
     row, or ``[]`` for any number. Any value may be null."""
     what: str
-    """What it means, with its unit."""
+    """Meaning, with its unit."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Schema:
     """One table."""
 
     name: str
-    """Of the file, without `SUFFIX`."""
+    """Name of the file, without `SUFFIX`."""
     what: str
     columns: Sequence[Column]
 
     @classmethod
     def of_dtype(cls, name: str, what: str, dtype: np.dtype[np.void], meanings: Mapping[str, str]) -> Schema:
-        """A table of records; fields that `meanings` does not name are left out.
+        """Return the schema of a table of records; fields that `meanings` does not name are left out.
 
         Args:
             dtype: structured, each field of numbers or a one-dimensional array of them.
@@ -70,7 +70,7 @@ class Schema:
 
     @cached_property
     def arrow(self) -> Any:
-        """As pyarrow has it."""
+        """Return the schema as pyarrow has it."""
         import pyarrow as pa
 
         fields = [pa.field(one.name, _arrow_type(one.type), metadata={"what": one.what}) for one in self.columns]
@@ -219,7 +219,7 @@ def _array(value: Any, type: Any) -> Any:
 
 @contextmanager
 def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
-    """What goes wrong inside becomes a `LuthierError`."""
+    """Turn errors inside into a `LuthierError`."""
     import pyarrow as pa
 
     try:
@@ -235,10 +235,10 @@ def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
 
 
 def table_names(folder: Path) -> list[str]:
-    """The tables that are in a run directory.
+    """Return the names of the tables in a run directory.
 
     Raises:
-        LuthierError: it cannot be read.
+        LuthierError: the directory cannot be read.
     """
     try:
         return sorted(path.name.removesuffix(SUFFIX) for path in folder.iterdir() if path.name.endswith(SUFFIX))
@@ -247,7 +247,7 @@ def table_names(folder: Path) -> list[str]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file of a run directory, which may come from strangers: no link out of it, nothing that blocks.
+    """Open a file of a run directory, which may come from strangers: no link out of it, nothing that blocks.
 
     Raises:
         LuthierError: it is something else, or cannot be read.
@@ -304,11 +304,11 @@ class TableReader:
 
     @property
     def columns(self) -> list[str]:
-        """Their names."""
+        """Return the names of the columns."""
         return list(self.arrow.names)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """The rows, some at a time, as `pyarrow.RecordBatch`.
+        """Yield the rows, some at a time, as `pyarrow.RecordBatch`.
 
         Args:
             columns: names of those that are wanted; None is all.

@@ -1,30 +1,19 @@
 """The files in which the amdgpu kernel driver describes its devices, for ROCm's runtime to read.
 
-They are in a folder of the run; the library that is loaded before all others (``runtime/native/kfd_door``) leads a
-program there instead of to ``/sys`` and ``/dev``:
-
-| in the folder | stands for |
-| --- | --- |
-| ``kfd``, ``dri/renderD128`` … | the devices: empty files, by which opened ones are recognised |
-| ``topology`` | ``/sys/devices/virtual/kfd/kfd/topology`` |
-| ``amdgpu``, ``modules`` | ``/sys/module/amdgpu``, ``/proc/modules``: that the driver is loaded |
-| ``amdgpu.ids`` | ``/usr/share/libdrm/amdgpu.ids``: names of the devices |
+They are in a folder of the run; the library that is loaded before all others (``runtime/native/kfd_shim``) leads a
+program there instead of to ``/sys`` and ``/dev``, as `luthier.wire.topology.PLACES` says. Devices are empty files, by
+which opened ones are recognised.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.wire import topology as facts
 
-FIRST_GPU_ID = 0x4C00
-"""Of the driver's numbers of devices, as in driver.h; the host has 0."""
-FIRST_MINOR = 128
-"""Number of the first render device."""
-_DOORBELLS = 2 << 12 | 1 << 3
-"""Capabilities: doorbells of 64 bits; sizes of queues are powers of two."""
 _FRAME_BUFFER, _SYSTEM = 1, 0
 _DATA_CACHE_OF_UNITS = 1 | 8
 _PCI_EXPRESS = 2
@@ -32,36 +21,54 @@ _PCI_EXPRESS = 2
 
 def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
     """Write them for the devices of a run."""
-    nodes = folder / "topology/nodes"
+    folders: set[str] = set()
+    for name, text in _files(devices):
+        path = f"{folder}/{name}"
+        parent = path.rpartition("/")[0]
+        if parent not in folders:
+            os.makedirs(parent, exist_ok=True)
+            folders.add(parent)
+        with open(path, "w") as file:
+            file.write(text)
+    for name in (f"{facts.MODULE}/holders", facts.METADATA):
+        os.mkdir(f"{folder}/{name}")
+
+
+def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
+    """Yield the files, by their paths in the folder, and their contents."""
     count = len(devices) + 1
-    _text(folder / "topology/generation_id", "1\n")
-    _text(folder / "topology/system_properties", "platform_oem 0\nplatform_id 0\nplatform_rev 0\n")
+    yield f"{facts.NODES}/generation_id", "1\n"
+    yield f"{facts.NODES}/system_properties", "platform_oem 0\nplatform_id 0\nplatform_rev 0\n"
     for number in range(count):
-        node = nodes / str(number)
+        node = f"{facts.NODES}/nodes/{number}"
         device = devices[number - 1] if number else None
-        _text(node / "gpu_id", f"{FIRST_GPU_ID + number if device else 0}\n")
-        _text(node / "name", "\n")
-        _text(node / "properties", gpu(device, number, len(devices)) if device else host(len(devices)))
+        yield f"{node}/gpu_id", f"{facts.FIRST_GPU_ID + number if device else 0}\n"
+        yield f"{node}/name", "\n"
+        yield f"{node}/properties", gpu(device, number, len(devices)) if device else host(len(devices))
         bank = f"heap_type {_FRAME_BUFFER if device else _SYSTEM}\nsize_in_bytes {_memory()}\nflags 0\n"
-        _text(node / "mem_banks/0/properties", bank + "width 4096\nmem_clk_max 1600\n")
-        for place, kib in enumerate((16, 4096) if device else ()):
-            _text(node / f"caches/{place}/properties", _cache(place + 1, kib))
+        bank += f"width {facts.MEMORY_WIDTH}\nmem_clk_max {facts.MEMORY_CLOCK_MHZ}\n"
+        yield f"{node}/mem_banks/0/properties", bank
+        for place, kib in enumerate(facts.CACHE_KIB if device else ()):
+            yield f"{node}/caches/{place}/properties", _cache(place + 1, kib)
         for place, other in enumerate(other for other in range(count) if other != number):
-            weight = 40 if number and other else 20
+            weight = facts.LINK_BETWEEN_DEVICES if number and other else facts.LINK_TO_HOST
             link = f"type {_PCI_EXPRESS}\nnode_from {number}\nnode_to {other}\nweight {weight}\nflags 1\n"
-            _text(node / f"io_links/{place}/properties", link)
+            yield f"{node}/io_links/{place}/properties", link
         if device:
-            _text(folder / f"dri/renderD{FIRST_MINOR + number - 1}", "")
-    _text(folder / "kfd", "")
-    _text(folder / "amdgpu/initstate", "live\n")
-    _text(folder / "amdgpu/version", "1.0\n")
-    (folder / "amdgpu/holders").mkdir()
-    _text(folder / "modules", "amdgpu 1048576 0 - Live 0x0000000000000000\n")
-    _text(folder / "amdgpu.ids", "1.0.0\n" + "".join(_marketing_name(device) for device in devices))
+            minor = facts.FIRST_MINOR + number - 1
+            yield f"{facts.RENDER}/renderD{minor}", ""
+            drm = f"{facts.CHARACTER_DEVICES}{minor}/device/drm"
+            yield f"{drm}/card{number - 1}/dev", f"{facts.DRM_MAJOR}:{number - 1}\n"
+            yield f"{drm}/renderD{minor}/dev", f"{facts.DRM_MAJOR}:{minor}\n"
+    yield facts.DEVICE, ""
+    yield f"{facts.MODULE}/initstate", "live\n"
+    yield f"{facts.MODULE}/version", "1.0\n"
+    yield facts.MODULES, "amdgpu 1048576 0 - Live 0x0000000000000000\n"
+    yield facts.NAMES, "1.0.0\n" + "".join(_marketing_name(device) for device in devices)
 
 
 def host(devices: int) -> str:
-    """The node of the processors."""
+    """Return the node of the processors."""
     return f"""\
 cpu_cores_count {os.cpu_count() or 1}
 simd_count 0
@@ -71,57 +78,58 @@ io_links_count {devices}
 cpu_core_id_base 0
 simd_id_base 0
 capability 0
-max_engine_clk_ccompute 3000
+max_engine_clk_ccompute {facts.HOST_CLOCK_MHZ}
 """
 
 
 def gpu(device: VirtualGpu, number: int, devices: int) -> str:
-    """The node of a device; the same facts as those of the first door (thunk_topology.cpp)."""
-    major, minor, stepping, wave, waves, simds, units, lds, device_id, clock, memory = device.numbers
+    """Return the node of a device."""
+    told = device.facts
+    version = told.engine_major * 10000 + told.engine_minor * 100 + told.engine_stepping
     return f"""\
 cpu_cores_count 0
-simd_count {units * simds}
+simd_count {told.units * told.simds_per_unit}
 mem_banks_count 1
-caches_count 2
+caches_count {len(facts.CACHE_KIB)}
 io_links_count {devices}
 p2p_links_count 0
 cpu_core_id_base 0
 simd_id_base 0
-max_waves_per_simd {waves}
-lds_size_in_kb {lds >> 10}
+max_waves_per_simd {told.waves_per_simd}
+lds_size_in_kb {told.lds_bytes >> 10}
 gds_size_in_kb 0
-num_gws 64
-wave_front_size {wave}
+num_gws {facts.GLOBAL_WAVE_SYNC}
+wave_front_size {told.wave_size}
 array_count 1
 simd_arrays_per_engine 1
-cu_per_simd_array {units}
-simd_per_cu {simds}
-max_slots_scratch_cu 32
-gfx_target_version {major * 10000 + minor * 100 + stepping}
-vendor_id {0x1002}
-device_id {device_id}
+cu_per_simd_array {told.units}
+simd_per_cu {told.simds_per_unit}
+max_slots_scratch_cu {facts.SCRATCH_SLOTS}
+gfx_target_version {version}
+vendor_id {facts.VENDOR_ID}
+device_id {told.device_id}
 location_id {number << 8}
 domain 0
-drm_render_minor {FIRST_MINOR + number - 1}
+drm_render_minor {facts.FIRST_MINOR + number - 1}
 hive_id 0
-num_sdma_engines 2
+num_sdma_engines {facts.COPY_ENGINES}
 num_sdma_xgmi_engines 0
-num_sdma_queues_per_engine 8
-num_cp_queues 24
-max_engine_clk_fcompute {clock}
-local_mem_size {memory}
+num_sdma_queues_per_engine {facts.QUEUES_OF_COPY_ENGINE}
+num_cp_queues {facts.COMPUTE_QUEUES}
+max_engine_clk_fcompute {told.clock_mhz}
+local_mem_size {told.memory_bytes}
 fw_version 0
-capability {_DOORBELLS}
+capability {facts.CAPABILITIES}
 debug_prop 0
 sdma_fw_version 0
-unique_id {0x4C75746869657200 + number}
+unique_id {facts.UNIQUE_ID + number}
 num_xcc 1
-max_engine_clk_ccompute 3000
+max_engine_clk_ccompute {facts.HOST_CLOCK_MHZ}
 """
 
 
 def _marketing_name(device: VirtualGpu) -> str:
-    return f"{device.numbers[8]:X},\t0,\tLuthier virtual {device.target.target.name}\n"
+    return f"{device.facts.device_id:X},\t0,\tLuthier virtual {device.target.target.name}\n"
 
 
 def _memory() -> int:
@@ -133,15 +141,10 @@ def _cache(level: int, kib: int) -> str:
 processor_id_low 0
 level {level}
 size {kib}
-cache_line_size 64
+cache_line_size {facts.CACHE_LINE}
 cache_lines_per_tag 1
 association 16
 latency 0
 type {_DATA_CACHE_OF_UNITS}
 sibling_map 1,
 """
-
-
-def _text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)

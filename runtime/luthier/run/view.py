@@ -1,4 +1,4 @@
-"""What there is to see of a run so far."""
+"""The view that tools have of a run so far."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from luthier.counts import KernelCounts
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
-from luthier.observation import LiveChannel, LiveVariable
 from luthier.patch import by_kind
 from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
+from luthier.tool.counts import KernelCounts
+from luthier.tool.observation import LiveChannel, LiveVariable
 
 if TYPE_CHECKING:
-    from luthier.patch.companion import Companion
+    from luthier.patch.output.companion import Companion
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class KernelResult:
 
     @property
     def name(self) -> str:
-        """Its symbol."""
+        """Return the kernel's symbol."""
         return self.kernel.name
 
     @property
     def object(self) -> str:
-        """The code object's name."""
+        """Return the code object's name."""
         return self.code_object.name
 
     @property
     def covered(self) -> bool:
-        """Whether every launch ran with every hook that the tools asked for."""
+        """Return whether every launch ran with every hook that the tools asked for."""
         report = self.patched.report
         return report is not None and not report.refusals and self.launches == self.instrumented
 
     def to_json(self) -> dict[str, Any]:
-        """The row of ``luthier run --json``."""
+        """Return the row of ``luthier run --json``."""
         report = self.patched.report
         return {
             "kernel": self.name,
@@ -72,7 +72,7 @@ class KernelResult:
         }
 
     def to_row(self) -> dict[str, Any]:
-        """The row of `luthier.run.schema.KERNELS`."""
+        """Return the row of `luthier.run.schema.KERNELS`."""
         kernel, report = self.kernel, self.patched.report
         descriptor, target = kernel.descriptor, self.code_object.target
         spelled = spellings(kernel.name)
@@ -110,7 +110,7 @@ class KernelResult:
 
 
 class View:
-    """`luthier.observation.Run` for one tool.
+    """`luthier.tool.observation.Run` for one tool.
 
     Args:
         sessions: the processes; more may come.
@@ -125,11 +125,14 @@ class View:
 
     @property
     def kernels(self) -> list[KernelResult]:
-        """What was launched so far."""
+        """Return the kernels launched so far."""
         return launched_kernels(self._sessions)
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
-        """The tool's variables of that name, or all: one for each device of each process that has come to need it."""
+        """Return the tool's variables of that name, or all.
+
+        There is one for each device of each process that has come to need it.
+        """
         return [
             variable
             for session in list(self._sessions)
@@ -138,7 +141,10 @@ class View:
         ]
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:
-        """The tool's channels of that name, or all: one for each device of each process that has come to need it."""
+        """Return the tool's channels of that name, or all.
+
+        There is one for each device of each process that has come to need it.
+        """
         return [
             channel
             for session in list(self._sessions)
@@ -149,8 +155,10 @@ class View:
         ]
 
     def counts(self) -> list[KernelCounts]:
-        """What was counted into no variable (`InstrumentationTask.count`), for each kernel, over all devices and
-        processes."""
+        """Return the counts that go to no variable, for each kernel, over all devices and processes.
+
+        They are those of `InstrumentationTask.count`.
+        """
         found = []
         sessions = list(self._sessions)
         companions = {
@@ -175,12 +183,12 @@ class View:
         return found
 
     def total(self, name: str) -> int:
-        """The variable's values as integers, added up over devices and processes; 0 if there is none yet."""
+        """Return the sum of the variable's values as integers over devices and processes; 0 if there is none yet."""
         return sum(variable.value for variable in self.variables(name))
 
 
 def _waves(sessions: Iterable[Session], companion: Companion) -> int:
-    """How many waves have run a patched kernel."""
+    """Return how many waves have run a patched kernel."""
     return sum(
         kernel.waves(row)
         for session in sessions
@@ -190,7 +198,7 @@ def _waves(sessions: Iterable[Session], companion: Companion) -> int:
 
 
 def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:
-    """What was launched so far; kernels of one name and object together."""
+    """Return the kernels launched so far; those of one name and object together."""
     found: dict[tuple[str, str, int], list[Any]] = {}
     for session in list(sessions):
         for kernel, row in zip(list(session.kernels), session.counts, strict=False):

@@ -1,4 +1,4 @@
-"""The virtual GPUs: which can be had, and what programs are told of them."""
+"""The virtual GPUs: which exist, and what programs see of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from luthier.errors import DeviceError
 from luthier.isa.targets import TARGETS, TargetId
+from luthier.wire.messages import Gpu
 
 COMPUTE_UNITS = 8
 """Few, since programs size their grids by them."""
@@ -20,20 +21,25 @@ class VirtualGpu:
     target: TargetId
 
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """What the native library is told, in its order: version (major, minor, stepping), lanes of a wave, waves a
-        SIMD, SIMDs a compute unit, compute units, bytes of LDS, PCI device id, MHz, bytes of memory."""
+    def facts(self) -> Gpu:
+        """Return the facts that programs see of the device."""
         target = self.target.target
         assert target.device_id is not None
-        return (
-            *(*target.version, target.default_wave_size, target.waves_per_simd),
-            *(target.simds_per_cu, COMPUTE_UNITS, target.lds_bytes, target.device_id, 1700),
-            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        return Gpu(
+            *target.version,
+            wave_size=target.default_wave_size,
+            waves_per_simd=target.waves_per_simd,
+            simds_per_unit=target.simds_per_cu,
+            units=COMPUTE_UNITS,
+            lds_bytes=target.lds_bytes,
+            device_id=target.device_id,
+            clock_mhz=1700,
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         )
 
 
 def parse_devices(text: str) -> Sequence[VirtualGpu]:
-    """The devices that ``--device`` names: ``emu:TARGET``, several separated by commas.
+    """Return the devices that ``--device`` names: ``emu:TARGET``, several separated by commas.
 
     Raises:
         DeviceError: another kind of device, features, or a target that there is no virtual device of.

@@ -44,4 +44,4 @@ private:
   size_t size_ = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "agreement.h"
 #include "failure.h"
-#include "layout.h"
 
 namespace luthier {
 
@@ -23,10 +23,8 @@ inline void put(void *base, layout::Field field, const void *pointer) {
   put(base, field, reinterpret_cast<uint64_t>(pointer));
 }
 
-template <typename T> T pointer(const void *base, layout::Field field) {
-  return reinterpret_cast<T>(get(base, field));
-}
+template <typename T> T pointer(const void *base, layout::Field field) { return reinterpret_cast<T>(get(base, field)); }
 
 inline uint64_t round_up(uint64_t value, uint64_t granule) { return (value + granule - 1) / granule * granule; }
 
-}  // namespace luthier
+} // namespace luthier

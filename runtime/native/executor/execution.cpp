@@ -28,7 +28,7 @@ void see(Worker &worker, const RangeTable &table) {
   worker.context(context::alias_count, table.alias_count());
 }
 
-}  // namespace
+} // namespace
 
 Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispatch_(dispatch), plan_(dispatch.plan) {
   shape_.plan = plan_;
@@ -119,13 +119,20 @@ void Execution::fill() {
     if (const char *there = ranges_->host(from, size))
       set(plan::kernarg_preload, there, size);
   }
-  for (auto [to, from] : {std::pair{launch::vgpr_bytes, plan::vgpr_bytes}, {launch::agpr_bytes, plan::agpr_bytes},
-                          {launch::group_id_x, plan::group_id_x}, {launch::group_id_y, plan::group_id_y},
-                          {launch::group_id_z, plan::group_id_z}, {launch::group_info, plan::group_info},
-                          {launch::scratch_offset, plan::scratch_offset}, {launch::wave_id, plan::wave_id},
-                          {launch::wave_id_shift, plan::wave_id_shift}, {launch::packed_yz, plan::packed_yz},
-                          {launch::mode, plan::mode}, {launch::stepping, plan::stepping},
-                          {launch::architected_scratch, plan::architected_scratch}, {launch::entry, plan::entry}})
+  for (auto [to, from] : {std::pair{launch::vgpr_bytes, plan::vgpr_bytes},
+                          {launch::agpr_bytes, plan::agpr_bytes},
+                          {launch::group_id_x, plan::group_id_x},
+                          {launch::group_id_y, plan::group_id_y},
+                          {launch::group_id_z, plan::group_id_z},
+                          {launch::group_info, plan::group_info},
+                          {launch::scratch_offset, plan::scratch_offset},
+                          {launch::wave_id, plan::wave_id},
+                          {launch::wave_id_shift, plan::wave_id_shift},
+                          {launch::packed_yz, plan::packed_yz},
+                          {launch::mode, plan::mode},
+                          {launch::stepping, plan::stepping},
+                          {launch::architected_scratch, plan::architected_scratch},
+                          {launch::entry, plan::entry}})
     put(launch_, to, get(plan_, from));
   put(launch_, launch::quantum, dispatch_.quantum);
   put(launch_, launch::step_limit, dispatch_.step_limit);
@@ -146,8 +153,8 @@ void Execution::prepare(Worker &worker, unsigned number) {
   worker.context(context::code_index, get(plan_, plan::code_index));
 }
 
-void Execution::run(Crew &crew, Worker &own, unsigned helpers) {
-  crew.spread(own, helpers, [this](Worker &worker, unsigned number) {
+void Execution::run(ThreadPool &pool, Worker &own, unsigned helpers) {
+  pool.spread(own, helpers, [this](Worker &worker, unsigned number) {
     try {
       prepare(worker, number);
       advance(worker);
@@ -159,14 +166,14 @@ void Execution::run(Crew &crew, Worker &own, unsigned helpers) {
   });
 }
 
-void Execution::run_together(Crew &crew, Worker &own, const std::vector<Worker *> &workers, unsigned helpers) {
+void Execution::run_together(ThreadPool &pool, Worker &own, const std::vector<Worker *> &workers, unsigned helpers) {
   unsigned number = 0;
   for (Worker *worker : workers)
     prepare(*worker, number++);
   ready_.assign(workers.begin(), workers.end());
   unfinished_ = number;
   moved_ = std::chrono::steady_clock::now();
-  crew.spread(own, helpers, [this](Worker &, unsigned) {
+  pool.spread(own, helpers, [this](Worker &, unsigned) {
     try {
       work_together();
     } catch (const std::exception &problem) {
@@ -191,7 +198,7 @@ void Execution::work_together() {
         ready_.pop_front();
       }
     }
-    if (!worker) {  // the others have all that is left
+    if (!worker) { // the others have all that is left
       std::this_thread::yield();
       continue;
     }
@@ -240,6 +247,8 @@ uint64_t Execution::advance(Worker &worker) {
     const uint64_t code = advance_alone(worker);
     if (code == DONE || code == STOP || code == SWITCH)
       return code;
+    if (code == JUMP && goes_outside(worker))
+      continue;
     if (code != UNBOUND && code != MODE) {
       host_.stopped(worker, code);
       abort();
@@ -251,6 +260,15 @@ uint64_t Execution::advance(Worker &worker) {
     }
     resume(worker);
   }
+}
+
+// A call of a function in another object, by a pointer, or the way on in that one.
+bool Execution::goes_outside(Worker &worker) {
+  const uint64_t record = host_.find_outside(plan_, dispatch_.code, worker.context(context::fault_address));
+  if (record == Host::kNowhere)
+    return false;
+  worker.go_to(record, host_);
+  return true;
 }
 
 // Memory may have come since the launch began: the same access again, if it was that.
@@ -267,4 +285,4 @@ bool Execution::sees_more(Worker &worker) {
   return true;
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "crew.h"
 #include "host.h"
+#include "thread_pool.h"
 #include "worker.h"
 
 namespace luthier {
@@ -16,22 +16,22 @@ struct Triple {
   uint32_t x, y, z;
 };
 
-// What is executed.
+// The dispatch that is executed.
 struct Dispatch {
-  const char *plan = nullptr;                // layout::plan
-  uint64_t packet = 0, queue = 0, id = 0;    // the AQL packet's address, amd_queue_t's, and the packet's number
-  uint64_t code = 0;                         // address of the code's first byte
-  uint64_t kernarg = 0;                      // address of the arguments
+  const char *plan = nullptr;             // layout::plan
+  uint64_t packet = 0, queue = 0, id = 0; // the AQL packet's address, amd_queue_t's, and the packet's number
+  uint64_t code = 0;                      // address of the code's first byte
+  uint64_t kernarg = 0;                   // address of the arguments
   uint32_t lds_size = 0;
-  uint64_t scratch_lane = 0;                 // bytes
-  bool cooperative = false;                  // all work-groups run at once
-  uint64_t quantum = 4096;                   // backward branches of a wave's turn
-  uint64_t step_limit = uint64_t{1} << 62;   // backward branches of a work-group
-  // Where a wave does not begin as a kernel does: layout.DISPATCH says what they are.
+  uint64_t scratch_lane = 0;               // bytes
+  bool cooperative = false;                // all work-groups run at once
+  uint64_t quantum = 4096;                 // backward branches of a wave's turn
+  uint64_t step_limit = uint64_t{1} << 62; // backward branches of a work-group
+  // Initial states of waves that do not begin as a kernel's do: layout.DISPATCH describes them.
   const char *sgprs = nullptr, *images = nullptr, *lds_image = nullptr;
   uint64_t image_size = 0;
   uint32_t scc = 0;
-  const char *watch = nullptr;               // layout::watch
+  const char *watch = nullptr; // layout::watch
 };
 
 class Execution {
@@ -45,14 +45,14 @@ public:
   void prepare(Worker &worker, unsigned number);
   // Runs a worker until it is done, stopped, or it is another's turn; helps where compiled code cannot go on.
   uint64_t advance(Worker &worker);
-  // The same up to where the host has to help: one of layout's codes, and then `resume`.
+  // Advance up to where the host has to help: return one of layout's codes, and then `resume`.
   uint64_t advance_alone(Worker &worker);
   void resume(Worker &worker);
 
   // Runs all work-groups of an execution that is set up, on this thread with `own` and up to `helpers` others.
-  void run(Crew &crew, Worker &own, unsigned helpers);
-  // The same where each work-group has a worker: they take turns.
-  void run_together(Crew &crew, Worker &own, const std::vector<Worker *> &workers, unsigned helpers);
+  void run(ThreadPool &pool, Worker &own, unsigned helpers);
+  // Run with a worker for each work-group: they take turns.
+  void run_together(ThreadPool &pool, Worker &own, const std::vector<Worker *> &workers, unsigned helpers);
 
   // Lets it end soon; from any thread.
   void abort() { __atomic_store_n(abort_flag(), 1, __ATOMIC_RELAXED); }
@@ -64,6 +64,7 @@ private:
   void fill();
   void set_items(Triple items);
   void work_together();
+  bool goes_outside(Worker &worker);
   bool sees_more(Worker &worker);
 
   Host &host_;
@@ -71,18 +72,18 @@ private:
   const char *plan_;
   Shape shape_{};
   std::shared_ptr<const RangeTable> ranges_;
-  std::vector<std::shared_ptr<const RangeTable>> kept_;  // tables that records may still look into
+  std::vector<std::shared_ptr<const RangeTable>> kept_; // tables that records may still look into
   alignas(64) char launch_[layout::launch::kSize] = {};
   alignas(64) char sgprs_[layout::SCALARS] = {};
   std::string lanes_;
   std::mutex mutex_;
-  std::deque<Worker *> ready_;  // of a cooperative launch: whose turn it is next
+  std::deque<Worker *> ready_; // of a cooperative launch: whose turn it is next
   unsigned unfinished_ = 0;
   std::chrono::steady_clock::time_point moved_;
 };
 
-// Of a cooperative launch in which nothing moves; then it is a deadlock.
+// Patience with a cooperative launch in which nothing moves; then it is a deadlock.
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr uint32_t kResidentGroups = 1024;
 
-}  // namespace luthier
+} // namespace luthier

@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kFirstBits = 10;
 
-}  // namespace
+} // namespace
 
 void Hazards::begin(const char *watch, unsigned waves, const char *group) {
   follow_ = pointer<Follow>(watch, watch::follow);
@@ -38,7 +38,7 @@ void Hazards::begin(const char *watch, unsigned waves, const char *group) {
 
 void Hazards::resize(unsigned bits) {
   const std::vector<Transition> before = std::move(table_);
-  table_ = std::vector<Transition>(size_t{1} << bits);
+  table_ = std::vector<Transition>(size_t{1} << bits, kNone);
   shift_ = 64 - bits;
   known_ = 0;
   for (const Transition &each : before)
@@ -50,7 +50,7 @@ void Hazards::forget(const std::unordered_set<uint32_t> &records) {
   for (Transition &each : table_)
     if (each.key != ~0ull && records.count(static_cast<uint32_t>(each.key)))
       each.key = ~0ull;
-  resize(64 - shift_);  // what was behind them is found again
+  resize(64 - shift_); // what was behind them is found again
 }
 
 void Hazards::insert(const Transition &made) {
@@ -72,7 +72,7 @@ __attribute__((noinline)) uint64_t Hazards::learn(uint64_t key) {
   return made[0].next;
 }
 
-// What happens seldom; whether the wave's state is known no more.
+// Handle rare cases; return whether the wave's state is no longer known.
 __attribute__((noinline)) bool Hazards::special(Wave &wave, unsigned number, uint32_t record, uint64_t next) {
   if (next & FOLLOW_ENDS) {
     wave.state = 0;
@@ -112,4 +112,4 @@ uint32_t Hazards::producer_of(const Wave &wave, const char *hit) const {
   return static_cast<uint32_t>(ABSENT);
 }
 
-}  // namespace luthier
+} // namespace luthier

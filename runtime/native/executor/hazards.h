@@ -1,8 +1,9 @@
 // Hazards on the path that every wave goes.
 //
-// What an instruction does to the state of a wave is an automaton (luthier/emulator/inspection/hazards.py): for a state
-// and a record, the next state and what is met. Python makes it, transitions of a run of instructions when the first one
-// is asked for; here they are kept and followed, so the machine of the check of all paths is the only one.
+// The effect of instructions on the state of a wave is an automaton (luthier/emulator/inspection/hazards.py): for a
+// state and a record, the next state and the hazards met. Python makes it, transitions of a run of instructions when
+// the first one is asked for; here they are kept and followed, so the machine of the check of all paths is the only
+// one.
 #pragma once
 
 #include <unordered_set>
@@ -38,17 +39,16 @@ private:
     uint64_t executed = 0;
     uint32_t history[layout::LOOK_BACK];
   };
-  struct Transition {
-    uint64_t key = ~0ull, next = 0;
-  };
+  using Transition = layout::Transition;
+  static constexpr Transition kNone{~0ull, 0};
 
   uint64_t transition(uint32_t state, uint32_t record) {
-    const uint64_t key = uint64_t{state} << 32 | record;
+    const uint64_t key = uint64_t{state} << layout::FOLLOW_SHIFT | record;
     for (uint64_t at = key * 0x9E3779B97F4A7C15 >> shift_;; at = (at + 1) & (table_.size() - 1)) {
       const Transition &found = table_[at];
       if (__builtin_expect(found.key == key, 1))
         return found.next;
-      if (found.key == ~0ull)
+      if (found.key == kNone.key)
         return learn(key);
     }
   }
@@ -63,7 +63,7 @@ private:
   Follow follow_ = nullptr;
   const char *watch_ = nullptr, *group_ = nullptr;
   uint64_t automaton_ = 0;
-  uint64_t forgotten_ = 0;  // records that transitions were forgotten of
+  uint64_t forgotten_ = 0; // records that transitions were forgotten of
   std::vector<Wave> waves_;
   std::vector<Transition> table_;
   unsigned shift_ = 64;
@@ -71,4 +71,4 @@ private:
   std::unordered_set<uint64_t> seen_;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -1,4 +1,4 @@
-// What an execution asks of whoever started it.
+// Interface through which an execution asks its starter.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ class Worker;
 struct Engine {
   int (*scheduler)(void *context, void *group) = nullptr;
   void *translate = nullptr;
-  std::string constants;                       // inline constants, at layout::CONSTANTS of a wave
-  uint64_t shared_base = 0, private_base = 0;  // apertures of LDS and scratch
-  bool counts_wanted = false;                  // of all instructions that are ever executed, from the census
+  std::string constants;                      // inline constants, at layout::CONSTANTS of a wave
+  uint64_t shared_base = 0, private_base = 0; // apertures of LDS and scratch
+  bool counts_wanted = false;                 // of all instructions that are ever executed, from the counters
 };
 
 class Host {
@@ -24,7 +24,11 @@ public:
   virtual ~Host() = default;
   // Have a record that the kernel reaches bound in the table of that key. Throws `Failure`.
   virtual void bind(const char *plan, uint64_t key, uint64_t record) = 0;
-  // What the kernel may touch now.
+  static constexpr uint64_t kNowhere = ~uint64_t{0};
+  // Return the record of the instruction at an address outside the kernel's code, whose first byte is at `code`: what a
+  // pointer into another object calls. kNowhere if there is none.
+  virtual uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) = 0;
+  // Return the memory that the kernel may access now.
   virtual std::shared_ptr<const RangeTable> ranges() = 0;
   // Address of that many bytes of scratch.
   virtual uint64_t scratch(uint64_t size) = 0;
@@ -38,4 +42,4 @@ public:
   virtual void finished(Worker &worker) = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -15,7 +15,7 @@ namespace {
 class Executor final : public Host {
 public:
   explicit Executor(const Engine &engine, unsigned threads)
-      : engine_(engine), threads_(threads), crew_(engine_, threads ? threads - 1 : 0), own_(engine_) {}
+      : engine_(engine), threads_(threads), pool_(engine_, threads ? threads - 1 : 0), own_(engine_) {}
   ~Executor() override;
 
   void launch(const char *dispatch);
@@ -30,15 +30,16 @@ public:
   const Worker &own() const { return own_; }
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
+  uint64_t find_outside(const char *, uint64_t, uint64_t) override { return kNowhere; }
   std::shared_ptr<const RangeTable> ranges() override { return ranges_; }
   uint64_t scratch(uint64_t) override { return scratch_; }
-  void interrupt() override {}  // nobody here waits for them
+  void interrupt() override {} // nobody here waits for them
   void stopped(Worker &worker, uint64_t reason) override;
   void failed(const char *what) override;
   void finished(Worker &worker) override;
 
 private:
-  // What a thread of ours waits for.
+  // Request that a thread of ours waits for.
   struct Request {
     uint64_t reason;
     Worker *worker;
@@ -52,11 +53,11 @@ private:
 
   const Engine engine_;
   const unsigned threads_;
-  Crew crew_;
+  ThreadPool pool_;
   Worker own_;
-  std::vector<std::unique_ptr<Worker>> resident_;  // more, for cooperative launches
-  std::vector<Worker *> workers_;                  // of a launch that Python steps or that is cooperative
-  std::deque<Worker *> turns_;                     // of a stepped one: those that have not ended, next first
+  std::vector<std::unique_ptr<Worker>> resident_; // more, for cooperative launches
+  std::vector<Worker *> workers_;                 // of a launch that Python steps or that is cooperative
+  std::deque<Worker *> turns_;                    // of a stepped one: those that have not ended, next first
   std::chrono::steady_clock::time_point moved_;
 
   std::unique_ptr<Execution> execution_;
@@ -66,13 +67,13 @@ private:
   uint64_t scratch_ = 0, *counts_ = nullptr, *lanes_ = nullptr, records_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable posted_, told_;  // for the threads here; for the one of the caller
+  std::condition_variable posted_, told_; // for the threads here; for the one of the caller
   std::thread runner_;
   enum class State { kIdle, kBegun, kEnded } state_ = State::kIdle;
   bool closing_ = false;
   std::deque<Request *> requests_;
   Request *served_ = nullptr;
-  Worker *shown_ = nullptr;  // the stepped worker that waits for an answer
+  Worker *shown_ = nullptr; // the stepped worker that waits for an answer
   std::string problem_;
 };
 
@@ -83,7 +84,7 @@ Executor::~Executor() {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  abort();  // a launch whose caller is no more
+  abort(); // a launch whose caller is no more
   posted_.notify_all();
   runner_.join();
 }
@@ -117,7 +118,7 @@ void Executor::launch(const char *from) {
   lanes_ = pointer<uint64_t *>(from, in::lanes);
   records_ = get(made.plan, layout::plan::record_count);
   stepped_ = get(from, in::stepped);
-  const auto *rows = pointer<const RangeTable::Row *>(from, in::ranges);
+  const auto *rows = pointer<const layout::Range *>(from, in::ranges);
   auto table = std::make_shared<RangeTable>();
   table->rows.assign(rows, rows + get(from, in::range_count));
   ranges_ = std::move(table);
@@ -134,7 +135,9 @@ void Executor::launch(const char *from) {
     workers_.push_back(resident_[index - 1].get());
   execution_ = std::make_unique<Execution>(*this, made);
   execution_->set_up({0, 0, 0}, groups, triple(in::block_x, in::block_y, in::block_z),
-                     cooperative_ ? count : stepped_ ? 1 : 1 + helpers_);
+                     cooperative_ ? count
+                     : stepped_   ? 1
+                                  : 1 + helpers_);
   if (stepped_) {
     unsigned number = 0;
     for (Worker *worker : workers_)
@@ -170,9 +173,9 @@ void Executor::serve() {
 void Executor::run() {
   try {
     if (cooperative_)
-      execution_->run_together(crew_, own_, workers_, helpers_);
+      execution_->run_together(pool_, own_, workers_, helpers_);
     else
-      execution_->run(crew_, own_, helpers_);
+      execution_->run(pool_, own_, helpers_);
   } catch (const std::exception &problem) {
     failed(problem.what());
   }
@@ -291,16 +294,16 @@ void Executor::finished(Worker &worker) {
 
 Executor *of(void *executor) { return static_cast<Executor *>(executor); }
 
-}  // namespace
+} // namespace
 
-}  // namespace luthier
+} // namespace luthier
 
 using namespace luthier;
 
 #define LUTHIER_API extern "C" __attribute__((visibility("default")))
 
-// What this was built for.
-LUTHIER_API const char *luthier_layouts() { return layout::kDigest; }
+// Return the digest of the layouts that this was built for.
+LUTHIER_API const char *luthier_digest() { return kDigest; }
 
 // Null without memory.
 LUTHIER_API void *luthier_open(const char *from) {
@@ -331,7 +334,7 @@ LUTHIER_API bool luthier_launch(void *executor, const char *dispatch) {
   }
 }
 
-// What has become of the launch: ENDING; HELP, with an event to be answered; RUNNING after that time.
+// Return the state of the launch: ENDING; HELP, with an event to be answered; RUNNING after that time.
 LUTHIER_API uint64_t luthier_next(void *executor, char *event, uint64_t milliseconds) {
   try {
     return of(executor)->next(event, milliseconds);
@@ -354,8 +357,8 @@ LUTHIER_API bool luthier_answer(void *executor, bool go_on) {
 // Lets the launch end soon.
 LUTHIER_API void luthier_abort(void *executor) { of(executor)->abort(); }
 
-// What went wrong inside; empty if nothing did.
+// Return the error inside; empty if there was none.
 LUTHIER_API const char *luthier_problem(void *executor) { return of(executor)->problem().c_str(); }
 
-// Where the first worker's state is.
+// Describe where the first worker's state is.
 LUTHIER_API void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }

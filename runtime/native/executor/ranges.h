@@ -7,18 +7,22 @@
 
 namespace luthier {
 
-// As compiled code searches them (layout.RANGE_SIZE): sorted, without overlaps, never changed. A table has at least as
-// many rows as every one before it, since records remember a row from launch to launch.
+// As compiled code searches them: sorted, without overlaps, never changed. A table has at least as many rows as every
+// one before it, since records remember a row from launch to launch.
 struct RangeTable {
-  struct Row {
-    uint64_t address, size;
-  };
-  std::vector<Row> rows;
-  std::string aliases;  // layout::alias
+  std::vector<layout::Range> rows;
+  std::string aliases; // layout::alias
   uint64_t alias_count() const { return aliases.size() / layout::alias::kSize; }
-  // Where these bytes are on the host; null if the kernel may not access them.
+  // Return where these bytes are on the host; null if the kernel may not access them, or if they are in several places.
   char *host(uint64_t address, uint64_t size) const;
+  // Return where the bytes from an address on are on the host, and how many there are in one piece: none if the kernel
+  // may not access them.
+  struct Piece {
+    char *host = nullptr;
+    uint64_t size = 0;
+  };
+  Piece piece(uint64_t address) const;
   bool holds(uint64_t address, uint64_t size) const { return host(address, size) != nullptr; }
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -28,7 +28,7 @@ constexpr uint32_t bits_of(uint8_t half) {
   return half == HALF_LOW ? 0xFFFF : half == HALF_HIGH ? 0xFFFF0000 : 0xFFFFFFFF;
 }
 
-}  // namespace
+} // namespace
 
 thread_local Watch *Watch::current_ = nullptr;
 
@@ -141,7 +141,7 @@ void Watch::forget(Wave &mine) {
   mine.outstanding = 0;
 }
 
-// What was executed last adds to its streams; what it gave is put aside.
+// Add the last instruction executed to its streams, and put its results aside.
 void Watch::issue(Wave &mine, char *wave) {
   const uint32_t record = static_cast<uint32_t>(mine.pending);
   mine.pending = -1;
@@ -149,7 +149,7 @@ void Watch::issue(Wave &mine, char *wave) {
   const uint32_t poison = get(watch_, watch::poison), replaced = get(fact, fact::replaced);
   const unsigned results = byte(fact, fact::results), locked = byte(fact, fact::locked);
   unsigned at = byte(fact, fact::reads) + byte(fact, fact::both) + byte(fact, fact::writes);
-  Operation *made[2] = {};  // with results, with sources
+  Operation *made[2] = {}; // with results, with sources
   for (unsigned kind = 0; kind < 2; ++kind)
     for (unsigned end = at + (kind ? locked : results); at < end; ++at) {
       if (!made[kind]) {
@@ -197,7 +197,7 @@ void Watch::issue(Wave &mine, char *wave) {
     if (operation)
       operation->left |= 1u << (stream - 1);
     queue.push_back(operation);
-    if (kind.ordered && queue.size() > kind.most) {  // it has waited for the oldest
+    if (kind.ordered && queue.size() > kind.most) { // it has waited for the oldest
       Operation *oldest = queue.front();
       queue.erase(queue.begin());
       done(mine, wave, stream - 1, oldest);
@@ -277,8 +277,9 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
           lanes |= held.lanes & exec;
       if (!lanes)
         continue;
-      // What is found is one thing for both instructions, the register, the way it is used and the stream.
-      const uint64_t key = uint64_t{record} << 40 ^ uint64_t{operation->record} << 16 ^ unit << 5 ^ writes << 4 ^ stream;
+      // A finding is identified by both instructions, the register, the kind of use and the stream.
+      const uint64_t key =
+          uint64_t{record} << 40 ^ uint64_t { operation->record } << 16 ^ unit << 5 ^ writes << 4 ^ stream;
       if (!seen_.insert(key).second)
         continue;
       char *count = const_cast<char *>(watch_) + watch::count.offset;
@@ -299,4 +300,4 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
   }
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -3,7 +3,7 @@
 //
 // Every record of a watched worker leads to `step`, which looks at the instruction (layout::fact) and goes on with the
 // record's own function. An instruction has been executed when the next one of its wave begins: then what it gives is
-// put aside. How operations are done is said in luthier/isa/waits.py.
+// put aside. How operations are done is said in luthier/hazards/wait_counters/model.py.
 #pragma once
 
 #include <memory>
@@ -24,30 +24,30 @@ public:
   void add(const char *records, const uint64_t *functions);
   void activate() { current_ = this; }
 
-  // What every watched record leads to.
+  // Return the function that every watched record leads to.
   static uint64_t entry();
 
 private:
-  struct Held {  // a register of an operation that need not be done
+  struct Held { // a register of an operation that need not be done
     uint16_t unit;
     uint8_t half;
     uint64_t lanes;
-    uint32_t value;  // in `values`
+    uint32_t value; // in `values`
   };
   struct Operation {
     uint32_t record;
-    uint32_t left = 0;  // streams in which it is outstanding
+    uint32_t left = 0; // streams in which it is outstanding
     bool locks = false;
     std::vector<Held> held;
     std::vector<uint32_t> values;
   };
   using Queue = std::vector<Operation *>;
   struct Wave {
-    std::vector<Queue> queues;  // by stream, the oldest first
-    std::vector<uint8_t> owners;  // operations that hold each unit
-    unsigned outstanding = 0;  // units with owners
-    int64_t pending = -1;      // record that is being executed and adds to streams
-    uint64_t exec = 0;         // before it
+    std::vector<Queue> queues;   // by stream, the oldest first
+    std::vector<uint8_t> owners; // operations that hold each unit
+    unsigned outstanding = 0;    // units with owners
+    int64_t pending = -1;        // record that is being executed and adds to streams
+    uint64_t exec = 0;           // before it
   };
 
   static int step(char *wave, char *record);
@@ -59,14 +59,14 @@ private:
   void drop(Operation *operation);
   void forget(Wave &mine);
   void look(Wave &mine, const char *wave, const char *fact, uint32_t record);
-  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
-           bool reads, bool overwrites);
+  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half, bool reads,
+           bool overwrites);
   char *place(char *wave, unsigned unit) const;
   Operation *fresh(uint32_t record);
 
   static thread_local Watch *current_;
   Hazards hazards_;
-  const char *watch_ = nullptr, *facts_ = nullptr, *group_ = nullptr;  // no facts: waits are not checked
+  const char *watch_ = nullptr, *facts_ = nullptr, *group_ = nullptr; // no facts: waits are not checked
   unsigned wave_size_ = 0;
   struct Stream {
     unsigned counter, most;
@@ -82,4 +82,4 @@ private:
   std::unordered_set<uint64_t> seen_;
 };
 
-}  // namespace luthier
+} // namespace luthier

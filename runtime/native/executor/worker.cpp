@@ -14,19 +14,19 @@ uint64_t wave_stride(unsigned wave_size) {
 // Bytes of copied tables that a worker keeps; of code that it runs, all.
 constexpr uint64_t kKept = 64 << 20;
 
-}  // namespace
+} // namespace
 
 Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + group::kSize) {
   context_ = fixed_.data();
   group_ = context_ + context::kSize;
   put(context_, context::translate, engine.translate);
   if (engine.counts_wanted)
-    Census::get().enter(*this);
+    ExecutionCounters::get().enter(*this);
 }
 
 Worker::~Worker() {
   if (engine_.counts_wanted)
-    Census::get().leave(*this);
+    ExecutionCounters::get().leave(*this);
 }
 
 void Worker::make_waves(uint64_t stride, unsigned count) {
@@ -51,6 +51,7 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   const uint64_t stride = wave_stride(shape.wave_size);
   if (stride != stride_ || shape.waves > room_)
     make_waves(stride, shape.waves);
+  waves_count_ = 0; // none of this launch is anywhere yet
   if (lds_.size() < shape.lds_size || !lds_.data())
     lds_ = Arena(shape.lds_limit);
   plan_ = shape.plan;
@@ -73,7 +74,7 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   }
   const uint64_t key = get(plan_, plan::key), entry = get(plan_, plan::entry);
   sync(key, entry / record::kSize, host);
-  if (get(plan_, plan::stepping)) {  // where stepped waves begin: it leads elsewhere for each kernel
+  if (get(plan_, plan::stepping)) { // where stepped waves begin: it leads elsewhere for each kernel
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
     std::memcpy(tables_->copies[key].records.data() + entry, pointer<const char *>(master, master::records) + entry,
                 record::kSize);
@@ -115,28 +116,31 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   if (!version_of())
     host.bind(plan_, key, record);
   const uint64_t version = version_of();
-  const uint64_t size = get(plan_, plan::record_count) * layout::record::kSize;
+  // Records may be added meanwhile: their number is told after where they are.
+  const uint64_t size =
+      __atomic_load_n(reinterpret_cast<const uint64_t *>(plan_ + plan::record_count.offset), __ATOMIC_ACQUIRE) *
+      layout::record::kSize;
   std::lock_guard lock(mutex_);
   Copy &copy = tables_->copies[key];
   if (copy.version == version)
     return;
-  if (!copy.records.data()) {
-    copy.records = Arena(size);
-    copied_ += size;
+  if (copy.records.size() < size) {
+    copied_ += size - copy.records.size();
+    grow(copy.records, size);
     reinterpret_cast<char **>(tables_->addresses.data())[key] = copy.records.data();
     if (watched_) {
       copy.functions.resize(get(plan_, plan::record_count));
       watch_.add(copy.records.data(), copy.functions.data());
     }
   }
-  // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the function is written
-  // last and read first.
+  // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the
+  // function is written last and read first.
   const char *source = pointer<const char *>(master, master::records);
   constexpr Field slots = layout::record::slots;
   for (uint64_t at = 0; at < size; at += layout::record::kSize) {
     char *mine = copy.records.data() + at;
-    const uint64_t function =
-        __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
+    const uint64_t function = __atomic_load_n(
+        reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
     uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
     if ((own ? *own : get(mine, layout::record::function)) == function &&
         !std::memcmp(mine + slots.offset, source + at + slots.offset, slots.size))
@@ -149,6 +153,21 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   copy.version = version;
 }
 
+void Worker::grow(Arena &records, uint64_t size) {
+  Arena larger(size);
+  if (const char *old = records.data()) {
+    std::memcpy(larger.data(), old, records.size());
+    for (unsigned index = 0; index < waves_count_; ++index) {
+      char *wave = first_wave_ + index * stride_;
+      if (pointer<const char *>(wave, wave::table) != old)
+        continue;
+      put(wave, wave::pc, larger.data() + (get(wave, wave::pc) - get(wave, wave::table)));
+      put(wave, wave::table, larger.data());
+    }
+  }
+  records = std::move(larger);
+}
+
 uint64_t Worker::key_of(const char *wave) {
   const uint64_t mode = get(wave, wave::mode);
   const uint64_t m0 = get(wave, Field{static_cast<uint32_t>(M0), 4});
@@ -157,13 +176,14 @@ uint64_t Worker::key_of(const char *wave) {
          (mode >> SKIP_SHIFT & 1 ? SKIPPING : 0) | get(wave, wave::stepping);
 }
 
-uint64_t Worker::record_of(const char *wave) {
-  return (get(wave, wave::pc) - get(wave, wave::table)) / record::kSize;
-}
+uint64_t Worker::record_of(const char *wave) { return (get(wave, wave::pc) - get(wave, wave::table)) / record::kSize; }
 
-void Worker::switch_table(uint64_t key, Host &host) {
+void Worker::switch_table(uint64_t key, Host &host) { go_to(record_of(current()), key, host); }
+
+void Worker::go_to(uint64_t record, Host &host) { go_to(record, key_of(current()), host); }
+
+void Worker::go_to(uint64_t record, uint64_t key, Host &host) {
   char *wave = current();
-  const uint64_t record = record_of(wave);
   sync(key, record, host);
   const char *table = this->table(key);
   put(wave, wave::table, table);
@@ -182,7 +202,8 @@ uint64_t Worker::executions(const uint32_t *records, uint64_t count) const {
   uint64_t sum = 0;
   for (const auto &[key, copy] : tables_->copies)
     for (uint64_t index = 0; index < count; ++index)
-      sum += get(copy.records.data() + uint64_t{records[index]} * record::kSize, record::count);
+      if ((uint64_t{records[index]} + 1) * record::kSize <= copy.records.size())
+        sum += get(copy.records.data() + uint64_t{records[index]} * record::kSize, record::count);
   return sum;
 }
 
@@ -219,4 +240,4 @@ const char *Worker::table(uint64_t key) const {
   return found == tables_->copies.end() ? nullptr : found->second.records.data();
 }
 
-}  // namespace luthier
+} // namespace luthier

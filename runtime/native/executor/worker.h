@@ -5,19 +5,19 @@
 #include <unordered_map>
 
 #include "arena.h"
-#include "census.h"
+#include "execution_counters.h"
 #include "host.h"
 #include "watch.h"
 
 namespace luthier {
 
-// What is the same for all work-groups of a launch, and not in the structure that compiled code reads.
+// Properties that all work-groups of a launch share, and that are not in the structure that compiled code reads.
 struct Shape {
-  const char *plan;  // layout::plan
+  const char *plan; // layout::plan
   unsigned wave_size, waves;
   uint32_t lds_size, lds_limit;
-  uint64_t scratch, scratch_lane;  // address for the first wave of the first worker, bytes a lane
-  const char *watch;               // layout::watch; null where neither waits nor hazards are checked
+  uint64_t scratch, scratch_lane; // address for the first wave of the first worker, bytes a lane
+  const char *watch;              // layout::watch; null where neither waits nor hazards are checked
 };
 
 class Worker {
@@ -42,9 +42,11 @@ public:
   static uint64_t record_of(const char *wave);
   // Lets the current wave continue in the table of that key, brought up to date.
   void switch_table(uint64_t key, Host &host);
+  // Lets the current wave continue at a record, in the table that its MODE and M0 ask for.
+  void go_to(uint64_t record, Host &host);
   // Takes the execution of the current record back: it will be executed again.
   void uncount();
-  // Whether a record that must not be executed was, since `prepare`.
+  // Return whether a record that must not be executed was executed since `prepare`.
   bool went_beyond() const { return executions(beyond_, beyond_count_) != beyond_before_; }
   // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
   void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
@@ -63,13 +65,17 @@ public:
 private:
   // Brings the copy of a table up to date, from what the host has bound; where there is none yet, from `record` on.
   void sync(uint64_t key, uint64_t record, Host &host);
+  void go_to(uint64_t record, uint64_t key, Host &host);
   void make_waves(uint64_t stride, unsigned count);
   uint64_t executions(const uint32_t *records, uint64_t count) const;
+
+  // Makes room for more records; waves that are in the copy stay at theirs.
+  void grow(Arena &records, uint64_t size);
 
   struct Copy {
     Arena records;
     uint64_t version = ~0ull;
-    std::vector<uint64_t> functions;  // of watched records, which lead elsewhere
+    std::vector<uint64_t> functions; // of watched records, which lead elsewhere
   };
   struct Tables {
     Arena addresses{8 * layout::TABLES};
@@ -79,10 +85,10 @@ private:
   const Engine &engine_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
-  mutable std::mutex mutex_;  // of what tables there are
+  mutable std::mutex mutex_; // of what tables there are
   std::unordered_map<uint64_t, Tables> codes_, watched_codes_;
   Tables *tables_ = nullptr;
-  uint64_t copied_ = 0;  // bytes of all copies
+  uint64_t copied_ = 0; // bytes of all copies
   const char *plan_ = nullptr;
   Watch watch_;
   bool watched_ = false;
@@ -92,4 +98,4 @@ private:
   unsigned room_ = 0, waves_count_ = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

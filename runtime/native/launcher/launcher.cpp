@@ -2,12 +2,13 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// What luthier_build/wrapper.py does, for the commands it has seen before: find out whether a compile command generates
-// device code, put flags before its arguments, become the compiler. Everything that needs a decision (a compiler seen
-// for the first time, response files, options of Luthier's own) is left to Python: `luthier-wrapper`, beside this
-// program. Built twice, with LUTHIER_HIPCC 0 and 1.
+// What luthier_build/wrapper.py does, by the same tables, for the commands it has seen before: find out whether a
+// compile command generates device code, put flags before its arguments, become the compiler. Everything that needs a
+// decision (a compiler seen for the first time, response files, options of Luthier's own) is left to Python:
+// `luthier-wrapper`, beside this program. Built twice, with LUTHIER_HIPCC 0 and 1.
 //
 //===----------------------------------------------------------------------===//
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -15,12 +16,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <set>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
+
+#include "wrapper_tables.h"
 
 using std::string;
 using std::string_view;
@@ -29,28 +31,11 @@ extern char **environ;
 
 namespace {
 
-/// wrapper.py knows a copy of this program by these words.
-__attribute__((used)) const char Marker[] = "luthier-native-launcher";
-constexpr char AnswerFormat[] = "luthier-wrapper-1";
 constexpr bool IsHipcc = LUTHIER_HIPCC;
 
-// The tables and the rules of wrapper.py; tests/build/test_launcher.py compares the two.
-const std::set<string_view> Launchers{"ccache", "sccache", "distcc", "icecc", "buildcache"};
-const std::set<string_view> HipSuffixes{".hip"};
-const std::set<string_view> HipccSuffixes{".hip", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp"};
-const std::set<string_view> WithValue{
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-MF", "-MT", "-MQ",
-    "-MJ", "-include", "-imacros", "-include-pch", "-isystem", "-idirafter", "-iquote", "-iprefix", "-iwithprefix",
-    "-iwithprefixbefore", "-isysroot", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xanalyzer",
-    "-Xoffload-linker", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-mllvm", "-target", "-arch",
-    "-framework", "--param", "-dumpbase", "-working-directory", "-serialize-diagnostics",
-    "--serialize-diagnostics", "-install_name"};
-const std::set<string_view> OnlyAsking{"--version", "-version", "--help", "-help", "-dumpversion", "-dumpmachine"};
-const std::set<string_view> NoCode{
-    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###", "--cuda-host-only",
-    "--offload-host-only", "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch"};
-const char *const Variables[] = {"PATH",      "HIP_PLATFORM", "HIP_CLANG_PATH", "HIP_PATH",
-                                 "ROCM_PATH", "HIP_COMPILER", "CXX",            "LUTHIER_ROCM_PATH"};
+template <size_t Size> bool isOneOf(string_view Word, const string_view (&Table)[Size]) {
+  return std::find(Table, Table + Size, Word) != Table + Size;
+}
 
 bool startsWith(string_view Text, string_view Prefix) { return Text.substr(0, Prefix.size()) == Prefix; }
 
@@ -68,26 +53,28 @@ struct Analysis {
 };
 
 Analysis analyse(char **Arguments, bool ForHipcc) {
-  const auto &Suffixes = ForHipcc ? HipccSuffixes : HipSuffixes;
+  auto IsHip = [&](string_view Suffix) {
+    return ForHipcc ? isOneOf(Suffix, HipccSuffixes) : isOneOf(Suffix, HipSuffixes);
+  };
   string_view Language;
   bool FoundHip = false, OnlyFiles = false, NoCodeAsked = false, Asks = false;
   for (char **Next = Arguments; *Next; ++Next) {
     string_view Word = *Next;
     if (OnlyFiles || !startsWith(Word, "-") || Word == "-") {
-      bool Untold = (Language.empty() || Language == "none") && Suffixes.count(suffix(Word));
+      bool Untold = (Language.empty() || Language == "none") && IsHip(suffix(Word));
       FoundHip = FoundHip || Untold || Language == "hip" || Language == "hip-cpp-output";
     } else if (Word == "--")
       OnlyFiles = true;
-    else if (startsWith(Word, "-print-") || startsWith(Word, "--print-") || OnlyAsking.count(Word))
+    else if (startsWith(Word, "-print-") || startsWith(Word, "--print-") || isOneOf(Word, OnlyAsking))
       Asks = true;
-    else if (NoCode.count(Word))
+    else if (isOneOf(Word, NoCode))
       NoCodeAsked = true;
     else if (startsWith(Word, "-x")) {
       if (Word.size() > 2)
         Language = Word.substr(2);
       else if (Next[1])
         Language = *++Next;
-    } else if ((WithValue.count(Word) || startsWith(Word, "-Xarch_")) && Next[1])
+    } else if ((isOneOf(Word, WithValue) || startsWith(Word, "-Xarch_")) && Next[1])
       ++Next;
   }
   return {FoundHip && !Asks && !NoCodeAsked, FoundHip && !Asks};
@@ -96,7 +83,7 @@ Analysis analyse(char **Arguments, bool ForHipcc) {
 /// Index of the compiler in `[ccache …] compiler argument…`.
 int splitLaunchers(int Count, char **Command) {
   int Index = 0;
-  while (Index + 1 < Count && Launchers.count(baseName(Command[Index]))) {
+  while (Index + 1 < Count && isOneOf(baseName(Command[Index]), Launchers)) {
     ++Index;
     while (Index + 1 < Count && (Command[Index][0] == '-' || strchr(Command[Index], '=')))
       ++Index;
@@ -121,7 +108,7 @@ string find(const string &Name) {
   while (!Path.empty()) {
     string_view Folder = Path.substr(0, Path.find(':'));
     Path.remove_prefix(Path.size() == Folder.size() ? Folder.size() : Folder.size() + 1);
-    // What a folder relative to the current one holds, Python may look up.
+    // Python may look up the contents of a folder relative to the current one.
     if (string Found = string(Folder) + "/" + Name; startsWith(Folder, "/") && isProgram(Found))
       return Found;
   }
@@ -149,8 +136,8 @@ string stateOf(const string &Path, char Separator) {
   return std::to_string((long long)State.st_size) + Separator + std::to_string(Nanoseconds);
 }
 
-/// Whether nobody but this user and root can have written a file, nor put another in its place: luthier/cache.py says why.
-/// Every folder on the way is looked at, behind links.
+/// Return whether nobody but this user and root can have written a file, or put another in its place (see
+/// luthier/cache/folder.py). Every folder on the path is checked, behind links.
 bool isOwn(const string &Named) {
   char Resolved[PATH_MAX];
   if (!realpath(Named.c_str(), Resolved))
@@ -177,11 +164,13 @@ struct Answer {
   string Plugin, Include;
 };
 
-/// What Python found for this compiler and these settings, as long as nothing of it has changed.
+/// Return what Python found for this compiler and these settings, as long as nothing of it has changed.
 Answer remembered(const string &Compiler, const string &Home) {
   string Question = Compiler + "\n" + stateOf(Compiler, '\n') + "\n" + Home;
-  for (const char *Name : Variables)
-    Question += string("\n") + Name + (getenv(Name) ? string("=") + getenv(Name) : "");
+  for (string_view Name : Variables) {
+    const char *Value = getenv(Name.data()); // each is a literal, which ends with a zero
+    Question += "\n" + string(Name) + (Value ? string("=") + Value : "");
+  }
   string Cache;
   if (const char *Setting = getenv("LUTHIER_CACHE_DIR"))
     Cache = Setting;
@@ -189,9 +178,9 @@ Answer remembered(const string &Compiler, const string &Home) {
     Cache = string(Folder) + "/luthier";
   else if (const char *User = getenv("HOME"); User && *User)
     Cache = string(User) + "/.cache/luthier";
-  uint64_t Hash = 14695981039346656037u; // FNV-1a
+  uint64_t Hash = HashStart; // FNV-1a
   for (unsigned char Byte : Question)
-    Hash = (Hash ^ Byte) * 1099511628211u;
+    Hash = (Hash ^ Byte) * HashFactor;
   char Name[40];
   snprintf(Name, sizeof Name, "/wrapper/%016llx.answer", (unsigned long long)Hash);
   string Text = !Cache.empty() && isOwn(Cache + Name) ? readFile(Cache + Name) : "";
@@ -254,7 +243,7 @@ int main(int Count, char **Arguments) {
     if (startsWith(Arguments[Index], "--luthier-") || startsWith(Arguments[Index], "-fpass-plugin=") ||
         (Arguments[Index][0] == '@' && Arguments[Index][1]))
       LeaveToPython();
-  if (IsHipcc ? getenv("LUTHIER_HIPCC_STARTED") != nullptr : Count == 0)
+  if (IsHipcc ? getenv(Started) != nullptr : Count == 0)
     LeaveToPython();
 
   std::vector<string> Command;
@@ -269,7 +258,7 @@ int main(int Count, char **Arguments) {
   }
   string Compiler = Command.back();
   auto [GeneratesDeviceCode, ReadsHip] = analyse(Arguments, baseName(Compiler).find("hipcc") != string::npos);
-  // Of a hipcc it must be known that it is none of ours, which Python finds out.
+  // A hipcc must be known to be none of ours, which Python finds out.
   if (ReadsHip || IsHipcc) {
     string Found = find(Compiler);
     Answer Known = Found.empty() ? Answer() : remembered(Found, Home);
@@ -279,14 +268,12 @@ int main(int Count, char **Arguments) {
       LeaveToPython();
     }
     if (GeneratesDeviceCode)
-      for (const string &Flag :
-           {string("-Xarch_device"), "-fpass-plugin=" + Known.Plugin, "-fplugin=" + Known.Plugin, string("-Xclang"),
-            "-fdepfile-entry=" + Known.Plugin})
-        Command.push_back(Flag);
+      for (string_view Flag : PluginFlags)
+        Command.push_back(string(Flag) + (Flag.back() == '=' ? Known.Plugin : ""));
     if (ReadsHip)
       Command.push_back("-I" + Known.Include);
   }
   if (IsHipcc)
-    setenv("LUTHIER_HIPCC_STARTED", Compiler.c_str(), 1);
+    setenv(Started, Compiler.c_str(), 1);
   become(Command, Arguments, Command.front().c_str());
 }

@@ -53,7 +53,7 @@ struct BoundCode {
         throw std::invalid_argument("no such register");
   }
 
-  /// Whether effects of this instruction can be told: its opcode is known, and it has that opcode's operands.
+  /// Check that effects of this instruction are known: its opcode is, and it has that opcode's operands.
   void check(py::ssize_t index) const {
     if (index < 0 || index >= opcode.size())
       throw py::index_error("no such instruction");
@@ -70,7 +70,7 @@ struct BoundCode {
                           integer(out.hardKills), out.lanes);
   }
 
-  /// What instructions `first` to `last` read, write and replace.
+  /// Return what instructions `first` to `last` read, write and replace.
   py::tuple together(py::ssize_t first, py::ssize_t last) const {
     Effects out;
     Units reads, writes, kills;
@@ -142,18 +142,20 @@ struct BoundFlow {
   Segments segments;
   std::shared_ptr<LaneFlow> lanes;
 
-  /// Which of the program's blocks holds an instruction, or what is behind the last, given by its block and number there.
+  /// Return which of the program's blocks holds an instruction, or the end after the last, given by its block and
+  /// number there.
   int partOf(int block, int offset) const {
     const size_t number = within(block, parts.size() - 1, "block");
-    within(offset, size_t(program.blocks[size_t(parts[number + 1]) - 1].last - program.blocks[size_t(parts[number])].first) + 2, "instruction");
+    within(offset,
+           size_t(program.blocks[size_t(parts[number + 1]) - 1].last - program.blocks[size_t(parts[number])].first) + 2,
+           "instruction");
     return std::min(parts[number] + offset / longest, parts[number + 1] - 1);
   }
 };
 
-using CallRow = std::tuple<int, bool, bool, std::vector<int>>;                // block, tail, known, callees
-using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>;      // entry block, blocks, calls
+using CallRow = std::tuple<int, bool, bool, std::vector<int>>;           // block, tail, known, callees
+using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>; // entry block, blocks, calls
 enum EdgeKind { FallthroughEdge, TakenEdge, IndirectEdge };
-
 
 /// reads, cross reads, writes, kills, hard kills, lanes, opaque, whether what is inserted sets lanes
 using OverrideRow = std::tuple<py::bytes, py::bytes, py::bytes, py::bytes, py::bytes, int, bool, bool>;
@@ -256,7 +258,8 @@ std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const Colum
   return flow;
 }
 
-/// The same program with other effects of some instructions; `keepLanes` where they do not change what is known of masks.
+/// Return the same program with other effects of some instructions; `keepLanes` where they do not change what is known
+/// of masks.
 std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overrides, bool keepLanes) {
   auto result = std::make_shared<BoundFlow>();
   result->code = flow.code;
@@ -306,9 +309,10 @@ py::tuple packed(const std::vector<Live> &points) {
   return py::make_tuple(bytes, sets);
 }
 
-/// What is live before instructions, each given by its block and its number there: active lanes, then inactive ones; for
-/// each word of a set as everybody sees it; for each instruction.
-py::array_t<uint64_t> columns(const BoundLiveness &self, const Column<int32_t> &blocks, const Column<int32_t> &offsets) {
+/// Return what is live before instructions, each given by its block and its number there: active lanes, then inactive
+/// ones; for each word of a set in the common numbering; for each instruction.
+py::array_t<uint64_t> columns(const BoundLiveness &self, const Column<int32_t> &blocks,
+                              const Column<int32_t> &offsets) {
   const size_t count = size_t(blocks.size());
   if (size_t(offsets.size()) != count)
     throw std::invalid_argument("blocks and offsets have different lengths");
@@ -351,10 +355,11 @@ Special specialOf(const std::string &name) {
 
 MaskKind maskKindOf(const std::string &name) {
   static const std::map<std::string, MaskKind> names = {
-      {"other", MaskKind::Other},       {"logic", MaskKind::Logic},     {"save", MaskKind::Save},
-      {"write", MaskKind::Write},       {"select", MaskKind::Select},   {"keep", MaskKind::Keep},
-      {"compare", MaskKind::Compare},   {"compare_exec", MaskKind::CompareExec},
-      {"put_lane", MaskKind::PutLane},  {"get_lane", MaskKind::GetLane},
+      {"other", MaskKind::Other},      {"logic", MaskKind::Logic},
+      {"save", MaskKind::Save},        {"write", MaskKind::Write},
+      {"select", MaskKind::Select},    {"keep", MaskKind::Keep},
+      {"compare", MaskKind::Compare},  {"compare_exec", MaskKind::CompareExec},
+      {"put_lane", MaskKind::PutLane}, {"get_lane", MaskKind::GetLane},
   };
   return names.at(name);
 }

@@ -1,4 +1,4 @@
-// What Python sees of lifting's data flow: part of luthier._mc, once for each width.
+// Python bindings of lifting's data flow: part of luthier._mc, once for each width.
 #pragma once
 
 #include <pybind11/pybind11.h>

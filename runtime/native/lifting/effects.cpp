@@ -43,8 +43,7 @@ void addSpecial(const EffectTable &table, const OpcodeForm &form, const Operands
       out.kills &= Scalars;
     break;
   case Special::Sdwa:
-    if (form.select >= 0 && value(form.select) != SdwaDword &&
-        (form.unused < 0 || value(form.unused) == SdwaPreserve))
+    if (form.select >= 0 && value(form.select) != SdwaDword && (form.unused < 0 || value(form.unused) == SdwaPreserve))
       out.kills &= Scalars;
     break;
   case Special::GetHardware:
@@ -97,7 +96,8 @@ uint8_t execChange(const EffectTable &table, const OpcodeForm &form, const Opera
 
 } // namespace
 
-EffectTable::EffectTable(std::vector<int32_t> first, std::vector<int32_t> count, std::vector<uint8_t> halves, bool wave64)
+EffectTable::EffectTable(std::vector<int32_t> first, std::vector<int32_t> count, std::vector<uint8_t> halves,
+                         bool wave64)
     : firstUnit(std::move(first)), masks(firstUnit.size()), half(std::move(halves)), wide(wave64),
       exec(pairOfUnits(ExecLo, wave64 ? 2 : 1)) {
   for (size_t i = 0; i < firstUnit.size(); ++i) {

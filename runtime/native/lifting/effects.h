@@ -1,4 +1,4 @@
-// Which register units an instruction reads and writes, and in which lanes.
+// Register units that an instruction reads and writes, and in which lanes.
 #pragma once
 
 #include "units.h"
@@ -8,41 +8,41 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// How lanes' activity may change; luthier.lifting.semantics.Lanes.
+/// How lanes' activity may change; luthier.lifting.instructions.semantics.Lanes.
 enum Lanes : uint8_t { StaysActive = 1, BecomesInactive = 2, BecomesActive = 4, StaysInactive = 8 };
 constexpr uint8_t UnchangedLanes = StaysActive | StaysInactive;
 
-/// The registers of one instruction; luthier.lifting.effects.Effects says what each means.
+/// The registers of one instruction; luthier.lifting.instructions.effects.Effects says what each means.
 struct Effects {
   Units reads, crossReads, writes, kills, hardKills;
   uint8_t lanes = UnchangedLanes;
 };
 
-/// What else has to be looked at in each instruction of an opcode.
+/// Property that each instruction of an opcode has to be examined for.
 enum class Special : uint8_t { None, Dpp, Sdwa, GetHardware, SetHardware, RelativeVector, RelativeScalar, Everything };
 
-/// What the result of an operation tells of lane masks.
+/// Relation of the result of an operation to lane masks.
 enum class MaskKind : uint8_t { Other, Logic, Save, Write, Select, Keep, Compare, CompareExec, PutLane, GetLane };
 
-/// What is the same for every instruction of one opcode, told by luthier.lifting.effects. Positions are of operands,
-/// -1 where there is none.
+/// What is the same for every instruction of one opcode, told by luthier.lifting.instructions.effects. Positions are of
+/// operands, -1 where there is none.
 struct OpcodeForm {
   int operands = 0; ///< how many an instruction has at least
   std::vector<uint8_t> reads, fullWrites, partialWrites;
   Units implicitReads, implicitWrites, implicitKills;
   bool crossLane = false, ignoresExec = false, writesAnywhere = false, stores = false;
   Special special = Special::None;
-  int row = -1, bank = -1, bound = -1;   ///< of DPP
-  int select = -1, unused = -1;          ///< of SDWA's destination
-  int hardware = -1;                     ///< of s_getreg and s_setreg
-  uint8_t lanes = 0;                     ///< of a write of EXEC, unless one of the next three says more
-  int lanesIfOnes = -1;                  ///< where the first source is all ones
+  int row = -1, bank = -1, bound = -1;       ///< of DPP
+  int select = -1, unused = -1;              ///< of SDWA's destination
+  int hardware = -1;                         ///< of s_getreg and s_setreg
+  uint8_t lanes = 0;                         ///< of a write of EXEC, unless one of the next three says more
+  int lanesIfOnes = -1;                      ///< where the first source is all ones
   int lanesIfFirst = -1, lanesIfSecond = -1; ///< where that source is EXEC itself
-  bool halfOfExec = false;               ///< LLVM gives it all of EXEC though it writes 32 bits
+  bool halfOfExec = false;                   ///< LLVM gives it all of EXEC though it writes 32 bits
   MaskKind mask = MaskKind::Other;
-  uint8_t table = 0;                     ///< truth table of a bitwise operation
-  uint8_t width = 1;                     ///< 32-bit registers of a mask operand
-  int8_t emptyWay = -1;                  ///< the way out of a branch on EXEC on which no lane is active: 1 taken, 0 not
+  uint8_t table = 0;    ///< truth table of a bitwise operation
+  uint8_t width = 1;    ///< 32-bit registers of a mask operand
+  int8_t emptyWay = -1; ///< the way out of a branch on EXEC on which no lane is active: 1 taken, 0 not
 };
 
 /// The instructions of one processor at one wave size.

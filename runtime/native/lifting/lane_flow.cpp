@@ -127,7 +127,7 @@ bool LaneFlow::enter(int block, const LaneMasks &state, Groups vacant, std::vect
   return changed || fresh;
 }
 
-/// The same where nothing else comes to a block: all that is known stays known.
+/// Go on to a block that nothing else leads to: all that is known stays known.
 bool LaneFlow::goOn(int block, const LaneMasks &state, std::vector<int> &into) {
   std::optional<LaneMasks> &known = before_[size_t(block)];
   into.resize(size_t(state.count));
@@ -177,7 +177,7 @@ void LaneFlow::visit(int number, std::set<int> &again) {
   }
 }
 
-/// Change the state to that behind a call; the spread of its groups.
+/// Change the state to that after a call; return the spread of its groups.
 std::vector<Groups> LaneFlow::call(int number, LaneMasks &state) const {
   const int which = program_.callOf[size_t(number)];
   if (which < 0 || program_.calls[size_t(which)].tail)

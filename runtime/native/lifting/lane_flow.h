@@ -56,12 +56,12 @@ private:
   const Segments &segments_;
   std::vector<std::optional<LaneMasks>> before_; ///< by block; only while the analysis runs
   std::vector<uint8_t> keepsExec_;
-  std::vector<Units> changes_; ///< scalar units that may not hold their entry value when a function returns
-  std::vector<Units> writes_;  ///< vector units a function may write
-  std::vector<Units> kept_;    ///< units of which it is worth knowing something at the start of a block
-  std::vector<std::vector<int>> callers_;     ///< blocks
-  std::vector<int> version_;                  ///< how often what is known at the start of a block has changed
-  std::vector<std::vector<int>> versions_;    ///< by block, the version of each successor that its edges were made for
+  std::vector<Units> changes_;             ///< scalar units that may not hold their entry value when a function returns
+  std::vector<Units> writes_;              ///< vector units a function may write
+  std::vector<Units> kept_;                ///< units of which it is worth knowing something at the start of a block
+  std::vector<std::vector<int>> callers_;  ///< blocks
+  std::vector<int> version_;               ///< how often what is known at the start of a block has changed
+  std::vector<std::vector<int>> versions_; ///< by block, the version of each successor that its edges were made for
 };
 
 } // namespace luthier::LUTHIER_FLOW

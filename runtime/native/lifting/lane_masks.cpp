@@ -33,8 +33,9 @@ void Origins::set(Key key, int origin) {
 
 void Origins::forget(const Units &writes) {
   if (!lanes_.empty())
-    lanes_.erase(std::remove_if(lanes_.begin(), lanes_.end(), [&](const auto &one) { return writes.has(unitOf(one.first)); }),
-                 lanes_.end());
+    lanes_.erase(
+        std::remove_if(lanes_.begin(), lanes_.end(), [&](const auto &one) { return writes.has(unitOf(one.first)); }),
+        lanes_.end());
   for (int i = 0; i < ScalarWords; ++i)
     for (uint64_t rest = writes.word[size_t(i)]; rest; rest &= rest - 1)
       scalars_[size_t(i * 64 + __builtin_ctzll(rest))] = None;

@@ -1,4 +1,4 @@
-// What is known of lane masks at a point: groups of lanes, and which groups each mask holds.
+// Knowledge of lane masks at a point: groups of lanes, and which groups each mask holds.
 //
 // The lanes of a wave are divided into a few groups. Each is either active or inactive as a whole, and of each mask in
 // scalar registers it is known whether it holds all lanes of a group, none of them, or perhaps some. When EXEC is given
@@ -8,8 +8,8 @@
 // active before and no others, and the same goes for loops (`s_or` gathers the lanes that have left, `s_andn2` takes
 // them out of EXEC) and for the other arm of a branch.
 //
-// A group is a name given to lanes on the way of a wave through the code, nothing that exists in the machine: where
-// ways join, any group of the one may be declared to be any group of the other that is equally active. Which choice
+// A group is a name given to lanes on the path of a wave through the code, nothing that exists in the machine: where
+// paths join, any group of the one may be declared to be any group of the other that is equally active. Which choice
 // keeps most of what is known is a matter of taste, not of correctness.
 #pragma once
 
@@ -35,7 +35,7 @@ constexpr Key laneKey(int unit, int lane) { return SetUnits + unit * 64 + lane; 
 constexpr bool isLane(Key key) { return key >= SetUnits; }
 constexpr int unitOf(Key key) { return isLane(key) ? (key - SetUnits) / 64 : key; }
 
-/// What a 32-bit register holds: half 0 or 1 of a mask, or `Either` for constants.
+/// Contents of a 32-bit register: half 0 or 1 of a mask, or `Either` for constants.
 struct Held {
   uint8_t half;
   Mask mask;
@@ -50,7 +50,7 @@ constexpr int MostGroups = 10; ///< above this, the groups that differ least are
 constexpr int MostJoined = 6;  ///< groups up to which a join makes a new one rather than forget something
 constexpr int GroupOutside = 0, GroupOwn = 1; ///< where a function is entered: lanes that are not active, and that are
 
-/// What an operation's result tells of an operand: groups that may have lanes where the result is set and the operand
+/// Relation of an operation's result to an operand: groups that may have lanes where the result is set and the operand
 /// clear, both are set, the result is clear and the operand clear, the result clear and the operand set.
 using Told = std::array<Groups, 4>;
 
@@ -59,7 +59,7 @@ struct Learnt {
   Told told;
 };
 
-/// Which unit's value at the function's entry a register has.
+/// Unit whose value at the function's entry a register has.
 class Origins {
 public:
   static constexpr int16_t None = -1, Own = -2;
@@ -75,7 +75,7 @@ public:
   Units changed() const;
 
 private:
-  std::vector<int16_t> scalars_; ///< by unit; not in place, since most kernels have no use for it
+  std::vector<int16_t> scalars_;               ///< by unit; not in place, since most kernels have no use for it
   std::vector<std::pair<Key, int16_t>> lanes_; ///< ascending; those that are missing have none
 };
 
@@ -91,15 +91,15 @@ public:
   /// units in `keep` only.
   static LaneMasks nowhere(const LaneMasks &like, const Units &keep);
 
-  int count = 2;                   ///< groups, numbered from 0
-  Groups on = 1 << GroupOwn;       ///< those that are active
+  int count = 2;                          ///< groups, numbered from 0
+  Groups on = 1 << GroupOwn;              ///< those that are active
   Mask own{1 << GroupOwn, 1 << GroupOwn}; ///< what EXEC was when the function was entered
   std::optional<Origins> origins;
 
   Groups everything() const { return (Groups(1) << count) - 1; }
-  /// What is known of a whole mask: in a unit, or a pair of units beginning there.
+  /// Return what is known of a whole mask: in a unit, or a pair of units beginning there.
   Mask mask(int source) const;
-  /// What is known of one 32-bit register or constant.
+  /// Return what is known of one 32-bit register or constant.
   std::optional<Held> half(int source) const;
   std::optional<Held> held(Key key) const;
   int origin(Key key) const { return origins ? origins->of(key) : isLane(key) ? -1 : key; }
@@ -113,8 +113,8 @@ public:
 
   /// Give EXEC a new value: for each group before, the groups its lanes are in afterwards.
   std::vector<Groups> changeExec(const Mask &mask, const std::vector<Learnt> &learnt = {});
-  /// Take groups together that nothing tells apart, then those with the least difference until there are `MostGroups`;
-  /// `spread` then speaks of the new ones.
+  /// Merge groups that nothing distinguishes, then those with the least difference until there are `MostGroups`;
+  /// `spread` then refers to the new ones.
   void compact(std::vector<Groups> &spread);
   /// Make this state hold also where control comes with `other`, where groups in `vacant` have no lanes.
   ///

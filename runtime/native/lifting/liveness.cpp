@@ -5,7 +5,7 @@
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
-/// The same set in each of the parts.
+/// Return the same set in each of the parts.
 template <int Sets> Bits<Sets> repeat(const Units &units) {
   Bits<Sets> result;
   for (int i = 0; i < Bits<Sets>::Words; ++i)
@@ -67,8 +67,8 @@ Transfer &Transfer::operator|=(const Transfer &other) {
 }
 
 Liveness::Liveness(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched)
-    : program_(program), segments_(segments), flow_(flow), written_(program, segments, flow, touched), summary_(program.functions.size()),
-      return_(program.functions.size()) {
+    : program_(program), segments_(segments), flow_(flow), written_(program, segments, flow, touched),
+      summary_(program.functions.size()), return_(program.functions.size()) {
   unknown_.gainActive = unknown_.gainInactive = program.everything;
   if (program.functions.size() > 1)
     summarise();
@@ -101,7 +101,7 @@ std::vector<Live> Liveness::points(int number) const {
   return result;
 }
 
-/// What is told of a point. A scalar has one value a wave: it is live for all lanes or none.
+/// Return the liveness at a point. A scalar has one value per wave: it is live for all lanes or none.
 Live Liveness::publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const {
   Live result;
   for (size_t group = 0; group < live.size(); ++group) {
@@ -118,7 +118,7 @@ Live Liveness::publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const
 
 // Blocks
 
-/// What is live behind a block's last instruction; behind a call, when it has returned.
+/// Compute what is live after a block's last instruction; after a call, when it has returned.
 template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, ByGroup<Sets> &live) const {
   const Block &block = program_.blocks[size_t(number)];
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
@@ -147,7 +147,7 @@ template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, B
   }
 }
 
-/// From behind a call or tail call to before it.
+/// Go from after a call or tail call to before it.
 template <int Sets> void Liveness::beforeCall(int number, ByGroup<Sets> &live) const {
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
   const Call &call = program_.calls[size_t(program_.callOf[size_t(number)])];
@@ -165,8 +165,8 @@ template <int Sets> void Liveness::beforeCall(int number, ByGroup<Sets> &live) c
     eachGroup(lanes.call.empty() ? Groups(1) << group : lanes.call[group],
               [&](int place) { (after.on >> place & 1 ? active : inactive) |= live[size_t(place)]; });
     if (here.on >> group & 1)
-      result[group] = (active & repeat<Sets>(through.activeActive)) | (inactive & repeat<Sets>(through.activeInactive)) |
-                      constant<Sets>(through.gainActive);
+      result[group] = (active & repeat<Sets>(through.activeActive)) |
+                      (inactive & repeat<Sets>(through.activeInactive)) | constant<Sets>(through.gainActive);
     else
       result[group] = (active & repeat<Sets>(through.inactiveActive)) |
                       (inactive & repeat<Sets>(through.inactiveInactive)) | constant<Sets>(through.gainInactive);
@@ -174,7 +174,7 @@ template <int Sets> void Liveness::beforeCall(int number, ByGroup<Sets> &live) c
   live = std::move(result);
 }
 
-/// From behind a block's own instructions to its start.
+/// Go from after a block's own instructions to its start.
 template <int Sets> void Liveness::start(int number, ByGroup<Sets> &live) const {
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
   for (size_t i = lanes.segments.size(); i-- > 0;) {
@@ -223,7 +223,7 @@ void Liveness::summarise() {
         continue;
       const TripleUnits &active = live[size_t(root.active)], &inactive = live[size_t(root.inactive)];
       for (const int function : root.functions) {
-        summary_[size_t(function)] = {part(active, 1), part(active, 2),   part(inactive, 1),
+        summary_[size_t(function)] = {part(active, 1),   part(active, 2), part(inactive, 1),
                                       part(inactive, 2), part(active, 0), part(inactive, 0)};
         work.insert(callers[size_t(function)].begin(), callers[size_t(function)].end());
       }
@@ -286,7 +286,7 @@ void Liveness::solve() {
   }
 }
 
-/// What is live where a call returns to, for its callee.
+/// Return what is live where a call returns to, for its callee.
 Live Liveness::merged(int number, const ByGroup<1> &behind) const {
   const SegmentLanes &lanes = flow_.blocks[size_t(number)].behind;
   Live result;

@@ -11,8 +11,8 @@ struct Live {
   bool operator!=(const Live &other) const { return active != other.active || inactive != other.inactive; }
 };
 
-/// How liveness behind a call becomes liveness before it:
-/// `active = activeActive & behind.active | activeInactive & behind.inactive | gainActive`, the other likewise.
+/// Transfer from liveness after a call to liveness before it: `active = activeActive & behind.active | activeInactive &
+/// behind.inactive | gainActive`, the other likewise.
 struct Transfer {
   Units activeActive, activeInactive, inactiveActive, inactiveInactive;
   Units gainActive, gainInactive;
@@ -25,12 +25,12 @@ public:
   /// @param touched units that inserted code reads or writes
   Liveness(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched);
 
-  /// Liveness before each instruction of the block and behind the last.
+  /// Return the liveness before each instruction of the block and after the last.
   std::vector<Live> points(int block) const;
 
 private:
   /// Live units of each group; in three sets where functions are summarised: the constant part, then bits that are set
-  /// if they are behind the return, in active and in inactive lanes.
+  /// if they are live after the return, in active and in inactive lanes.
   template <int Sets> using ByGroup = std::vector<Bits<Sets>>;
   template <int Sets> using ByBlock = std::vector<ByGroup<Sets>>;
 

@@ -1,4 +1,4 @@
-// What single instructions do to `LaneMasks`.
+// Effects of single instructions on `LaneMasks`.
 #pragma once
 
 #include "effects.h"
@@ -26,12 +26,12 @@ struct MaskOperation {
   bool setsExec = false;
   uint8_t lanes = 0;
   uint8_t table = 0, width = 1;
-  int8_t lane = -1;                    ///< for scalars in lanes; -1 if it is not constant
-  int target = -1;                     ///< first unit written, besides EXEC in operations that write both; -1 if none
+  int8_t lane = -1; ///< for scalars in lanes; -1 if it is not constant
+  int target = -1;  ///< first unit written, besides EXEC in operations that write both; -1 if none
   std::array<int, 2> sources{Zero, Zero}; ///< first units, or Zero, Ones, Unknown
-  Units writes;                        ///< scalar units that change, and VGPRs in whose lanes scalars are kept
+  Units writes;                           ///< scalar units that change, and VGPRs in whose lanes scalars are kept
 
-  /// Changes the state; for writes of EXEC, tells for each group before the groups its lanes are in afterwards.
+  /// Change the state; for writes of EXEC, set for each group before the groups its lanes are in afterwards.
   void run(LaneMasks &state, std::vector<Groups> &spread) const;
 };
 

@@ -1,4 +1,4 @@
-// The control flow of a lifted kernel, and its blocks cut behind each write of EXEC: between two cuts every instruction
+// The control flow of a lifted kernel, and its blocks cut after each write of EXEC: between two cuts every instruction
 // runs with the same active lanes.
 #pragma once
 
@@ -14,7 +14,7 @@ enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return
 
 struct Edge {
   int to;
-  bool taken;       ///< else to the next instruction, or indirect
+  bool taken; ///< else to the next instruction, or indirect
   bool fallthrough;
   bool inside = false; ///< from one part of a long block to the next
 };
@@ -40,11 +40,11 @@ struct Function {
   std::vector<int> calls; ///< indices in `Program::calls`
 };
 
-/// Effects of an instruction that are not those of its encoding: it runs in a mode that changes them, or stands also for
-/// what is inserted before it.
+/// Effects of an instruction that are not those of its encoding: it runs in a mode that changes them, or stands also
+/// for what is inserted before it.
 struct Override {
   Effects effects;
-  bool opaque = false;   ///< what it does to masks is not what its opcode does
+  bool opaque = false;    ///< what it does to masks is not what its opcode does
   bool setsLanes = false; ///< what is inserted writes EXEC: the instruction itself runs behind that
 };
 
@@ -55,11 +55,11 @@ struct Program {
   std::vector<Block> blocks;
   std::vector<Function> functions; ///< the kernel first
   std::vector<Call> calls;
-  std::vector<int> callOf;         ///< by block, -1 where none ends it
-  std::vector<int> entries;        ///< blocks at which hardware starts the kernel
-  Units vectors, everything;       ///< units the kernel may touch
-  int launched;                    ///< VGPRs the launch sets
-  bool unknown;                    ///< some jump or call may go where it is not known
+  std::vector<int> callOf;   ///< by block, -1 where none ends it
+  std::vector<int> entries;  ///< blocks at which hardware starts the kernel
+  Units vectors, everything; ///< units the kernel may touch
+  int launched;              ///< VGPRs the launch sets
+  bool unknown;              ///< some jump or call may go where it is not known
 
   std::unordered_map<int, Override> overrides; ///< by instruction
 
@@ -79,12 +79,12 @@ struct Program {
 
 /// Instructions of a block up to a write of EXEC, or to the block's end. What they do together, as units.
 struct Segment {
-  int first, last;          ///< inclusive
-  Units reads, kills;       ///< read in active lanes before anything here replaces them; and scalars
+  int first, last;             ///< inclusive
+  Units reads, kills;          ///< read in active lanes before anything here replaces them; and scalars
   Units crossReads, hardKills; ///< read in any lane before anything here replaces them in every lane; and scalars
   Units writes;
-  Units writesAnywhere;     ///< written in lanes that may not be active
-  Units storesUnwritten;    ///< put where others can see them, and not written here before
+  Units writesAnywhere;                  ///< written in lanes that may not be active
+  Units storesUnwritten;                 ///< put where others can see them, and not written here before
   std::vector<MaskOperation> operations; ///< on masks; the last one is the write of EXEC if there is one
 };
 

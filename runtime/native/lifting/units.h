@@ -2,7 +2,7 @@
 //
 // Most processors have 256 VGPRs, some 1,024, and the speed of data flow is the width of these sets. So all of it is
 // compiled twice (widths/), in a namespace each. The numbering is that of docs/architecture.md, "Vocabulary of
-// registers", but that AGPRs come right behind the VGPRs that there are: `toSet`, `fromSet`.
+// registers", except that AGPRs come right after the existing VGPRs: `toSet`, `fromSet`.
 #pragma once
 
 #ifndef LUTHIER_VGPRS

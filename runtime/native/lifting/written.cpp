@@ -25,9 +25,11 @@ bool Written::all(int block, const std::vector<uint8_t> &functions) const {
   return std::all_of(owners.begin(), owners.end(), [&](int owner) { return functions[size_t(owner)]; });
 }
 
-Groups Written::never(int block, const SegmentLanes &lanes) const { return all(block, enteredFull_) ? lanes.outside : 0; }
+Groups Written::never(int block, const SegmentLanes &lanes) const {
+  return all(block, enteredFull_) ? lanes.outside : 0;
+}
 
-/// Whether only lanes that were launched are active.
+/// Return whether only lanes that were launched are active.
 bool Written::launched(int block, const SegmentLanes &lanes) const {
   return !(lanes.on & ~lanes.own) && all(block, enteredInside_);
 }
@@ -54,7 +56,7 @@ std::vector<Filled> Written::inside(int number) const {
   return result;
 }
 
-/// What a call or tail call fills before it returns.
+/// Return what a call or tail call fills before it returns.
 Filled Written::throughCall(const Call &call) const {
   Filled total;
   if (!call.known)
@@ -154,7 +156,7 @@ std::vector<Filled> Written::solve(const Units &atLaunch) const {
 
 /// Registers that are stored before anything has written them.
 ///
-/// What they hold depends on nothing the program does, but it can be seen, so it is left alone.
+/// Their contents depend on nothing the program does, but can be observed, so they are left unchanged.
 Units Written::storedUnwritten() const {
   Units seen;
   for (size_t block = 0; block < program_.blocks.size(); ++block) {

@@ -1,7 +1,8 @@
-// Which vector registers hold anything: those the launch sets, and those that code on the way here may have written.
+// Vector registers that hold anything: those the launch sets, and those that code on the path here may have written.
 //
-// What a kernel reads of other registers is left over from earlier waves. Even so they are left alone where that can be
-// seen from outside: if they are stored, or if inserted code reads them. The same goes for lanes that were not
+// Other registers that a kernel reads hold remains of earlier waves. Even so they are left unchanged where that can be
+// observed from outside: if they are stored, or if inserted code reads them. Even so they are left alone where that can
+// be seen from outside: if they are stored, or if inserted code reads them. The same goes for lanes that were not
 // launched, of all registers but those the program writes in such lanes, which takes an EXEC with more lanes than the
 // wave began with, `v_writelane`, or a matrix operation.
 #pragma once
@@ -32,7 +33,7 @@ public:
 
   /// Groups whose lanes were certainly not launched.
   Groups never(int block, const SegmentLanes &lanes) const;
-  /// What may hold something before each instruction of a block and behind the last.
+  /// Return what may hold something before each instruction of a block and after the last.
   std::vector<Filled> inside(int block) const;
 
 private:

@@ -1,7 +1,7 @@
 // Functions that LLVM's AMDGPU libraries export but whose headers LLVM does not install.
 //
 // Only their names and signatures are repeated here. Enumeration values are never repeated by hand: operand names are
-// calibrated against known opcodes (luthier.isa._operand_names), so that a library with another numbering is noticed and
+// calibrated against known opcodes (luthier.isa.operand_names), so that a library with another numbering is noticed and
 // not misread.
 #pragma once
 

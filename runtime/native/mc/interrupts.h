@@ -4,7 +4,7 @@
 namespace luthier {
 
 /// To be called in loops that may go on for long, with or without the interpreter lock: lets Python answer signals now
-/// and then, and throws what their handlers raise. Work that is soon done never asks for the lock.
+/// and then, and throws what their handlers raise. Asks for the lock at most once in a tenth of a second.
 void answerSignals();
 
 } // namespace luthier

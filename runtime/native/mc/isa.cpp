@@ -33,8 +33,7 @@ const Target *registeredTarget() {
 /// LLVM finds what fields of a depctr operand are that assembly does not name once, for the processor that comes first.
 /// Those before GFX10.3 have no hold_cnt: by their answer all others would wait for it, so one that has it comes first.
 void settleDependencyCounters() {
-  const std::unique_ptr<MCSubtargetInfo> subtarget(
-      registeredTarget()->createMCSubtargetInfo(TheTriple, "gfx1030", ""));
+  const std::unique_ptr<MCSubtargetInfo> subtarget(registeredTarget()->createMCSubtargetInfo(TheTriple, "gfx1030", ""));
   AMDGPU::DepCtr::getDefaultDepCtrEncoding(*subtarget);
 }
 } // namespace
@@ -208,7 +207,7 @@ std::string Isa::mnemonic(unsigned opcode) const {
 namespace {
 constexpr int Places = 4;
 
-/// What stands in LLVM's tables for a place that no operand has: one above every name of an operand.
+/// Return the number in LLVM's tables for a place that no operand has: one above every name of an operand.
 unsigned noOperand(const MCInstrInfo &instructions) {
   unsigned most = 0;
   for (unsigned opcode = 0; opcode < instructions.getNumOpcodes(); ++opcode) {
@@ -240,7 +239,7 @@ std::string Isa::registerText(uint32_t number) const {
 }
 
 bool Isa::encodes(uint32_t number, const RegisterUnits &units) const {
-  // Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM
+  // For several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder needs the one that LLVM
   // itself maps the generic one to, and never a read-only summary of it.
   if (units.first < 0 || units.half || realRegister(number) != number)
     return false;

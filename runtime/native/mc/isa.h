@@ -84,28 +84,28 @@ struct OperandColumns {
   size_t operands;
 };
 
-/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.isa._operand_names and given to
+/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.isa.operand_names and given to
 /// setOperandNames.
 struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, vsrc2X, vsrc2Y, bitop3,
-      src1;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, vsrc2X, vsrc2Y,
+      bitop3, src1;
 };
 
-/// Where a register is, in 32-bit units.
+/// Place of a register, in 32-bit units.
 struct RegisterUnits {
   int32_t first; ///< -1 where there is none
   int32_t count;
   bool half;
 };
 
-/// Units of LLVM's register `name`, on GFX9 or on a later generation, of a processor with so many VGPRs. None where it is
-/// SGPR_NULL, a pseudo register of code generation, or a number the processor has no register for.
+/// Units of LLVM's register `name`, on GFX9 or on a later generation, of a processor with so many VGPRs. None where it
+/// is SGPR_NULL, a pseudo register of code generation, or a number the processor has no register for.
 RegisterUnits registerUnits(llvm::StringRef name, bool gfx9, unsigned vgprs);
 
-/// What is the same for every processor, by opcode.
+/// Properties that are the same for every processor, by opcode.
 struct OpcodeTables {
   explicit OpcodeTables(const llvm::MCInstrInfo &instructions);
   std::vector<uint32_t> generic;     ///< the opcode it encodes, common to all processors; itself where there is none
@@ -139,7 +139,7 @@ public:
   bool fits(const llvm::MCInstrDesc &desc) const;
   /// The operand that must be the same register, -1 where there is none.
   int tiedTo(unsigned opcode, unsigned operand) const;
-  /// Why an instruction is none that this processor has; null where nothing speaks against it.
+  /// Return why this processor does not have an instruction; null if it may have it.
   ///
   /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register,
   /// reserved SDWA selections), and its printer and encoder then run into undefined behaviour, so everything is checked
@@ -185,13 +185,13 @@ private:
   unsigned hwMode_ = 0;
   unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
   unsigned flatOffsetBits_ = 0;
-  unsigned vgprs_ = 256; ///< that instructions can name
+  unsigned vgprs_ = 256;                     ///< that instructions can name
   bool wide() const { return vgprs_ > 256; } ///< GFX1250, which has more instructions than LLVM knows
   const OpcodeTables &tables_;
   const std::vector<uint32_t> &flags_ = tables_.flags;
 };
 
-/// What an instruction is, for every opcode alike; the bits are public (luthier.isa.InstructionFlag).
+/// Return the flags of an instruction; the bits are public (luthier.isa.InstructionFlag).
 uint32_t instructionFlags(const llvm::MCInstrDesc &real, const llvm::MCInstrDesc &generic, llvm::StringRef name);
 
 /// LLVM's table of opcodes.

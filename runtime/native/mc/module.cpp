@@ -70,8 +70,8 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
     start.push_back(int32_t(kind.size()));
     addresses.push_back(all.offset[i] + int64_t(address));
   }
-  const std::vector<std::string> texts = isa.print(
-      {opcode.data(), opcode.size(), start.data(), kind.data(), value.data(), kind.size()}, addresses.data());
+  const std::vector<std::string> texts =
+      isa.print({opcode.data(), opcode.size(), start.data(), kind.data(), value.data(), kind.size()}, addresses.data());
   py::list rows;
   auto text = texts.begin();
   for (size_t i = 0; i < all.opcode.size(); ++i) {
@@ -187,13 +187,14 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("source"))
       .def("describe_opcode", &describeOpcode)
-      .def("vgpr_places",
-           [](const Isa &isa, unsigned opcode) {
-             if (opcode >= isa.instructions().getNumOpcodes())
-               throw McError("no such opcode");
-             return isa.vgprPlaces(opcode);
-           },
-           py::arg("opcode"))
+      .def(
+          "vgpr_places",
+          [](const Isa &isa, unsigned opcode) {
+            if (opcode >= isa.instructions().getNumOpcodes())
+              throw McError("no such opcode");
+            return isa.vgprPlaces(opcode);
+          },
+          py::arg("opcode"))
       .def_property_readonly("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
       .def("register",
            [](const Isa &isa, unsigned number) {

@@ -75,13 +75,13 @@ RegisterUnits special(StringRef name, bool gfx9) {
 
 RegisterUnits registerUnits(StringRef name, bool gfx9, unsigned vgprs) {
   const bool half = name.consume_back("_LO16") || name.consume_back("_HI16");
-  // What one register is called for different processors.
+  // Names of one register for different processors.
   for (const StringRef ending : {"_ci", "_vi", "_gfx9plus", "_gfxpre11", "_gfx11plus"})
     if (name.consume_back(ending))
       break;
   const File *file = fileOf(name);
   RegisterUnits found = file ? members(name, *file) : special(name, gfx9);
-  if (found.first >= Vgpr && found.first < Agpr && unsigned(found.first - Vgpr + found.count) > vgprs)
+  if (found.first >= Vgpr && found.first<Agpr &&unsigned(found.first - Vgpr + found.count)> vgprs)
     found = {None, 0, false};
   found.half = half;
   return found;

@@ -89,9 +89,13 @@ std::vector<UnusedField> unusedFields(const Words &words, bool wide) {
   // "Permit unneeded VOPD mov operands to be non-zero" (LLVM pull request 194060); measured on hardware, too.
   if (words[0] >> 26 == Vopd)
     return {{9, 8, 0, names.vsrc1X}, {41, 8, 0, names.vsrc1Y}};
-  // "Permit unneeded VOPD3 operands to be non-zero" (LLVM pull request 193974). A truth table is where the last source is.
+  // "Permit unneeded VOPD3 operands to be non-zero" (LLVM pull request 193974). A truth table is where the last source
+  // is.
   if (wide && words[0] >> 24 == Vopd3)
-    return {{48, 8, 0, names.vsrc1X}, {56, 8, 0, names.vsrc2X}, {72, 8, 0, names.vsrc1Y}, {80, 8, 0, names.vsrc2Y},
+    return {{48, 8, 0, names.vsrc1X},
+            {56, 8, 0, names.vsrc2X},
+            {72, 8, 0, names.vsrc1Y},
+            {80, 8, 0, names.vsrc2Y},
             {80, 8, 0, names.bitop3}};
   // Negation and absolute value of a second source that VOP1 does not have (ISA documents, "DPP"); measured.
   if (words[0] >> 31 == 0 && (words[0] & 0x1ff) == Dpp16)
@@ -103,9 +107,9 @@ bool isScaleHalf(const Words &words, bool wide) {
   return wide && (words[0] >> 16 == LdScalePaired || words[0] >> 16 == LdScale16Paired);
 }
 
-// What has vector instructions, VOPD3 and VOP3PX2 is what AMD's trap handler steps over by (Linux,
-// cwsr_trap_handler_gfx12.asm, fixup_instruction); the others are of the RDNA4 ISA, "Microcode formats". Scalar ALU
-// instructions are not among them: one that is not known may be a branch.
+// The lengths of encodings with vector instructions, VOPD3 and VOP3PX2 are those that AMD's trap handler skips by
+// (Linux, cwsr_trap_handler_gfx12.asm, fixup_instruction); the others are of the RDNA4 ISA, "Microcode formats". Scalar
+// ALU instructions are not among them: an unknown one may be a branch.
 unsigned lengthOfEncoding(const Words &words) {
   if (words[0] >> 31 == 0)
     return lengthOfVop(words[0]);

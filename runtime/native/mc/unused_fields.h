@@ -1,5 +1,5 @@
-// Where LLVM's decoder knows less than the hardware: fields that an instruction does not use, and how long instructions
-// are that it does not know.
+// Gaps in LLVM's decoder: fields that an instruction does not use, and the lengths of instructions that it does not
+// know.
 #pragma once
 
 #include "isa.h"
@@ -20,9 +20,7 @@ struct UnusedField {
   unsigned operand; ///< of OperandNames; NoOperand where no instruction that the words can be uses the bits
 
   void setIn(Words &words) const { put(words, wanted); }
-  void copy(const Words &from, Words &to) const {
-    put(to, from[first / 32] >> first % 32 & mask());
-  }
+  void copy(const Words &from, Words &to) const { put(to, from[first / 32] >> first % 32 & mask()); }
 
 private:
   uint32_t mask() const { return (uint32_t(1) << bits) - 1; }
@@ -35,12 +33,12 @@ private:
 /// The fields that instructions of this encoding may leave unused. `wide`: of GFX1250.
 std::vector<UnusedField> unusedFields(const Words &words, bool wide);
 
-/// Whether the words are the first half of an instruction of 16 bytes, which LLVM would read as an instruction of its own
-/// where it does not know the second half (GFX1250).
+/// Return whether the words are the first half of an instruction of 16 bytes, which LLVM would read as an instruction
+/// of its own where it does not know the second half (GFX1250).
 bool isScaleHalf(const Words &words, bool wide);
 
-/// Bytes of an instruction of GFX1250 by its encoding alone, 0 where no document tells them, or the encoding has
-/// instructions that pass control elsewhere.
+/// Return the bytes of an instruction of GFX1250 by its encoding alone, 0 where no document gives them, or the encoding
+/// has instructions that pass control elsewhere.
 unsigned lengthOfEncoding(const Words &words);
 
 } // namespace luthier

@@ -19,7 +19,7 @@ _SPACE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#[^\n]*", re.S | re.M)
 
 
 def header() -> str:
-    """The text.
+    """Return the text of the header.
 
     Raises:
         FileNotFoundError: there is no ``hsa_api_trace.h``.
@@ -41,14 +41,14 @@ def header() -> str:
 
 
 def _hsa_rows(body: str, declared: str) -> Iterator[str]:
-    """``F(name, "its,arguments")`` for each member of a table."""
+    """Yield ``F(name, "its,arguments")`` for each member of a table."""
     for name in re.findall(r"decltype\(\s*(\w+)\s*\)", body):
         place = re.search(rf"\b{name}\s*\(", declared)
         yield f'F({name}, "{",".join(_arguments(declared, place.end()) if place else ())}")'
 
 
 def _arguments(text: str, start: int) -> Iterator[str]:
-    """Names of the parameters of a declaration whose first one begins there."""
+    """Yield the names of the parameters of a declaration whose first one begins there."""
     depth, parts = 1, [""]
     for letter in text[start:]:
         depth += (letter == "(") - (letter == ")")
@@ -66,7 +66,10 @@ def _arguments(text: str, start: int) -> Iterator[str]:
 
 
 def _hip_rows(text: str) -> Iterator[str]:
-    """For each argument ``DIM3(function, argument)``, ``OUTPUT`` where what it points at is kept, too, or ``VALUE``."""
+    """Yield a row for each argument.
+
+    It is ``DIM3(function, argument)``, ``OUTPUT`` where what it points at is kept, too, or ``VALUE``.
+    """
     done = set()
     for name, arguments in re.findall(r"^// (\w+)(\[.*\])$", text, re.M):
         if name in done or f"HIP_API_ID_{name} = HIP_API_ID_NONE" in text or f"}} {name};" not in text:

@@ -11,9 +11,11 @@
 
 namespace luthier {
 
+using wire::Request;
+
 namespace {
 
-// Of this process, its parts separated by blanks.
+// Return the command line of this process, its parts separated by blanks.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
@@ -23,38 +25,41 @@ std::string command_line() {
   return text;
 }
 
-}  // namespace
+} // namespace
 
 Client::Client() : owner_(getpid()) {
-  const char *path = std::getenv("LUTHIER_RUN_SOCKET");
+  const char *path = std::getenv(wire::kSocketVariable);
   if (!path)
     throw Failure("it works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  const Writer hello = Writer().bytes(digest()).number(getpid()).bytes(command_line());
+  const Writer hello = Writer().bytes(kDigest).number(getpid()).bytes(command_line());
   Reader reply = ask(Request::kInstrument, hello.text(), &fd);
-  selection_.first = reply.number();
-  selection_.end = reply.number();
-  selection_.step = reply.number();
-  selection_.unique_grid = reply.number() != 0;
-  wishes_.launches = reply.number() != 0;
-  wishes_.code_objects = reply.number() != 0;
+  const auto told = reply.numbers<wire::Wishes>();
+  selection_ = {told.first, told.end, told.step, told.unique_grid != 0};
+  wishes_.launches = told.launches != 0;
+  wishes_.code_objects = told.code_objects != 0;
   for (auto *patterns : {&wishes_.hsa, &wishes_.hip})
     for (uint64_t left = reply.number(); left > 0; --left)
       patterns->push_back(reply.bytes());
-  const uint64_t rows = reply.number(), records = reply.number();
-  void *memory = fd < 0 ? MAP_FAILED
-                        : mmap(nullptr, Ledger::size(rows, records), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const uint64_t size = Ledger::size(told.rows, told.records);
+  void *memory = fd < 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd >= 0)
     close(fd);
   if (memory == MAP_FAILED)
     throw Failure("cannot map the service's memory");
-  ledger_ = Ledger(memory, rows, records);
+  try {
+    check_mapping(static_cast<const wire::LedgerHead *>(memory)->digest, kToolLibrary, "the ledger of launches");
+  } catch (const Failure &problem) {
+    tell(problem.what()); // the run's summary says, too, that nothing was counted here
+    throw;
+  }
+  ledger_ = Ledger(memory, told.rows, told.records);
 }
 
 bool Client::is_own() const { return getpid() == owner_; }
 
-Reader Client::ask(Request kind, const std::string &payload, int *received) {
+Reader Client::ask(wire::Request kind, const std::string &payload, int *received) {
   if (!is_own())
     throw Failure("a forked process uses the GPU of the process it comes from");
   std::lock_guard lock(mutex_);
@@ -75,7 +80,7 @@ uint64_t Client::object(std::string_view uri, std::string_view bytes) {
 }
 
 Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
-  Reader reply = ask(Request::kKernel, Writer().number(gpu).number(object).number(descriptor).text());
+  Reader reply = ask(Request::kKernel, Writer().numbers(wire::FindKernel{gpu, object, descriptor}).text());
   Answer answer;
   answer.row = reply.number();
   answer.name = reply.bytes();
@@ -83,11 +88,8 @@ Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
   answer.object = reply.bytes();
   for (uint64_t left = reply.number(); left > 0; --left)
     answer.blocks.push_back(reply.bytes());
-  if (!answer.object.empty()) {
-    answer.most_private = reply.number();
-    answer.most_group = reply.number();
-    answer.most_items = reply.number();
-  }
+  if (!answer.object.empty())
+    answer.limits = reply.numbers<wire::Limits>();
   return answer;
 }
 
@@ -104,28 +106,37 @@ BlockFile Client::block(unsigned gpu, const std::string &symbol) {
 
 void Client::loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks) {
   Writer message;
-  message.number(row).number(delta).number(original_delta).number(blocks.size());
+  message.numbers(wire::Loaded{row, delta, original_delta, blocks.size()});
   for (uint64_t address : blocks)
     message.number(address);
   ask(Request::kLoaded, message.text());
 }
 
 void Client::code_object(unsigned gpu, uint64_t object) {
-  ask(Request::kCodeObject, Writer().number(gpu).number(object).text());
+  ask(Request::kCodeObject, Writer().numbers(wire::LoadedObject{gpu, object}).text());
 }
 
 bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
                     const hsa_kernel_dispatch_packet_t &packet) {
-  Writer message;
-  message.number(gpu).number(row).number(number).number(instrumented);
-  message.number(packet.grid_size_x).number(packet.grid_size_y).number(packet.grid_size_z);
-  message.number(packet.workgroup_size_x).number(packet.workgroup_size_y).number(packet.workgroup_size_z);
-  message.number(packet.group_segment_size).number(packet.private_segment_size);
-  return ask(Request::kLaunch, message.text()).number() != 0;
+  const wire::Launch launch{
+      .gpu = gpu,
+      .row = row,
+      .number = number,
+      .chosen = instrumented,
+      .grid_x = packet.grid_size_x,
+      .grid_y = packet.grid_size_y,
+      .grid_z = packet.grid_size_z,
+      .block_x = packet.workgroup_size_x,
+      .block_y = packet.workgroup_size_y,
+      .block_z = packet.workgroup_size_z,
+      .group_segment = packet.group_segment_size,
+      .private_segment = packet.private_segment_size,
+  };
+  return ask(Request::kLaunch, Writer().numbers(launch).text()).number() != 0;
 }
 
 void Client::ended(unsigned gpu, uint64_t row, uint64_t number) {
-  ask(Request::kLaunchEnd, Writer().number(gpu).number(row).number(number).text());
+  ask(Request::kLaunchEnd, Writer().numbers(wire::LaunchEnd{gpu, row, number}).text());
 }
 
 EventFile Client::functions(const Writer &described) {
@@ -140,4 +151,4 @@ void Client::drain() { ask(Request::kDrain, {}); }
 
 void Client::tell(std::string_view fault) { ask(Request::kFault, Writer().bytes(fault).text()); }
 
-}  // namespace luthier
+} // namespace luthier

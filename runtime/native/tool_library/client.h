@@ -1,4 +1,4 @@
-// What the library asks of the service of `luthier run`.
+// Requests of the library to the service of `luthier run`.
 #pragma once
 
 #include <memory>
@@ -10,35 +10,35 @@
 
 namespace luthier {
 
-// Which launches of a kernel run instrumented, by their number among the kernel's launches in this process.
+inline constexpr char kToolLibrary[] = "the tool library (libluthier_tools.so)";
+
+// Launches of a kernel that run instrumented, by their number among the kernel's launches in this process.
 struct Selection {
   uint64_t first = 0, end = ~0ull, step = 1;
-  bool unique_grid = false;  // of launches that differ in nothing but their number, the first one only
+  bool unique_grid = false; // of launches that differ in nothing but their number, the first one only
 };
 
-// What the tools want to be told of.
+// Events that the tools want reported.
 struct Wishes {
-  bool launches = false;  // one after the other on each device, before and after
+  bool launches = false; // one after the other on each device, before and after
   bool code_objects = false;
-  std::vector<std::string> hsa, hip;  // patterns of functions of these APIs
+  std::vector<std::string> hsa, hip; // patterns of functions of these APIs
 };
 
 struct Answer {
-  uint64_t row;                     // in the ledger
-  std::string name;                 // of the kernel
-  std::string symbol;               // of the kernel's descriptor
-  std::string object;               // the patched one; empty: the original runs
-  std::vector<std::string> blocks;  // symbols of the blocks of variables that it refers to
-  uint64_t most_private = 0;        // bytes a lane that a launch may ask for to run it
-  uint64_t most_group = 0;          // bytes of LDS a work-group that it may ask for
-  uint64_t most_items = 0;          // work-items a work-group that it may have
+  uint64_t row;                    // in the ledger
+  std::string name;                // of the kernel
+  std::string symbol;              // of the kernel's descriptor
+  std::string object;              // the patched one; empty: the original runs
+  std::vector<std::string> blocks; // symbols of the blocks of variables that it refers to
+  wire::Limits limits{};           // what a launch may ask for to run it
 };
 
 // A block: a file of memory with its initial contents.
 struct BlockFile {
   int fd;
   uint64_t size;
-  std::vector<uint64_t> rings;  // byte offsets of the channels' rings
+  std::vector<uint64_t> rings; // byte offsets of the channels' rings
 };
 
 // Memory for events of APIs, and for how many of them.
@@ -55,14 +55,14 @@ public:
   const Selection &selection() const { return selection_; }
   const Wishes &wishes() const { return wishes_; }
   Ledger &ledger() { return ledger_; }
-  // Whether this process made the connection, and did not inherit it.
+  // Return whether this process made the connection, and did not inherit it.
   bool is_own() const;
   // Returns when the service has ended.
   void wait_for_end() const noexcept { channel_->wait_for_end(); }
 
   // A number for a code object: the file that `uri` names, or the bytes.
   uint64_t object(std::string_view uri, std::string_view bytes);
-  // What to do with the kernel whose descriptor is at this virtual address of an object.
+  // Return what to do with the kernel whose descriptor is at this virtual address of an object.
   Answer kernel(unsigned gpu, uint64_t object, uint64_t descriptor);
   // The memory of a block on a device.
   BlockFile block(unsigned gpu, const std::string &symbol);
@@ -79,11 +79,11 @@ public:
   EventFile functions(const Writer &described);
   // The events so far are to be taken, so that there is room for others.
   void drain();
-  // Something that went wrong here; told at the end of the run.
+  // Note an error here; it is reported at the end of the run.
   void tell(std::string_view fault);
 
 private:
-  Reader ask(Request kind, const std::string &payload, int *received = nullptr);
+  Reader ask(wire::Request kind, const std::string &payload, int *received = nullptr);
 
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;
@@ -93,4 +93,4 @@ private:
   Ledger ledger_;
 };
 
-}  // namespace luthier
+} // namespace luthier

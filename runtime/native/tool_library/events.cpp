@@ -9,21 +9,7 @@
 
 namespace luthier {
 
-struct EventLog::Head {
-  uint64_t written;  // by this process
-  uint64_t read;     // by the service
-  uint64_t reserved[6];
-};
-
-struct EventLog::Record {
-  uint64_t time;    // nanoseconds since 1970
-  uint64_t call;    // its number in this process
-  uint32_t thread;
-  uint32_t function;
-  uint16_t is_exit, has_result, count, reserved;
-  uint64_t result;
-  uint64_t values[27];
-};
+using wire::EventHead, wire::EventRecord;
 
 namespace {
 
@@ -46,11 +32,9 @@ uint64_t now() {
   return time.tv_sec * 1'000'000'000ull + time.tv_nsec;
 }
 
-}  // namespace
+} // namespace
 
 EventLog::EventLog(Client &client, Faults &faults) : client_(client), faults_(faults) {
-  LUTHIER_CHECK_EVENT_HEAD(Head);
-  LUTHIER_CHECK_EVENT_RECORD(Record);
   static const int registered = pthread_atfork(nullptr, nullptr, forget);
   (void)registered;
   on_switch = &on_;
@@ -71,14 +55,21 @@ uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
   std::lock_guard lock(mutex_);
   const EventFile file = client_.functions(message);
   if (!head_) {
-    void *memory = mmap(nullptr, sizeof(Head) + file.records * sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED,
-                        file.fd, 0);
+    void *memory = mmap(nullptr, sizeof(EventHead) + file.records * sizeof(EventRecord), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, file.fd, 0);
     if (memory == MAP_FAILED) {
       close(file.fd);
       throw Failure("the memory for events of APIs cannot be mapped");
     }
-    head_ = static_cast<Head *>(memory);
-    records_ = reinterpret_cast<Record *>(head_ + 1);
+    auto *head = static_cast<EventHead *>(memory);
+    try {
+      check_mapping(head->digest, kToolLibrary, "the ring of API events");
+    } catch (...) {
+      close(file.fd);
+      throw;
+    }
+    head_ = head;
+    records_ = reinterpret_cast<EventRecord *>(head + 1);
     count_ = file.records;
     on_ = true;
   }
@@ -89,7 +80,7 @@ uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
 }
 
 uint64_t EventLog::enter(uint32_t function, std::span<const uint64_t> values) {
-  Record record{};
+  EventRecord record{};
   record.call = calls_.fetch_add(1, std::memory_order_relaxed);
   record.function = function;
   put(record, values);
@@ -97,7 +88,7 @@ uint64_t EventLog::enter(uint32_t function, std::span<const uint64_t> values) {
 }
 
 void EventLog::exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values) {
-  Record record{};
+  EventRecord record{};
   record.call = call;
   record.function = function;
   record.is_exit = 1;
@@ -106,7 +97,7 @@ void EventLog::exit(uint32_t function, uint64_t call, const uint64_t *result, st
   put(record, values);
 }
 
-void EventLog::put(Record &record, std::span<const uint64_t> values) {
+void EventLog::put(EventRecord &record, std::span<const uint64_t> values) {
   if (!on_)
     return;
   record.count = std::min(values.size(), std::size(record.values));
@@ -150,4 +141,4 @@ uint64_t EventLog::extend(uint64_t value, size_t size, bool is_signed) {
   return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused) : value;
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -1,5 +1,5 @@
-// Calls of API functions, for tools that want to be told of them: records in memory that the service reads whatever
-// becomes of this process.
+// Calls of API functions, for tools that want them reported: records in memory that the service reads even if this
+// process is killed.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct ApiValue {
 };
 
 struct ApiFunction {
-  std::string api;  // hsa, hip
+  std::string api; // hsa, hip
   std::string name;
   std::vector<ApiValue> arguments, outputs;
   bool result_is_signed = false;
@@ -38,7 +38,7 @@ public:
   // It has ended. `values` are the outputs; none where the call failed.
   void exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values);
 
-  // Whether a name is one of the patterns, as a shell has them.
+  // Return whether a name matches one of the patterns, as in a shell.
   static bool wanted(const std::vector<std::string> &patterns, const char *name);
   // A word that a call has written, read safely.
   static bool read(uint64_t from, size_t size, bool is_signed, uint64_t &value);
@@ -46,9 +46,7 @@ public:
   static uint64_t extend(uint64_t value, size_t size, bool is_signed);
 
 private:
-  struct Head;
-  struct Record;
-  void put(Record &record, std::span<const uint64_t> values);
+  void put(wire::EventRecord &record, std::span<const uint64_t> values);
 
   Client &client_;
   Faults &faults_;
@@ -56,16 +54,16 @@ private:
   std::atomic<bool> on_{false};
   std::atomic<uint64_t> calls_{0};
   uint32_t functions_ = 0;
-  Head *head_ = nullptr;
-  Record *records_ = nullptr;
+  wire::EventHead *head_ = nullptr;
+  wire::EventRecord *records_ = nullptr;
   uint64_t count_ = 0;
 };
 
-// Lets the calls of HSA functions that tools want to be told of be told, from now on.
+// Report the calls of HSA functions that tools want reported, from now on.
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns);
-// The same for HIP; false if the process has not loaded it yet.
+// Report the calls of HIP functions; false if the process has not loaded it yet.
 bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns);
-// Mends what HIP does wrong while it tells of its calls.
+// Mend what HIP does wrong while it reports its calls.
 void mend_hip_callbacks(HsaApiTable &table);
 
-}  // namespace luthier
+} // namespace luthier

@@ -20,7 +20,7 @@ struct Waiting {
 decltype(AmdExtTable::hsa_amd_signal_async_handler_fn) next_handler = nullptr;
 decltype(CoreApiTable::hsa_signal_load_relaxed_fn) next_load = nullptr;
 std::mutex mutex;
-std::map<void *, Waiting *> waiting;  // by the handler's argument
+std::map<void *, Waiting *> waiting; // by the handler's argument
 thread_local hsa_signal_t own_signal{0};
 
 hsa_signal_value_t load(hsa_signal_t signal) {
@@ -58,7 +58,7 @@ hsa_status_t wait_for(hsa_signal_t signal, hsa_signal_condition_t condition, hsa
   return next_handler(signal, condition, value, handler, argument);
 }
 
-}  // namespace
+} // namespace
 
 void mend_hip_callbacks(HsaApiTable &table) {
   void **handlers = slot(table.amd_ext_, &AmdExtTable::hsa_amd_signal_async_handler_fn);
@@ -68,4 +68,4 @@ void mend_hip_callbacks(HsaApiTable &table) {
   table.core_->hsa_signal_load_relaxed_fn = load;
 }
 
-}  // namespace luthier
+} // namespace luthier

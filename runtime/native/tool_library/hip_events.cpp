@@ -1,7 +1,7 @@
-// HIP functions: libamdhip64 itself tells of their calls, through the door that roctracer uses.
+// HIP functions: libamdhip64 itself tells of their calls, through the callbacks that roctracer uses.
 //
-// For each function there are two callbacks. The one for activities gives the memory for what is told of a call, and
-// takes it back; without it a function is not told of. The other one is called when the call begins and ends.
+// For each function there are two callbacks. The one for activities gives the memory for the report of a call, and
+// takes it back; without it a function is not reported. The other one is called when the call begins and ends.
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
@@ -23,12 +23,12 @@ namespace luthier {
 
 namespace {
 
-// Where a value lies in what a callback is given.
+// Place of a value in what a callback is given.
 struct Field {
   const char *function, *name;
   size_t offset, size;
   bool is_signed;
-  size_t output_size;  // of what it points at, 0: nothing is known of that
+  size_t output_size; // of what it points at, 0: nothing is known of that
   bool output_is_signed;
 
   bool is_told() const { return size <= sizeof(uint64_t); }
@@ -45,10 +45,20 @@ template <typename T> constexpr bool kSigned = std::is_integral_v<T> && std::is_
 #define LUTHIER_PLACE(f, a) static_cast<hip_api_data_t *>(nullptr)->args.f.a
 #define LUTHIER_OFFSET(f, a) offsetof(hip_api_data_t, args.f.a)
 #define LUTHIER_VALUE(f, a)                                                                                            \
-  {#f, #a, LUTHIER_OFFSET(f, a), sizeof(LUTHIER_PLACE(f, a)),                                                          \
-   kSigned<std::remove_reference_t<decltype(LUTHIER_PLACE(f, a))>>, 0, false},
+  {#f,                                                                                                                 \
+   #a,                                                                                                                 \
+   LUTHIER_OFFSET(f, a),                                                                                               \
+   sizeof(LUTHIER_PLACE(f, a)),                                                                                        \
+   kSigned<std::remove_reference_t<decltype(LUTHIER_PLACE(f, a))>>,                                                    \
+   0,                                                                                                                  \
+   false},
 #define LUTHIER_OUTPUT(f, a)                                                                                           \
-  {#f, #a, LUTHIER_OFFSET(f, a), sizeof(LUTHIER_PLACE(f, a)), false, sizeof(LUTHIER_PLACE(f, a##__val)),               \
+  {#f,                                                                                                                 \
+   #a,                                                                                                                 \
+   LUTHIER_OFFSET(f, a),                                                                                               \
+   sizeof(LUTHIER_PLACE(f, a)),                                                                                        \
+   false,                                                                                                              \
+   sizeof(LUTHIER_PLACE(f, a##__val)),                                                                                 \
    kSigned<std::remove_reference_t<decltype(LUTHIER_PLACE(f, a##__val))>>},
 #define LUTHIER_DIM3(f, a)                                                                                             \
   {#f, #a ".x", LUTHIER_OFFSET(f, a), 4, false, 0, false},                                                             \
@@ -57,7 +67,7 @@ template <typename T> constexpr bool kSigned = std::is_integral_v<T> && std::is_
 
 const Field kFields[] = {LUTHIER_HIP_ARGUMENTS(LUTHIER_VALUE, LUTHIER_OUTPUT, LUTHIER_DIM3)};
 
-// A function that is told of, in this library's own words.
+// A function that is reported, in this library's own words.
 struct Function {
   uint32_t id;
   bool has_result;
@@ -68,38 +78,38 @@ struct Function {
 struct Call {
   Call() {}
   union {
-    hip_api_data_t data;  // HIP fills it
+    hip_api_data_t data; // HIP fills it
   };
   uint64_t number;
-  Call *next;  // the call around it, or the next one that is free
+  Call *next; // the call around it, or the next one that is free
 };
 
-struct Door {
+struct Callbacks {
   EventLog &log;
   hipError_t (*last_error)();
   std::mutex mutex;
   Call *unused = nullptr;
 };
 
-Door *door = nullptr;
+Callbacks *callbacks = nullptr;
 thread_local Call *innermost = nullptr;
-thread_local bool inside = false;  // what is called here is no event
+thread_local bool inside = false; // what is called here is no event
 
 // HIP calls it first without `mine` for memory, and then with it to give the memory back.
 void *on_activity(uint32_t, void *, const void *, void *mine) {
-  std::lock_guard lock(door->mutex);
+  std::lock_guard lock(callbacks->mutex);
   if (mine) {
     Call *ended = innermost;
     innermost = ended->next;
-    ended->next = door->unused;
-    door->unused = ended;
+    ended->next = callbacks->unused;
+    callbacks->unused = ended;
     return nullptr;
   }
   if (inside)
     return nullptr;
-  Call *begun = door->unused;
+  Call *begun = callbacks->unused;
   if (begun)
-    door->unused = begun->next;
+    callbacks->unused = begun->next;
   else
     begun = new Call;
   begun->data.correlation_id = 0;
@@ -116,15 +126,15 @@ void on_call(uint32_t, uint32_t, const void *, void *argument) {
   if (data.phase == 0) {
     for (const Field *field : function.fields)
       values.push_back(field->value(data));
-    innermost->number = door->log.enter(function.id, values);
+    innermost->number = callbacks->log.enter(function.id, values);
     return;
   }
   if (!function.has_result) {
-    door->log.exit(function.id, innermost->number, nullptr, {});
+    callbacks->log.exit(function.id, innermost->number, nullptr, {});
     return;
   }
   inside = true;
-  const auto result = static_cast<uint64_t>(door->last_error());
+  const auto result = static_cast<uint64_t>(callbacks->last_error());
   inside = false;
   if (result == hipSuccess)
     for (const Field *field : function.fields)
@@ -133,10 +143,10 @@ void on_call(uint32_t, uint32_t, const void *, void *argument) {
         EventLog::read(field->value(data), field->output_size, field->output_is_signed, value);
         values.push_back(value);
       }
-  door->log.exit(function.id, innermost->number, &result, values);
+  callbacks->log.exit(function.id, innermost->number, &result, values);
 }
 
-// Whether a library has the functions of the header, by whose layouts alone its data can be read.
+// Return whether a library has the functions of the header, by whose layouts alone its data can be read.
 bool is_of_header(const char *(*name_of)(uint32_t)) {
   for (uint32_t id = HIP_API_ID_FIRST; id <= HIP_API_ID_LAST + 1; ++id)
     if (std::strcmp(name_of(id), hip_api_name(id)) != 0)
@@ -167,7 +177,7 @@ template <typename Function> Function find(void *library, const char *name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-}  // namespace
+} // namespace
 
 bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns) {
   void *library = loaded_library("libamdhip64.so");
@@ -190,7 +200,7 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
     const char *name = hip_api_name(id);
     if (!EventLog::wanted(patterns, name))
       continue;
-    // Never freed: calls are told of until the process ends. Of hipGetLastError nobody knows what it has returned.
+    // Never freed: calls are reported until the process ends. What hipGetLastError has returned is not known.
     auto *function = new Function{static_cast<uint32_t>(described.size()), id != HIP_API_ID_hipGetLastError, {}};
     ApiFunction description{"hip", name, {}, {}, false};
     for (const Field &field : kFields) {
@@ -205,7 +215,7 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
     wanted.emplace_back(id, function);
   }
   const uint32_t first = log.add(described);
-  door = new Door{log, last_error, {}};
+  callbacks = new Callbacks{log, last_error, {}};
   for (auto [id, function] : wanted) {
     function->id += first;
     if (add_callback(id, reinterpret_cast<void *>(on_call), function) != hipSuccess ||
@@ -215,7 +225,7 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
   return true;
 }
 
-}  // namespace luthier
+} // namespace luthier
 
 #else
 
@@ -225,6 +235,6 @@ bool tell_of_hip(EventLog &, Faults &, const std::vector<std::string> &) {
   throw Failure("there are no events of HIP: Luthier was built without its headers");
 }
 
-}  // namespace luthier
+} // namespace luthier
 
 #endif

@@ -26,7 +26,7 @@ template <typename T> uint64_t word(T value) {
   }
 }
 
-// Bytes that a function may have written where an argument points; 0: none that can be told as a number.
+// Return the bytes that a function may have written where an argument points; 0: none that can be reported as a number.
 template <typename T> constexpr size_t output_size() {
   using Pointee = std::remove_pointer_t<T>;
   if constexpr (!std::is_pointer_v<T> || std::is_const_v<Pointee> || std::is_void_v<Pointee> ||
@@ -85,7 +85,7 @@ template <typename Table, typename Result, typename... Args, Result (*Table::*Me
   }
 };
 
-// What stands in the table, and what is to stand there.
+// Entry of the table, and what is to replace it.
 struct Change {
   void **slot;
   void *function;
@@ -93,7 +93,7 @@ struct Change {
   uint32_t *id;
 };
 
-}  // namespace
+} // namespace
 
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns) {
   the_log = &log;
@@ -104,8 +104,8 @@ void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::strin
     if (!slot || !*slot || !EventLog::wanted(patterns, name))
       return;
     functions.push_back(Wrapper::describe(name, arguments));
-    changes.push_back({slot, reinterpret_cast<void *>(&Wrapper::call), reinterpret_cast<void **>(&Wrapper::next),
-                       &Wrapper::id});
+    changes.push_back(
+        {slot, reinterpret_cast<void *>(&Wrapper::call), reinterpret_cast<void **>(&Wrapper::next), &Wrapper::id});
   };
 #define LUTHIER_CORE(name, arguments)                                                                                  \
   add.operator()<&CoreApiTable::name##_fn>(slot(table.core_, &CoreApiTable::name##_fn), #name, arguments);
@@ -121,4 +121,4 @@ void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::strin
   }
 }
 
-}  // namespace luthier
+} // namespace luthier

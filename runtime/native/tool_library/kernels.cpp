@@ -11,7 +11,7 @@ namespace {
 
 using LoadedCode = hsa_loaded_code_object_t;
 
-// Reads memory that may be gone.
+// Reads memory that may be unmapped.
 std::string read_safely(uint64_t from, size_t size) {
   std::string bytes(size, '\0');
   iovec here{bytes.data(), size}, there{reinterpret_cast<void *>(from), size};
@@ -20,7 +20,7 @@ std::string read_safely(uint64_t from, size_t size) {
   return bytes;
 }
 
-}  // namespace
+} // namespace
 
 void Faults::tell(const std::string &text) {
   {
@@ -56,22 +56,22 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selecti
       .second;
 }
 
-// Whether the stack that a launch asks for ends where hooks have theirs, its LDS leaves as much as they need, and its
-// work-groups have no more waves than were reckoned with.
+// Return whether the stack that a launch asks for ends where hooks have theirs, its LDS leaves as much as they need,
+// and its work-groups have no more waves than were planned for.
 bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
-  if (uint64_t{packet.workgroup_size_x} * packet.workgroup_size_y * packet.workgroup_size_z > most_items) {
-    faults.tell(name + ": launches with more than " + std::to_string(most_items) +
+  if (uint64_t{packet.workgroup_size_x} * packet.workgroup_size_y * packet.workgroup_size_z > limits.work_items) {
+    faults.tell(name + ": launches with more than " + std::to_string(limits.work_items) +
                 " work-items a work-group run as they are: the kernel's metadata allow no more");
     return false;
   }
-  if (packet.group_segment_size > most_group) {
-    faults.tell(name + ": launches with more than " + std::to_string(most_group) +
+  if (packet.group_segment_size > limits.group_segment) {
+    faults.tell(name + ": launches with more than " + std::to_string(limits.group_segment) +
                 " bytes of LDS a work-group run as they are: hooks need " + std::to_string(more_group) + " more");
     return false;
   }
-  if (packet.private_segment_size <= most_private)
+  if (packet.private_segment_size <= limits.private_segment)
     return true;
-  faults.tell(name + ": launches with more than " + std::to_string(most_private) +
+  faults.tell(name + ": launches with more than " + std::to_string(limits.private_segment) +
               " bytes of private memory a lane run as they are: hooks have theirs above that");
   return false;
 }
@@ -182,21 +182,20 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
       runtime_.loader.hsa_ven_amd_loader_query_executable(reinterpret_cast<const void *>(address), &executable);
   if (status != HSA_STATUS_SUCCESS)
     throw Failure("a kernel is launched that is in no code object the runtime has loaded");
-  runtime_.check(
-      runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
-          executable,
-          [](hsa_executable_t, LoadedCode code, void *data) {
-            auto &search = *static_cast<Search *>(data);
-            const auto get = search.self.runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info;
-            uint64_t base = 0, size = 0;
-            get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE, &base);
-            get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE, &size);
-            if (search.address - base < size)
-              search.found = code;
-            return HSA_STATUS_SUCCESS;
-          },
-          &search),
-      "cannot list the code objects of an executable");
+  runtime_.check(runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
+                     executable,
+                     [](hsa_executable_t, LoadedCode code, void *data) {
+                       auto &search = *static_cast<Search *>(data);
+                       const auto get = search.self.runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info;
+                       uint64_t base = 0, size = 0;
+                       get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE, &base);
+                       get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE, &size);
+                       if (search.address - base < size)
+                         search.found = code;
+                       return HSA_STATUS_SUCCESS;
+                     },
+                     &search),
+                 "cannot list the code objects of an executable");
   if (!search.found.handle)
     throw Failure("a kernel is launched that is in no code object the runtime has loaded");
   Loaded loaded{executable, search.found, 0};
@@ -250,12 +249,12 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
   hsa_profile_t profile{};
   runtime_.check(core.hsa_agent_get_info_fn(agent, HSA_AGENT_INFO_PROFILE, &profile), "cannot ask for the profile");
   hsa_executable_symbol_t original{};
-  runtime_.check(
-      core.hsa_executable_get_symbol_by_name_fn(loaded.executable, answer.symbol.c_str(), &agent, &original),
-      "the original object lacks the kernel");
+  runtime_.check(core.hsa_executable_get_symbol_by_name_fn(loaded.executable, answer.symbol.c_str(), &agent, &original),
+                 "the original object lacks the kernel");
   hsa_executable_t executable{};
-  runtime_.check(core.hsa_executable_create_alt_fn(profile, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, nullptr, &executable),
-                 "cannot make an executable");
+  runtime_.check(
+      core.hsa_executable_create_alt_fn(profile, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, nullptr, &executable),
+      "cannot make an executable");
   hsa_code_object_reader_t reader{};
   try {
     const auto define = [&](const char *symbol, uint64_t address) {
@@ -286,15 +285,13 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
       uint32_t before = 0, after = 0;
       runtime_.check(get(original, what, &before), "the size of a kernel's memory is not known");
       runtime_.check(get(symbol, what, &after), "the size of a kernel's memory is not known");
-      return after > before ? after - before : 0;  // the packet has what the launch adds to it
+      return after > before ? after - before : 0; // the packet has what the launch adds to it
     };
     kernel.more_group = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE);
     kernel.more_private = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE);
     client_.loaded(answer.row, loaded_around(patched).delta, loaded.delta, blocks);
     kernel.executable = executable;
-    kernel.most_private = answer.most_private;
-    kernel.most_group = answer.most_group;
-    kernel.most_items = answer.most_items;
+    kernel.limits = answer.limits;
     kernel.name = answer.name;
     kernel.patched = patched;
   } catch (...) {
@@ -321,9 +318,9 @@ uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
   runtime_.check(runtime_.amd.hsa_amd_memory_lock_fn(memory, file.size, &agent, 1, &there),
                  "a tool's variables cannot be made visible to the device");
   for (uint64_t offset : file.rings)
-    if (offset <= file.size - Rings::kHeadSize)
-      rings_.add(static_cast<char *>(memory) + offset);
+    if (offset <= file.size - sizeof(wire::Ring))
+      rings_.add(reinterpret_cast<wire::Ring *>(static_cast<char *>(memory) + offset));
   return address = reinterpret_cast<uint64_t>(there);
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -19,7 +19,7 @@ namespace luthier {
 class Faults {
 public:
   explicit Faults(Client &client) : client_(client) {}
-  // Tells the service, once for each text; what cannot be told is printed by `flush`.
+  // Report to the service, once for each text; what cannot be reported is printed by `flush`.
   void tell(const std::string &text);
   void flush();
 
@@ -38,14 +38,12 @@ public:
   // Lets the packet launch the patched kernel.
   void substitute(hsa_kernel_dispatch_packet_t &packet) const;
 
-  uint64_t row = ~0ull;  // in the ledger; a number that is too large if there is none
-  uint64_t patched = 0;  // kernel object, 0 if there is none
-  uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
-  uint64_t most_private = 0;                 // that a launch may ask for: hooks have theirs above it
-  uint64_t most_group = 0;                   // the same: there is no room for that of hooks in more
-  uint64_t most_items = 0;                   // the same: there are registers for the waves of so many
+  uint64_t row = ~0ull;                      // in the ledger; a number that is too large if there is none
+  uint64_t patched = 0;                      // kernel object, 0 if there is none
+  uint32_t more_private = 0, more_group = 0; // bytes that the patched one needs beyond the original
+  wire::Limits limits{};                     // what a launch may ask for, so that there is room for what hooks need
   std::string name;
-  hsa_executable_t executable{};             // the patched one
+  hsa_executable_t executable{}; // the patched one
 
 private:
   bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number);
@@ -67,14 +65,14 @@ public:
   void announce(hsa_executable_t executable);
   // The program destroys an executable: what was made for it goes, too.
   void forget(hsa_executable_t executable);
-  // Changes when kernels that `find` gave are gone.
+  // Changes when kernels that `find` gave have been destroyed.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
 private:
   struct Loaded {
     hsa_executable_t executable;
     hsa_loaded_code_object_t code;
-    uint64_t delta;  // added to virtual addresses
+    uint64_t delta; // added to virtual addresses
   };
   std::unique_ptr<Kernel> make(unsigned gpu, uint64_t kernel_object);
   Loaded loaded_around(uint64_t address);
@@ -91,10 +89,10 @@ private:
   std::mutex mutex_;
   std::atomic<uint64_t> generation_{0};
   std::unordered_map<uint64_t, std::unique_ptr<Kernel>> kernels_;
-  std::multimap<uint64_t, uint64_t> of_executable_;  // executable -> kernel objects
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> objects_;  // executable, loaded code object -> the service's number
-  std::map<std::pair<uint64_t, uint64_t>, std::string> copies_;  // the same -> contents, until the service has them
-  std::map<std::pair<unsigned, std::string>, uint64_t> blocks_;  // GPU, symbol -> address
+  std::multimap<uint64_t, uint64_t> of_executable_;           // executable -> kernel objects
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> objects_; // executable, loaded code object -> the service's number
+  std::map<std::pair<uint64_t, uint64_t>, std::string> copies_; // the same -> contents, until the service has them
+  std::map<std::pair<unsigned, std::string>, uint64_t> blocks_; // GPU, symbol -> address
 };
 
-}  // namespace luthier
+} // namespace luthier

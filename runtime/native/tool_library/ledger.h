@@ -6,68 +6,39 @@
 #include <ctime>
 #include <hsa/hsa.h>
 
-#include "wire_layout.h"
+#include "agreement.h"
 
 namespace luthier {
 
-struct Head {
-  uint64_t records;  // launches in all; only so many as there is room for are recorded
-  uint64_t reserved[7];
-};
+using wire::LedgerRecord;
 
-// One kernel's.
-struct Row {
-  uint64_t launches, instrumented;
-  uint64_t waves[2];  // of those that ran instrumented, if waves have 32 lanes and if they have 64
-  uint64_t reserved[4];
-};
-
-// One launch's.
-struct Record {
-  static constexpr uint64_t kNever = ~0ull;
-
-  // Times are nanoseconds since 1970; 0 is: not yet.
-  uint64_t time;        // it was written to the queue
-  uint64_t number;      // among the launches of the kernel
-  uint64_t begin, end;  // on the device; the latter `kNever` if they will not be known
-  uint16_t kernel;      // its row
-  uint16_t instrumented;
-  uint32_t grid[3];  // work-items
-  uint32_t group_segment, private_segment;
-  uint16_t block[3];
-  uint16_t queue;  // among those of this process
-
-  void ran(uint64_t from, uint64_t to) {
-    begin = from;
-    __atomic_store_n(&end, to, __ATOMIC_RELEASE);
-  }
-  void never_ends() { ran(0, kNever); }
-};
-
-LUTHIER_CHECK_LEDGER_HEAD(Head);
-LUTHIER_CHECK_LEDGER_ROW(Row);
-LUTHIER_CHECK_LEDGER_RECORD(Record);
+// Tells when a launch ran on the device.
+inline void ran(LedgerRecord &record, uint64_t from, uint64_t to) {
+  record.begin = from;
+  __atomic_store_n(&record.end, to, __ATOMIC_RELEASE);
+}
+inline void never_ends(LedgerRecord &record) { ran(record, 0, wire::kNever); }
 
 class Ledger {
 public:
   Ledger() = default;
   Ledger(void *memory, uint64_t rows, uint64_t records)
-      : head_(static_cast<Head *>(memory)), rows_(reinterpret_cast<Row *>(head_ + 1)),
-        records_(reinterpret_cast<Record *>(rows_ + rows)), row_count_(rows), record_count_(records) {}
+      : head_(static_cast<wire::LedgerHead *>(memory)), rows_(reinterpret_cast<wire::LedgerRow *>(head_ + 1)),
+        records_(reinterpret_cast<LedgerRecord *>(rows_ + rows)), row_count_(rows), record_count_(records) {}
 
   static uint64_t size(uint64_t rows, uint64_t records) {
-    return sizeof(Head) + rows * sizeof(Row) + records * sizeof(Record);
+    return sizeof(wire::LedgerHead) + rows * sizeof(wire::LedgerRow) + records * sizeof(LedgerRecord);
   }
 
   // Counts a launch; its number among those of the kernel. Kernels beyond the rows share the last one.
   uint64_t launched(uint64_t row) { return add(&rows_[std::min(row, row_count_ - 1)].launches); }
 
-  // Whether launches are recorded one by one.
+  // Return whether launches are recorded one by one.
   bool has_records() const { return record_count_; }
 
   // The launch's record, which is to get the times on the device; null if there is no room for one.
-  Record *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
-                 const hsa_kernel_dispatch_packet_t &packet) {
+  LedgerRecord *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
+                       const hsa_kernel_dispatch_packet_t &packet) {
     row = std::min(row, row_count_ - 1);
     if (instrumented) {
       add(&rows_[row].instrumented);
@@ -79,7 +50,7 @@ public:
       return nullptr;
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    Record &one = records_[at];
+    LedgerRecord &one = records_[at];
     one.number = number;
     one.kernel = static_cast<uint16_t>(row);
     one.instrumented = instrumented;
@@ -121,10 +92,10 @@ private:
     return waves;
   }
 
-  Head *head_ = nullptr;
-  Row *rows_ = nullptr;
-  Record *records_ = nullptr;
+  wire::LedgerHead *head_ = nullptr;
+  wire::LedgerRow *rows_ = nullptr;
+  LedgerRecord *records_ = nullptr;
   uint64_t row_count_ = 0, record_count_ = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -1,10 +1,10 @@
-// What ROCr calls when it loads this library (HSA_TOOLS_LIB), and what programs call in place of ROCr's functions.
+// Functions that ROCr calls when it loads this library (HSA_TOOLS_LIB), and that programs call in place of ROCr's.
 //
 // Nothing here takes the program down: whatever goes wrong, the original kernel runs.
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstddef>
 #include <cstring>
 #include <dlfcn.h>
 #include <map>
@@ -18,9 +18,9 @@ namespace luthier {
 
 namespace {
 
-// The intercepted cooperative queues, by agent. ROCr has one such queue an agent, which all who ask for it get and which
-// it keeps; but destroying what intercepts it deletes it, and ROCr would use it afterwards. So here, too, all get the same,
-// and it stays.
+// The intercepted cooperative queues, by agent. ROCr has one such queue an agent, which all who ask for it get and
+// which it keeps; but destroying what intercepts it deletes it, and ROCr would use it afterwards. So here, too, all get
+// the same, and it stays.
 class CooperativeQueues {
 public:
   // Null if there is none yet.
@@ -32,6 +32,10 @@ public:
   void keep(hsa_agent_t agent, hsa_queue_t *queue) {
     std::lock_guard lock(mutex_);
     queues_[agent.handle] = queue;
+  }
+  bool empty() {
+    std::lock_guard lock(mutex_);
+    return queues_.empty();
   }
   bool has(const hsa_queue_t *queue) {
     std::lock_guard lock(mutex_);
@@ -52,10 +56,10 @@ struct Library {
   Client client;
   Faults faults{client};
   Kernels kernels{runtime, client, faults};
-  std::unique_ptr<Timing> timing;  // null if launches are not recorded
+  std::unique_ptr<Timing> timing; // null if launches are not recorded
   std::atomic<unsigned> queues{0};
   CooperativeQueues cooperative;
-  std::optional<EventLog> events;  // if tools want to be told of any
+  std::optional<EventLog> events; // if tools want to be told of any
 
   Turn &turn(unsigned gpu) {
     std::lock_guard lock(mutex_);
@@ -64,7 +68,7 @@ struct Library {
       turn = std::make_unique<Turn>(runtime, client, faults, gpu);
     return *turn;
   }
-  // Lets the calls of HIP functions be told of, once the process has loaded HIP.
+  // Report the calls of HIP functions, once the process has loaded HIP.
   void tell_of_hip() {
     std::lock_guard lock(mutex_);
     try {
@@ -95,13 +99,13 @@ private:
   bool has_hip_ = false;
 };
 
-// What stands in ROCr's table since the library was loaded, which may be called again for the same table.
+// Entry in ROCr's table since the library was loaded, which may be called again for the same table.
 decltype(CoreApiTable::hsa_executable_destroy_fn) in_place = nullptr;
 
 // Never destroyed: other threads may still launch kernels while the process ends.
 Library *library = nullptr;
 
-// What an intercepted queue remembers, used under the queue's own lock.
+// State of an intercepted queue, used under the queue's own lock.
 struct QueueState {
   QueueState(unsigned gpu, unsigned number) : gpu(gpu), number(static_cast<uint16_t>(number)) {}
   const unsigned gpu;
@@ -130,7 +134,7 @@ bool is_dispatch(const char *packet) {
   return (header >> HSA_PACKET_HEADER_TYPE & 0xFF) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
 }
 
-hsa_signal_t completion_signal(const char *packet) {  // at one place in packets of every kind
+hsa_signal_t completion_signal(const char *packet) { // at one place in packets of every kind
   hsa_signal_t signal;
   std::memcpy(&signal, packet + offsetof(hsa_kernel_dispatch_packet_t, completion_signal), sizeof signal);
   return signal;
@@ -139,7 +143,7 @@ hsa_signal_t completion_signal(const char *packet) {  // at one place in packets
 // Records a launch that is about to be written.
 void record(QueueState &state, const Kernel &kernel, uint64_t number, bool instrumented,
             hsa_kernel_dispatch_packet_t &packet) {
-  Record *record = library->client.ledger().record(kernel.row, number, instrumented, state.number, packet);
+  LedgerRecord *record = library->client.ledger().record(kernel.row, number, instrumented, state.number, packet);
   if (record && library->timing)
     library->timing->watch(state.gpu, packet, *record);
 }
@@ -150,7 +154,7 @@ struct Packet {
   char bytes[kPacket];
 };
 
-// Lets a launch wait for its turn, and adds it to what is to be written, with what tells of its end behind it.
+// Let a launch wait for its turn, and add it to what is to be written, followed by the packet that reports its end.
 void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vector<Packet> &out) {
   const auto add = [&](const void *packet) { std::memcpy(out.emplace_back().bytes, packet, kPacket); };
   hsa_kernel_dispatch_packet_t packet;
@@ -177,7 +181,7 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
   }
 }
 
-// What a handler is given can be written once only, all of it together.
+// The input of a handler can be written once only, all of it together.
 void write_in_turn(QueueState &state, const char *originals, uint64_t count, Writer write) {
   std::vector<Packet> out;
   bool taken = false;
@@ -192,7 +196,8 @@ void write_in_turn(QueueState &state, const char *originals, uint64_t count, Wri
     if (!kernel || kernel->row == ~0ull || taken) {
       std::memcpy(out.emplace_back().bytes, packet, kPacket);
       if (kernel && taken)
-        library->faults.tell("launches came several at once: only the first could wait for its turn, others ran as they were");
+        library->faults.tell(
+            "launches came several at once: only the first could wait for its turn, others ran as they were");
       continue;
     }
     take_turn(state, *kernel, packet, out);
@@ -256,8 +261,8 @@ hsa_status_t create_intercepted(hsa_agent_t agent, int gpu, uint32_t size, hsa_q
     *queue = known;
     return HSA_STATUS_SUCCESS;
   }
-  const hsa_status_t status = library->runtime.amd.hsa_amd_queue_intercept_create_fn(
-      agent, size, type, callback, data, private_size, group_size, queue);
+  const hsa_status_t status = library->runtime.amd.hsa_amd_queue_intercept_create_fn(agent, size, type, callback, data,
+                                                                                     private_size, group_size, queue);
   if (status != HSA_STATUS_SUCCESS)
     return status;
   intercept(*queue, gpu);
@@ -268,6 +273,12 @@ hsa_status_t create_intercepted(hsa_agent_t agent, int gpu, uint32_t size, hsa_q
 
 hsa_status_t destroy_queue(hsa_queue_t *queue) {
   return library->cooperative.has(queue) ? HSA_STATUS_SUCCESS : library->runtime.core.hsa_queue_destroy_fn(queue);
+}
+
+// When ROCr 7.2 ends it deletes its cooperative queue twice if that is intercepted. Programs end it when they end
+// themselves, so it can stay.
+hsa_status_t shut_down() {
+  return library->cooperative.empty() ? library->runtime.core.hsa_shut_down_fn() : HSA_STATUS_SUCCESS;
 }
 
 hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
@@ -284,7 +295,7 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
       create_intercepted(agent, gpu, size, type, callback, data, private_size, group_size, queue);
   if (status != HSA_STATUS_SUCCESS) {
     const hsa_status_t again = plain();
-    if (again == HSA_STATUS_SUCCESS)  // else the program asked for what there is not
+    if (again == HSA_STATUS_SUCCESS) // else the program asked for what there is not
       library->faults.tell("a queue cannot be intercepted");
     return again;
   }
@@ -293,7 +304,7 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
 
 #ifdef HSA_AMD_QUEUE_CREATE_DESC_VERSION
 
-// Whether an intercepted queue is all that a descriptor asks for, but for what can be set afterwards.
+// Return whether an intercepted queue is all that a descriptor asks for, except for what can be set afterwards.
 bool is_plain(const hsa_amd_queue_create_desc_t &wanted) {
   return wanted.version == HSA_AMD_QUEUE_CREATE_DESC_VERSION && wanted.engine_type == HSA_AMD_QUEUE_ENGINE_COMPUTE &&
          wanted.queue_size_bytes && wanted.queue_size_bytes % kPacket == 0 && wanted.traffic_class == 0;
@@ -310,10 +321,9 @@ hsa_status_t create_queues(hsa_agent_t agent, hsa_amd_queue_create_desc_t *all, 
     hsa_amd_queue_create_desc_t &wanted = all[index];
     const auto &compute = wanted.engine.compute;
     wanted.queue = nullptr;
-    if (is_plain(wanted) &&
-        create_intercepted(agent, gpu, wanted.queue_size_bytes / kPacket, compute.type, wanted.callback,
-                           wanted.callback_data, compute.private_segment_size, UINT32_MAX,
-                           &wanted.queue) == HSA_STATUS_SUCCESS) {
+    if (is_plain(wanted) && create_intercepted(agent, gpu, wanted.queue_size_bytes / kPacket, compute.type,
+                                               wanted.callback, wanted.callback_data, compute.private_segment_size,
+                                               UINT32_MAX, &wanted.queue) == HSA_STATUS_SUCCESS) {
       if (wanted.priority != HSA_AMD_QUEUE_PRIORITY_NORMAL)
         amd.hsa_amd_queue_set_priority_fn(wanted.queue, wanted.priority);
       if (compute.cu_mask_count)
@@ -361,8 +371,8 @@ hsa_status_t freeze_executable(hsa_executable_t executable, const char *options)
   return status;
 }
 
-// HIP asks for the agents when it begins, and no call of it is under way then: those that are must not come to be told
-// of. It may be loaded after ROCr.
+// HIP asks for the agents when it begins, and none of its calls is under way then: calls under way must not come to be
+// reported. It may be loaded after ROCr.
 hsa_status_t iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void *), void *data) {
   library->tell_of_hip();
   return library->runtime.core.hsa_iterate_agents_fn(callback, data);
@@ -396,9 +406,9 @@ hsa_status_t copy_memory_rect(const hsa_pitched_ptr_t *to, const hsa_dim3_t *to_
                                                                 direction, count, waits, completion);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace luthier
+} // namespace luthier
 
 extern "C" {
 
@@ -407,7 +417,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   if (table->core_->hsa_executable_destroy_fn == in_place)
     return true;
   try {
-    library = new Library(*table);  // a new one where the runtime was shut down and begins anew
+    library = new Library(*table); // a new one where the runtime was shut down and begins anew
   } catch (const std::exception &problem) {
     std::fprintf(stderr, "luthier: nothing is instrumented: %s\n", problem.what());
     return false;
@@ -416,11 +426,13 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   (void)registered;
   table->core_->hsa_queue_create_fn = create_queue;
   table->core_->hsa_queue_destroy_fn = destroy_queue;
+  table->core_->hsa_shut_down_fn = shut_down;
   table->core_->hsa_executable_destroy_fn = destroy_executable;
   if (library->timing) {
     table->core_->hsa_signal_destroy_fn = destroy_signal;
     *slot(table->amd_ext_, &AmdExtTable::hsa_amd_memory_async_copy_fn) = reinterpret_cast<void *>(copy_memory);
-    *slot(table->amd_ext_, &AmdExtTable::hsa_amd_memory_async_copy_rect_fn) = reinterpret_cast<void *>(copy_memory_rect);
+    *slot(table->amd_ext_, &AmdExtTable::hsa_amd_memory_async_copy_rect_fn) =
+        reinterpret_cast<void *>(copy_memory_rect);
   }
   table->core_->hsa_executable_freeze_fn = freeze_executable;
   try {
@@ -441,7 +453,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   return true;
 }
 
-void OnUnload() {  // signals are still there
+void OnUnload() { // signals are still there
   if (luthier::library)
     luthier::library->finish_timing();
 }

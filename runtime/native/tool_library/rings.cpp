@@ -6,15 +6,7 @@
 
 namespace luthier {
 
-namespace {
-
-// luthier::detail::Ring::mode and kClosed of luthier/channel.h.
-constexpr uint64_t kMode = 72;
-constexpr uint32_t kClosed = 2;
-
-}  // namespace
-
-void Rings::add(char *ring) {
+void Rings::add(wire::Ring *ring) {
   std::lock_guard lock(mutex_);
   if (ended_)
     close(ring);
@@ -38,12 +30,12 @@ void Rings::watch() {
   client_.wait_for_end();
   std::lock_guard lock(mutex_);
   ended_ = true;
-  for (char *ring : rings_)
+  for (wire::Ring *ring : rings_)
     close(ring);
 }
 
-void Rings::close(char *ring) {
-  __atomic_store_n(reinterpret_cast<uint32_t *>(ring + kMode), kClosed, __ATOMIC_RELEASE);
+void Rings::close(wire::Ring *ring) {
+  __atomic_store_n(&ring->mode, static_cast<uint32_t>(wire::Mode::kClosed), __ATOMIC_RELEASE);
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -11,20 +11,18 @@ namespace luthier {
 
 class Rings {
 public:
-  static constexpr uint64_t kHeadSize = 128;
-
   explicit Rings(Client &client) : client_(client) {}
   // A ring that waves may wait for.
-  void add(char *ring);
+  void add(wire::Ring *ring);
 
 private:
   void watch();
-  static void close(char *ring);
+  static void close(wire::Ring *ring);
 
   Client &client_;
   std::mutex mutex_;
-  std::vector<char *> rings_;
+  std::vector<wire::Ring *> rings_;
   bool ended_ = false;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -8,8 +8,8 @@ namespace luthier {
 namespace {
 
 // Positions in the table of ROCm 5.2, counted in functions: five others came after these later.
-constexpr size_t kLastBeforeTwo = 16;    // hsa_amd_memory_async_copy
-constexpr size_t kLastBeforeThree = 47;  // hsa_amd_svm_prefetch_async
+constexpr size_t kLastBeforeTwo = 16;   // hsa_amd_memory_async_copy
+constexpr size_t kLastBeforeThree = 47; // hsa_amd_svm_prefetch_async
 
 // A table says its size in the place of a minor version.
 CoreApiTable copy_of(const CoreApiTable *table) {
@@ -26,7 +26,7 @@ AmdExtTable copy_of(AmdExtTable *table) {
   return copy;
 }
 
-}  // namespace
+} // namespace
 
 void **amd_slot(AmdExtTable *table, size_t offset) {
   const uint32_t order = table->version.major_id, size = table->version.minor_id;
@@ -77,4 +77,4 @@ int Runtime::number_of(hsa_agent_t agent) {
   return found == all.end() ? -1 : static_cast<int>(found - all.begin());
 }
 
-}  // namespace luthier
+} // namespace luthier

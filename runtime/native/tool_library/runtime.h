@@ -11,9 +11,9 @@
 
 namespace luthier {
 
-// Where a table has the function at an offset of `AmdExtTable`; null if it is too short. ROCm 6 put five functions into
-// the middle of the table and counts it as major version 2 since; what this library was built with may be either.
-// Throws `Failure` for a table of another kind.
+// Return where a table has the function at an offset of `AmdExtTable`; null if it is too short. ROCm 6 put five
+// functions into the middle of the table and counts it as major version 2 since; what this library was built with may
+// be either. Throws `Failure` for a table of another kind.
 void **amd_slot(AmdExtTable *table, size_t offset);
 
 template <typename Function> void **slot(CoreApiTable *table, Function CoreApiTable::*member) {
@@ -47,4 +47,4 @@ private:
   std::vector<hsa_agent_t> gpus_;
 };
 
-}  // namespace luthier
+} // namespace luthier

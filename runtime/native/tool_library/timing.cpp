@@ -9,7 +9,7 @@ namespace {
 // More launches at a time are not timed, so that signals do not fill memory.
 constexpr size_t kMost = 1 << 16;
 
-}  // namespace
+} // namespace
 
 Timing::Timing(Runtime &runtime) : runtime_(runtime) {
   uint64_t frequency = 0;
@@ -30,10 +30,10 @@ uint64_t Timing::now() const {
   return ticks;
 }
 
-void Timing::watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, Record &record) {
+void Timing::watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, LedgerRecord &record) {
   std::lock_guard lock(mutex_);
   if (finished_) {
-    record.never_ends();
+    never_ends(record);
     return;
   }
   collect(4);
@@ -46,7 +46,7 @@ void Timing::watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, Record &r
   } else if (pending_.size() >= kMost ||
              (ours && runtime_.amd.hsa_amd_signal_create_fn(1, 0, nullptr, HSA_AMD_SIGNAL_AMD_GPU_ONLY, &signal) !=
                           HSA_STATUS_SUCCESS)) {
-    record.never_ends();
+    never_ends(record);
     return;
   }
   packet.completion_signal = signal;
@@ -54,7 +54,7 @@ void Timing::watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, Record &r
   if (ours)
     return;
   const auto [entry, fresh] = of_program_.emplace(signal.handle, place);
-  if (!fresh) {  // it counts several launches
+  if (!fresh) { // it counts several launches
     end(entry->second, false);
     of_program_[signal.handle] = place;
   }
@@ -82,15 +82,15 @@ void Timing::collect(size_t most) {
 void Timing::end(Place place, bool done) {
   const Pending pending = *place;
   hsa_amd_profiling_dispatch_time_t time{};
-  if (done && runtime_.amd.hsa_amd_profiling_get_dispatch_time_fn(pending.agent, pending.signal, &time) ==
-                  HSA_STATUS_SUCCESS &&
+  if (done &&
+      runtime_.amd.hsa_amd_profiling_get_dispatch_time_fn(pending.agent, pending.signal, &time) == HSA_STATUS_SUCCESS &&
       time.start >= pending.written && time.end >= time.start) {
     const auto moment = [&](uint64_t ticks) {
       return nanoseconds_ + static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(ticks - ticks_)) * period_);
     };
-    pending.record->ran(moment(time.start), moment(time.end));
+    ran(*pending.record, moment(time.start), moment(time.end));
   } else {
-    pending.record->never_ends();
+    never_ends(*pending.record);
   }
   if (pending.ours)
     free_.push_back(pending.signal);
@@ -106,9 +106,9 @@ void Timing::finish() {
   finished_ = true;
   collect(pending_.size());
   for (const Pending &pending : pending_)
-    pending.record->never_ends();
+    never_ends(*pending.record);
   pending_.clear();
   of_program_.clear();
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -19,7 +19,7 @@ public:
   explicit Timing(Runtime &runtime);
 
   // Before a launch is written: its record gets the times when they are known.
-  void watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, Record &record);
+  void watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, LedgerRecord &record);
   // The program is about to use a signal for something else, or to destroy it.
   void reused(hsa_signal_t signal);
   // The runtime or the process ends: what has not ended never will, as far as is known here.
@@ -27,10 +27,10 @@ public:
 
 private:
   struct Pending {
-    Record *record;
+    LedgerRecord *record;
     hsa_agent_t agent;
     hsa_signal_t signal;
-    uint64_t written;  // in the runtime's ticks
+    uint64_t written; // in the runtime's ticks
     bool ours;
   };
   using Place = std::list<Pending>::iterator;
@@ -44,10 +44,10 @@ private:
   std::mutex mutex_;
   bool finished_ = false;
   std::list<Pending> pending_;
-  std::unordered_map<uint64_t, Place> of_program_;  // by the program's signals
+  std::unordered_map<uint64_t, Place> of_program_; // by the program's signals
   std::vector<hsa_signal_t> free_;
-  uint64_t ticks_ = 0, nanoseconds_ = 0;  // the same moment, the latter since 1970
-  double period_ = 1;                     // nanoseconds of a tick
+  uint64_t ticks_ = 0, nanoseconds_ = 0; // the same moment, the latter since 1970
+  double period_ = 1;                    // nanoseconds of a tick
 };
 
-}  // namespace luthier
+} // namespace luthier

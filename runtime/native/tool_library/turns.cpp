@@ -6,10 +6,10 @@ namespace luthier {
 
 namespace {
 
-// Longer than that nobody waits for a launch to end: it may be one that waits for the next.
+// No launch is waited for longer than that: it may be one that waits for the next.
 constexpr auto kPatience = std::chrono::seconds(60), kPatienceAtExit = std::chrono::seconds(5);
 
-}  // namespace
+} // namespace
 
 Turn::Turn(Runtime &runtime, Client &client, Faults &faults, unsigned gpu)
     : runtime_(runtime), client_(client), faults_(faults), gpu_(gpu) {
@@ -19,7 +19,8 @@ Turn::Turn(Runtime &runtime, Client &client, Faults &faults, unsigned gpu)
 void Turn::begin(uint64_t row, uint64_t number) {
   std::unique_lock lock(mutex_);
   if (!ended_.wait_for(lock, kPatience, [&] { return !busy_; }))
-    throw Failure("a launch did not wait for the end of the one before it, since that did not end: tools are not told of it");
+    throw Failure(
+        "a launch did not wait for the end of the one before it, since that did not end: tools are not told of it");
   busy_ = true;
   row_ = row;
   number_ = number;
@@ -51,7 +52,7 @@ bool Turn::on_end(hsa_signal_value_t, void *data) {
     self.faults_.tell(problem.what());
   }
   self.give_up();
-  return false;  // each launch waits anew
+  return false; // each launch waits anew
 }
 
 void Turn::finish() {
@@ -59,4 +60,4 @@ void Turn::finish() {
   ended_.wait_for(lock, kPatienceAtExit, [&] { return !busy_; });
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -1,4 +1,4 @@
-// Launches one after the other, for tools that want to be told of each.
+// Launches one after the other, for tools that want each reported.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +13,9 @@ class Turn {
 public:
   Turn(Runtime &runtime, Client &client, Faults &faults, unsigned gpu);
 
-  // Waits until the launch before has ended and its end has been told.
+  // Wait until the launch before has ended and its end has been reported.
   void begin(uint64_t row, uint64_t number);
-  // The packet to be written behind the launch, which tells of its end.
+  // Return the packet to be written after the launch, which reports its end.
   hsa_barrier_and_packet_t watch();
   // The launch does not take place, or nothing can tell of its end.
   void give_up();
@@ -36,4 +36,4 @@ private:
   uint64_t row_ = 0, number_ = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -2,31 +2,27 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <hsa/amd_hsa_queue.h>
-#include <hsa/amd_hsa_signal.h>
-#include <hsa/hsa_ext_amd.h>
 
 namespace luthier {
 
 namespace {
 
-constexpr uint64_t kPacket = 64;
+using hsa::PacketType;
 
-amd_signal_t *signal_of(hsa_signal_t handle) { return reinterpret_cast<amd_signal_t *>(handle.handle); }
+hsa::Signal *signal_of(hsa::SignalHandle handle) { return reinterpret_cast<hsa::Signal *>(handle); }
 
-int64_t value_of(hsa_signal_t signal) { return __atomic_load_n(&signal_of(signal)->value, __ATOMIC_ACQUIRE); }
-
-void store(volatile int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
+int64_t value_of(hsa::SignalHandle signal) { return __atomic_load_n(&signal_of(signal)->value, __ATOMIC_ACQUIRE); }
 
 // The structure around the read index that the queue was created with.
-amd_queue_t *queue_around(uint64_t *read) {
-  return reinterpret_cast<amd_queue_t *>(reinterpret_cast<char *>(read) - offsetof(amd_queue_t, read_dispatch_id));
+hsa::Queue *queue_around(uint64_t *read) {
+  return reinterpret_cast<hsa::Queue *>(reinterpret_cast<char *>(read) - offsetof(hsa::Queue, read_dispatch_id));
 }
 
-}  // namespace
+} // namespace
 
 AqlQueue::AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
-    : Queue(room, node, ring, size, write, read), gpu_(gpu), resources_(room.service, room.memory, room.crew) {
+    : Queue(room, node, ring, size, write, read), gpu_(gpu),
+      resources_(room.service, room.memory, room.plans, room.pool) {
   resources_.interrupt = [this] { room_.events.interrupt(); };
 }
 
@@ -36,49 +32,48 @@ void AqlQueue::abort() {
     launch_->abort();
 }
 
-// A packet is ours when its header says so, whether or not the doorbell has been seen: several producers may ring it
-// out of order.
+// A packet is ours when its header says so, wherever the write index is: several producers finish theirs out of order.
 bool AqlQueue::process() {
   if (failed_ || next_ >= __atomic_load_n(write_, __ATOMIC_ACQUIRE))
     return false;
-  char *packet = ring_ + next_ * kPacket % size_;
+  char *packet = ring_ + next_ * hsa::kPacketSize % size_;
   auto *header = reinterpret_cast<uint16_t *>(packet);
-  const unsigned type = __atomic_load_n(header, __ATOMIC_ACQUIRE) >> HSA_PACKET_HEADER_TYPE & 0xFF;
+  const PacketType type = hsa::type_of(__atomic_load_n(header, __ATOMIC_ACQUIRE));
   bool done = true;
   switch (type) {
-  case HSA_PACKET_TYPE_INVALID:
+  case PacketType::kInvalid:
     return false;
-  case HSA_PACKET_TYPE_KERNEL_DISPATCH:
-    dispatch(*reinterpret_cast<hsa_kernel_dispatch_packet_t *>(packet), next_);
+  case PacketType::kDispatch:
+    dispatch(*reinterpret_cast<hsa::DispatchPacket *>(packet), next_);
     break;
-  case HSA_PACKET_TYPE_BARRIER_AND:
-  case HSA_PACKET_TYPE_BARRIER_OR:
-    done = barrier(*reinterpret_cast<hsa_barrier_and_packet_t *>(packet), type == HSA_PACKET_TYPE_BARRIER_AND);
+  case PacketType::kBarrierAnd:
+  case PacketType::kBarrierOr:
+    done = barrier(*reinterpret_cast<hsa::BarrierPacket *>(packet), type == PacketType::kBarrierAnd);
     break;
-  case HSA_PACKET_TYPE_VENDOR_SPECIFIC:
+  case PacketType::kVendor:
     done = vendor(packet);
     break;
   default: {
     Fault fault;
     fault.error = QueueError::kPacket;
-    fault.text = "an AQL packet of type " + std::to_string(type);
+    fault.text = "an AQL packet of type " + std::to_string(static_cast<unsigned>(type));
     fail(fault, nullptr);
   }
   }
   if (!done || failed_)
     return false;
-  __atomic_store_n(header, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
+  __atomic_store_n(header, static_cast<uint16_t>(PacketType::kInvalid), __ATOMIC_RELEASE);
   __atomic_store_n(read_, ++next_, __ATOMIC_RELEASE);
   return true;
 }
 
-void AqlQueue::dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t id) {
+void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
   const uint64_t begin = device_clock();
   std::optional<Fault> fault;
   try {
     const char *plan = room_.plans.find(gpu_, node_, packet.kernel_object);
     const auto queue = reinterpret_cast<uint64_t>(queue_around(read_));
-    auto launch = std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_});
+    auto launch = std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_});
     {
       std::lock_guard lock(mutex_);
       launch_ = launch.get();
@@ -92,18 +87,18 @@ void AqlQueue::dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t id)
     fault->text = problem.what();
   }
   if (stopping())
-    failed_ = true;  // cut short: not completed
+    failed_ = true; // cut short: not completed
   else if (fault)
     fail(*fault, &packet);
   else
     complete(packet.completion_signal, begin);
 }
 
-bool AqlQueue::barrier(const hsa_barrier_and_packet_t &packet, bool all) {
+bool AqlQueue::barrier(const hsa::BarrierPacket &packet, bool all) {
   const bool done = wait_until([&] {
     bool any = false, every = true, none = true;
-    for (hsa_signal_t signal : packet.dep_signal)
-      if (signal.handle) {
+    for (hsa::SignalHandle signal : packet.dep_signal)
+      if (signal) {
         none = false;
         (value_of(signal) == 0 ? any : every) = value_of(signal) == 0;
       }
@@ -116,20 +111,19 @@ bool AqlQueue::barrier(const hsa_barrier_and_packet_t &packet, bool all) {
 
 // A barrier on the value of one signal, or a packet of the command processor's own language, which changes caches only.
 bool AqlQueue::vendor(const char *raw) {
-  const auto &header = *reinterpret_cast<const hsa_amd_vendor_packet_header_t *>(raw);
+  const auto &packet = *reinterpret_cast<const hsa::BarrierValuePacket *>(raw);
   const uint64_t begin = device_clock();
-  if (header.AmdFormat == HSA_AMD_PACKET_TYPE_BARRIER_VALUE) {
-    const auto &packet = *reinterpret_cast<const hsa_amd_barrier_value_packet_t *>(raw);
+  if (packet.format == hsa::VendorFormat::kBarrierValue) {
     const bool done = wait_until([&] {
-      if (!packet.signal.handle)
+      if (!packet.signal)
         return true;
       const int64_t value = value_of(packet.signal) & packet.mask;
-      switch (packet.cond) {
-      case HSA_SIGNAL_CONDITION_EQ:
+      switch (packet.condition) {
+      case hsa::Condition::kEqual:
         return value == packet.value;
-      case HSA_SIGNAL_CONDITION_NE:
+      case hsa::Condition::kNotEqual:
         return value != packet.value;
-      case HSA_SIGNAL_CONDITION_LT:
+      case hsa::Condition::kLess:
         return value < packet.value;
       default:
         return value >= packet.value;
@@ -139,27 +133,25 @@ bool AqlQueue::vendor(const char *raw) {
       complete(packet.completion_signal, begin);
     return done;
   }
-  constexpr uint8_t kPm4 = 1;  // an indirect buffer: ROCr invalidates the instruction cache so
-  if (header.AmdFormat != kPm4) {
+  // ROCr sends an indirect buffer of the command processor's language to invalidate the instruction cache.
+  if (packet.format != hsa::VendorFormat::kPm4) {
     Fault fault;
     fault.error = QueueError::kPacket;
-    fault.text = "a vendor packet of format " + std::to_string(header.AmdFormat);
+    fault.text = "a vendor packet of format " + std::to_string(static_cast<unsigned>(packet.format));
     fail(fault, nullptr);
     return false;
   }
-  hsa_signal_t signal;
-  std::memcpy(&signal, raw + offsetof(hsa_kernel_dispatch_packet_t, completion_signal), sizeof signal);
-  complete(signal, begin);
+  complete(packet.completion_signal, begin);
   return true;
 }
 
-void AqlQueue::complete(hsa_signal_t handle, uint64_t begin) {
-  if (!handle.handle)
+void AqlQueue::complete(hsa::SignalHandle handle, uint64_t begin) {
+  if (!handle)
     return;
-  amd_signal_t *signal = signal_of(handle);
+  hsa::Signal *signal = signal_of(handle);
   signal->start_ts = begin;
   signal->end_ts = std::max(device_clock(), begin + 1);
-  // The signal may be gone as soon as its value is 0.
+  // The signal may be destroyed as soon as its value is 0.
   const uint64_t mailbox = signal->event_mailbox_ptr;
   const unsigned event = signal->event_id;
   __atomic_sub_fetch(&signal->value, 1, __ATOMIC_SEQ_CST);
@@ -168,7 +160,7 @@ void AqlQueue::complete(hsa_signal_t handle, uint64_t begin) {
 }
 
 // The queue stops, as on hardware: a memory fault goes to the driver, all else to the signal that the runtime watches.
-void AqlQueue::fail(const Fault &fault, const hsa_kernel_dispatch_packet_t *packet) {
+void AqlQueue::fail(const Fault &fault, const hsa::DispatchPacket *packet) {
   failed_ = true;
   std::string text = "luthier: " + fault.text + "\n";
   if (packet)
@@ -179,12 +171,12 @@ void AqlQueue::fail(const Fault &fault, const hsa_kernel_dispatch_packet_t *pack
     room_.memory_fault(node_, fault.address);
     return;
   }
-  amd_signal_t *signal = signal_of(queue_around(read_)->queue_inactive_signal);
+  hsa::Signal *signal = signal_of(queue_around(read_)->queue_inactive_signal);
   if (!signal)
     return;
-  store(&signal->value, static_cast<int64_t>(fault.error));
+  __atomic_store_n(&signal->value, static_cast<int64_t>(fault.error), __ATOMIC_RELEASE);
   if (signal->event_mailbox_ptr)
     room_.events.raise(signal->event_id);
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -11,6 +11,9 @@ namespace luthier {
 // helps.
 static constexpr int64_t kLongestSleep = 100;
 
+// No event is raised so often.
+static constexpr uint64_t kRaisedBefore = ~0ull;
+
 Events::Events(uint64_t *mailboxes) : mailboxes_(mailboxes) { std::fill_n(mailboxes, kMaxEvents, kNoMail); }
 
 unsigned Events::create(bool manual, bool raised) {
@@ -24,7 +27,7 @@ unsigned Events::create(bool manual, bool raised) {
   } else {
     return 0;
   }
-  events_[id] = {true, manual, raised, events_[id].raises};
+  events_[id] = {true, manual, raised, events_[id].raises, events_[id].raises};
   mailboxes_[id] = kNoMail;
   return id;
 }
@@ -33,7 +36,7 @@ bool Events::destroy(unsigned id) {
   std::lock_guard lock(mutex_);
   if (id == 0 || id >= events_.size() || !events_[id].used)
     return false;
-  events_[id] = {false, false, false, events_[id].raises + 1};
+  events_[id] = {false, false, false, events_[id].raises + 1, 0};
   unused_.push_back(id);
   condition_.notify_all();
   return true;
@@ -76,17 +79,21 @@ void Events::collect() {
     }
 }
 
-bool Events::wait(const std::vector<unsigned> &ids, bool all, int64_t milliseconds) {
+bool Events::wait(std::vector<Awaited> &awaited, bool all, int64_t milliseconds) {
   std::unique_lock lock(mutex_);
+  const auto exists = [&](const Awaited &one) { return one.id < events_.size(); };
   std::vector<uint64_t> raises;
-  for (unsigned id : ids)
-    raises.push_back(id < events_.size() ? events_[id].raises : 0);
+  for (const Awaited &one : awaited) {
+    const bool is_known = exists(one);
+    const bool was_raised = is_known && one.age && one.age != events_[one.id].age();
+    raises.push_back(!is_known ? 0 : was_raised ? kRaisedBefore : events_[one.id].raises);
+  }
   const auto is_raised = [&](size_t position) {
-    const unsigned id = ids[position];
-    return id < events_.size() && (events_[id].raised || events_[id].raises != raises[position]);
+    const Awaited &one = awaited[position];
+    return exists(one) && (events_[one.id].raised || events_[one.id].raises != raises[position]);
   };
   const auto ready = [&] {
-    for (size_t position = 0; position < ids.size(); ++position)
+    for (size_t position = 0; position < awaited.size(); ++position)
       if (is_raised(position) != all)
         return !all;
     return all;
@@ -94,10 +101,13 @@ bool Events::wait(const std::vector<unsigned> &ids, bool all, int64_t millisecon
   const bool longer = milliseconds < 0 || milliseconds > kLongestSleep;
   if (!condition_.wait_for(lock, std::chrono::milliseconds(longer ? kLongestSleep : milliseconds), ready))
     return longer;
-  for (unsigned id : ids)
-    if (id < events_.size() && !events_[id].manual)
-      events_[id].raised = false;
+  for (size_t position = 0; position < awaited.size(); ++position)
+    if (Awaited &one = awaited[position]; one.age && is_raised(position))
+      one.age = events_[one.id].age();
+  for (const Awaited &one : awaited)
+    if (exists(one) && !events_[one.id].manual)
+      events_[one.id].raised = false;
   return true;
 }
 
-}  // namespace luthier
+} // namespace luthier

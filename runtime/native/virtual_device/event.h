@@ -29,15 +29,25 @@ public:
   void interrupt();
   uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }
 
-  // Waits for one, or for all; -1: for ever. False when the time is over; it may come back sooner, as if there were one.
-  // Whoever waits for an event when it is raised comes back, as with the kernel's driver (kfd_events.c, set_event); one
-  // that is not manual is lowered by the first.
-  bool wait(const std::vector<unsigned> &ids, bool all, int64_t milliseconds);
+  // An event that somebody waits for.
+  struct Awaited {
+    unsigned id;
+    // How often it had been raised when the waiter last looked, counted from 1, and then how often it has been: one
+    // that was raised meanwhile is there at once. 0: not asked.
+    uint64_t age = 0;
+  };
+  // Waits for one, or for all; -1: for ever. False when the time is over; it may come back sooner, as if there were
+  // one. Whoever waits for an event when it is raised comes back, as with the kernel's driver (kfd_events.c,
+  // set_event); one that is not manual is lowered by the first.
+  bool wait(std::vector<Awaited> &awaited, bool all, int64_t milliseconds);
 
 private:
   struct Event {
     bool used = false, manual = false, raised = false;
-    uint64_t raises = 0;  // how often, and it was destroyed
+    uint64_t raises = 0; // how often, and each time that it was destroyed
+    uint64_t before = 0; // what that was when it was created
+
+    uint64_t age() const { return raises - before + 1; }
 
     void raise() {
       raised = true;
@@ -53,4 +63,4 @@ private:
   uint64_t *mailboxes_;
 };
 
-}  // namespace luthier
+} // namespace luthier

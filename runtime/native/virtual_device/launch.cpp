@@ -15,21 +15,16 @@ Fault refusal(QueueError error, std::string text) {
   return fault;
 }
 
-}  // namespace
+} // namespace
 
-Resources::~Resources() {
-  if (scratch_)
-    memory.free(scratch_);
-}
+Resources::~Resources() { memory.free(scratch_); }
 
 uint64_t Resources::scratch(unsigned node, uint64_t size) {
   if (size > scratch_size_) {
-    if (scratch_)
-      memory.free(scratch_);
+    memory.free(scratch_);
     scratch_ = scratch_size_ = 0;
-    scratch_ = reinterpret_cast<uint64_t>(memory.allocate(node, size, 0));
+    scratch_ = memory.allocate(size, {node});
     scratch_size_ = size;
-    memory.map(scratch_, {node});
   }
   return scratch_;
 }
@@ -54,14 +49,14 @@ Dispatch dispatch_of(const Packet &from) {
   made.queue = from.queue;
   made.id = from.id;
   made.code = packet.kernel_object + get(from.plan, plan::code_delta);
-  made.kernarg = reinterpret_cast<uint64_t>(packet.kernarg_address);
+  made.kernarg = packet.kernarg_address;
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
   made.cooperative = from.cooperative;
   return made;
 }
 
-}  // namespace
+} // namespace
 
 Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
@@ -69,7 +64,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
       execution_(*this, dispatch_of(packet)) {}
 
-// What a command processor refuses.
+// Return the fault for which a command processor refuses the launch.
 std::optional<Fault> Launch::check() const {
   const uint64_t items = uint64_t{block_.x} * block_.y * block_.z;
   const auto triple = [](Triple t) {
@@ -81,8 +76,7 @@ std::optional<Fault> Launch::check() const {
     return refusal(QueueError::kGroupSize, "a work-group of " + std::to_string(items) + " work-items; 1024 fit");
   const uint64_t lds = packet_.packet->group_segment_size, limit = get(plan_, plan::lds_limit);
   if (lds > limit)
-    return refusal(QueueError::kGroupMemory,
-                   std::to_string(lds) + " bytes of LDS; there are " + std::to_string(limit));
+    return refusal(QueueError::kGroupMemory, std::to_string(lds) + " bytes of LDS; there are " + std::to_string(limit));
   const uint64_t size = get(plan_, plan::wave_size), waves = (items + size - 1) / size;
   if ((waves + 3) / 4 > get(plan_, plan::simd_waves))
     return refusal(QueueError::kRegisters, "a work-group of " + std::to_string(items) +
@@ -119,21 +113,30 @@ std::optional<Fault> Launch::run() {
 
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
-  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.crew.size());
+  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   if (!packet_.cooperative) {
     execution_.set_up(first, groups, items, 1 + helpers);
-    execution_.run(resources_.crew, resources_.own, helpers);
+    execution_.run(resources_.pool, resources_.own, helpers);
     return;
   }
   if (count > kResidentGroups)
-    return fail(refusal(QueueError::kDimensions, "a cooperative launch of " + std::to_string(count) +
-                                                     " work-groups; " + std::to_string(kResidentGroups) + " fit"));
+    return fail(refusal(QueueError::kDimensions, "a cooperative launch of " + std::to_string(count) + " work-groups; " +
+                                                     std::to_string(kResidentGroups) + " fit"));
   execution_.set_up(first, groups, items, count);
-  execution_.run_together(resources_.crew, resources_.own, resources_.workers(count), helpers);
+  execution_.run_together(resources_.pool, resources_.own, resources_.workers(count), helpers);
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
   resources_.service.bind(get(plan, plan::kernel), key, record);
+}
+
+// Objects are neither loaded nor unloaded where a kernel that runs calls into them.
+uint64_t Launch::find_outside(const char *plan, uint64_t code, uint64_t address) {
+  std::lock_guard lock(mutex_);
+  auto found = outside_.find(address);
+  if (found == outside_.end())
+    found = outside_.emplace(address, resources_.plans.find_outside(packet_.gpu, plan, code, address)).first;
+  return found->second;
 }
 
 void Launch::finished(Worker &worker) {
@@ -152,10 +155,10 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
   else if (reason == FAULT) {
     fault.is_memory = kind == FAULT_MEMORY || kind == FAULT_BUFFER;
     fault.error = kind == FAULT_LDS || kind == FAULT_SCRATCH || kind == FAULT_ALIGNMENT ? QueueError::kAperture
-                                                                                       : QueueError::kInstruction;
+                                                                                        : QueueError::kInstruction;
   }
   Writer state;
-  state.number(get(plan_, plan::kernel)).number(reason);
+  state.numbers(wire::Explain{get(plan_, plan::kernel), reason});
   state.bytes(worker.context_bytes()).bytes(worker.group_bytes()).bytes(worker.wave_bytes());
   const auto &rows = execution_.ranges().rows;
   state.bytes(rows.data(), rows.size() * sizeof rows[0]);
@@ -178,4 +181,4 @@ void Launch::fail(Fault fault) {
   abort();
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -1,16 +1,17 @@
 // One kernel dispatch of a queue: what a command processor refuses, its execution, what stopped it.
 #pragma once
 
-#include <hsa/hsa.h>
 #include <optional>
+#include <unordered_map>
 
 #include "execution.h"
-#include "memory.h"
-#include "service.h"
+#include "hsa_layouts.h"
+#include "plans.h"
 
 namespace luthier {
 
-// Why a dispatch ended early, as the command processor reports it: bits of amd_queue_t::queue_inactive_signal.
+// Reasons why a dispatch ended early, as the command processor reports them: bits of
+// hsa::Queue::queue_inactive_signal.
 enum class QueueError : uint64_t {
   kDimensions = 2,
   kGroupMemory = 4,
@@ -26,25 +27,25 @@ enum class QueueError : uint64_t {
 struct Fault {
   std::string text;
   QueueError error = QueueError::kTrap;
-  bool is_memory = false;  // then it is a memory access fault at `address`, which the driver reports
+  bool is_memory = false; // then it is a memory access fault at `address`, which the driver reports
   uint64_t address = 0;
 };
 
 // A dispatch as a queue has it.
 struct Packet {
-  const hsa_kernel_dispatch_packet_t *packet;
-  const char *plan;  // layout::plan
-  uint64_t queue;    // amd_queue_t
-  uint64_t id;       // of the packet
-  bool cooperative;  // all work-groups run at once
-  unsigned node;
+  const hsa::DispatchPacket *packet;
+  const char *plan; // layout::plan
+  uint64_t queue;   // hsa::Queue
+  uint64_t id;      // of the packet
+  bool cooperative; // all work-groups run at once
+  unsigned node, gpu;
 };
 
-// What a launch needs besides: kept by a queue.
+// Resources that a launch needs besides: kept by a queue.
 class Resources {
 public:
-  Resources(Service &service, Memory &memory, Crew &crew)
-      : service(service), memory(memory), crew(crew), own(service.setup().engine) {}
+  Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool)
+      : service(service), memory(memory), plans(plans), pool(pool), own(service.setup().engine) {}
   ~Resources();
   // Scratch of that size which the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
@@ -53,9 +54,10 @@ public:
 
   Service &service;
   Memory &memory;
-  Crew &crew;
+  Plans &plans;
+  ThreadPool &pool;
   Worker own;
-  std::function<void()> interrupt;  // a kernel has sent one
+  std::function<void()> interrupt; // a kernel has sent one
 
 private:
   std::vector<std::unique_ptr<Worker>> resident_;
@@ -76,6 +78,7 @@ private:
   void fail(Fault fault);
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
+  uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) override;
   std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.table(packet_.node); }
   uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
   void interrupt() override { resources_.interrupt(); }
@@ -86,10 +89,11 @@ private:
   Resources &resources_;
   Packet packet_;
   const char *plan_;
-  Triple block_, grid_;  // work-items
+  Triple block_, grid_; // work-items
   Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;
+  std::unordered_map<uint64_t, uint64_t> outside_; // records by addresses in other objects
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -13,26 +13,28 @@ using namespace layout;
 
 namespace {
 
-// Reads memory that may be gone or change meanwhile.
+// Read memory that may be unmapped or change meanwhile.
 bool read_safely(void *to, uint64_t from, size_t size) {
   iovec here{to, size}, there{reinterpret_cast<void *>(from), size};
   return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
 }
 
 struct Loaded {
-  uint64_t address = 0;  // what was added to the file's virtual addresses
-  std::string uri;       // file:///path#offset=…&size=… or memory://pid#offset=…&size=…
+  uint64_t address = 0; // what was added to the file's virtual addresses
+  std::string uri;      // file:///path#offset=…&size=… or memory://pid#offset=…&size=…
 };
 
-// The object whose load address is the nearest one below.
-std::optional<Loaded> find_loaded(const void *debug, uint64_t kernel) {
+// The object whose load address is the nearest one below, in the list that ROCr keeps for debuggers: an r_debug whose
+// names are URIs.
+std::optional<Loaded> find_loaded(uint64_t address) {
+  const void *debug = dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
   r_debug head{};
   if (!debug || !read_safely(&head, reinterpret_cast<uint64_t>(debug), sizeof head))
     return std::nullopt;
   link_map best{}, entry{};
   uint64_t next = reinterpret_cast<uint64_t>(head.r_map);
   for (int left = 1 << 20; next && left > 0 && read_safely(&entry, next, sizeof entry); --left) {
-    if (entry.l_addr <= kernel && entry.l_addr >= best.l_addr && entry.l_name)
+    if (entry.l_addr <= address && entry.l_addr >= best.l_addr && entry.l_name)
       best = entry;
     next = reinterpret_cast<uint64_t>(entry.l_next);
   }
@@ -49,7 +51,7 @@ std::optional<Loaded> find_loaded(const void *debug, uint64_t kernel) {
   return std::nullopt;
 }
 
-// The bytes that a memory:// URI names; empty if they are gone.
+// Return the bytes that a memory:// URI names; empty if they are no longer there.
 std::string read_object(const std::string &uri) {
   const auto value = [&](const char *key) {
     const size_t at = uri.find(key);
@@ -62,7 +64,7 @@ std::string read_object(const std::string &uri) {
   return read_safely(object.data(), offset, size) ? object : std::string();
 }
 
-}  // namespace
+} // namespace
 
 // Code may have been replaced by other code at the same address: it must be what the plan was made for.
 bool Plans::is_current(const char *plan, uint64_t kernel) {
@@ -86,17 +88,30 @@ const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
   return plans_[key] = make(gpu, node, kernel);
 }
 
+uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address) {
+  const auto found = find_loaded(address);
+  const auto around = memory_.find(address);
+  if (!found || !around)
+    return Host::kNowhere;
+  wire::Outside where{get(plan, plan::kernel), gpu, code, address, found->address, true};
+  const std::string object = read_object(found->uri);
+  if (!object.empty() || found->uri.rfind("file://", 0) == 0)
+    return service_.find_outside(where, found->uri, object);
+  where.load_address = around->address;
+  where.is_file = false;
+  return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
+}
+
 const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   constexpr uint64_t kDescriptor = 64;
   if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
     throw Failure("the kernel object of a dispatch lies in no memory of the device");
   const void *descriptor = reinterpret_cast<const void *>(kernel);
-  const void *debug = r_debug_ ? r_debug_ : dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
-  if (const auto loaded = find_loaded(debug, kernel)) {
-    const std::string object = read_object(loaded->uri);
-    if (!object.empty() || loaded->uri.rfind("file://", 0) == 0) {
-      auto plan = static_cast<const char *>(
-          service_.plan(gpu, kernel, descriptor, loaded->address, true, loaded->uri, object));
+  if (const auto found = find_loaded(kernel)) {
+    const std::string object = read_object(found->uri);
+    if (!object.empty() || found->uri.rfind("file://", 0) == 0) {
+      auto plan =
+          static_cast<const char *>(service_.plan(gpu, kernel, descriptor, found->address, true, found->uri, object));
       if (plan && is_current(plan, kernel))
         return plan;
     }
@@ -110,4 +125,4 @@ const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   return plan;
 }
 
-}  // namespace luthier
+} // namespace luthier

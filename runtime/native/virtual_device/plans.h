@@ -1,4 +1,4 @@
-// Which plan belongs to a kernel in memory.
+// Plans of the kernels in memory.
 #pragma once
 
 #include <mutex>
@@ -13,11 +13,10 @@ class Plans {
 public:
   Plans(Service &service, const Memory &memory) : service_(service), memory_(memory) {}
 
-  // What the debugger is told of loaded code objects: an r_debug whose names are URIs; may be null.
-  void set_loaded(const void *r_debug) { r_debug_ = r_debug; }
-
   // The plan (layout::plan) of the kernel whose descriptor is at an address. Throws `Failure`.
   const char *find(unsigned gpu, unsigned node, uint64_t kernel);
+  // Return the record by which a kernel goes on at an address in another object; Host::kNowhere if there is none.
+  uint64_t find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address);
 
 private:
   const char *make(unsigned gpu, unsigned node, uint64_t kernel);
@@ -25,9 +24,8 @@ private:
 
   Service &service_;
   const Memory &memory_;
-  const void *r_debug_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<uint64_t, const char *> plans_;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -14,7 +14,7 @@ void nap(long nanoseconds) {
   nanosleep(&time, nullptr);
 }
 
-}  // namespace
+} // namespace
 
 uint64_t device_clock() {
   timespec now;
@@ -33,8 +33,8 @@ void Queue::stop() {
     thread_.join();
 }
 
-// A doorbell is a store to memory, so somebody must look: all the time just after there was work, then less and less
-// often.
+// A packet is announced by stores to memory, so somebody must look: all the time just after there was work, then less
+// and less often.
 void Queue::run() {
   prctl(PR_SET_NAME, "luthier-queue");
   prctl(PR_SET_TIMERSLACK, 1);
@@ -71,4 +71,4 @@ bool Queue::wait_until(const std::function<bool()> &done) {
   return true;
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -15,19 +15,21 @@ namespace luthier {
 // Time stamps of the device: hundredths of a microsecond of the system clock.
 uint64_t device_clock();
 
-// What queues share.
+// State that queues share.
 struct Room {
   Service &service;
   Memory &memory;
   Events &events;
   Plans &plans;
-  Crew &crew;
+  ThreadPool &pool;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };
 
 class Queue {
 public:
+  // `write`, `read`: indices into the ring, which begin at 0. Doorbells are rung without effect: the thread looks at
+  // the write index.
   Queue(Room &room, unsigned node, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
       : room_(room), node_(node), ring_(ring), size_(size), write_(write), read_(read) {}
   virtual ~Queue() = default;
@@ -37,9 +39,6 @@ public:
   void stop();
   // Lets it rest, or go on.
   void set_active(bool active) { active_.store(active); }
-  uint64_t *doorbell() { return doorbell_; }
-  // Before it starts: the doorbell is elsewhere.
-  void use_doorbell(uint64_t *doorbell) { doorbell_ = doorbell; }
 
 protected:
   // Takes what there is; false if there was nothing.
@@ -54,8 +53,6 @@ protected:
   char *ring_;
   uint64_t size_;
   uint64_t *write_, *read_;
-  alignas(64) uint64_t own_doorbell_ = ~0ull;
-  uint64_t *doorbell_ = &own_doorbell_;
 
 private:
   void run();
@@ -76,11 +73,11 @@ protected:
 
 private:
   struct Outcome;
-  void dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t id);
-  bool barrier(const hsa_barrier_and_packet_t &packet, bool all);
+  void dispatch(const hsa::DispatchPacket &packet, uint64_t id);
+  bool barrier(const hsa::BarrierPacket &packet, bool all);
   bool vendor(const char *packet);
-  void fail(const Fault &fault, const hsa_kernel_dispatch_packet_t *packet);
-  void complete(hsa_signal_t signal, uint64_t begin);
+  void fail(const Fault &fault, const hsa::DispatchPacket *packet);
+  void complete(hsa::SignalHandle signal, uint64_t begin);
 
   unsigned gpu_;
   uint64_t next_ = 0;
@@ -102,8 +99,12 @@ protected:
 private:
   size_t execute(const uint32_t *packet, size_t words);
   char *reach(const char *what, uint64_t address, uint64_t size);
+  RangeTable::Piece reach_piece(const char *what, uint64_t address, uint64_t size);
+  char *fail(const char *what, uint64_t address, uint64_t size);
+  bool copy(uint64_t to, uint64_t from, uint64_t size);
+  bool fill(uint64_t to, uint32_t value, uint64_t size);
   bool failed_ = false;
   uint64_t next_ = 0;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -41,24 +41,63 @@ bool compare(unsigned function, uint32_t value, uint32_t reference) {
   }
 }
 
-}  // namespace
+} // namespace
 
-// What lies outside is a fault that the driver reports.
-char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
-  if (char *host = room_.memory.host(node_, place, size))
-    return host;
+// An access outside is a fault that the driver reports.
+char *SdmaQueue::fail(const char *what, uint64_t place, uint64_t size) {
   failed_ = true;
   char text[160];
-  const int length = std::snprintf(text, sizeof text, "luthier: a copy engine's %s of %llu bytes at %#llx, which is not memory of the device\n",
-                                   what, static_cast<unsigned long long>(size), static_cast<unsigned long long>(place));
+  const int length = std::snprintf(
+      text, sizeof text, "luthier: a copy engine's %s of %llu bytes at %#llx, which is not memory of the device\n",
+      what, static_cast<unsigned long long>(size), static_cast<unsigned long long>(place));
   std::fwrite(text, 1, length, stderr);
   room_.memory_fault(node_, place);
   return nullptr;
 }
 
+// A word or two, which are in one place.
+char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
+  char *host = room_.memory.host(node_, place, size);
+  return host ? host : fail(what, place, size);
+}
+
+// The first piece of what may be in several places: contiguous addresses of the device may be parts of several objects.
+RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint64_t size) {
+  RangeTable::Piece found = room_.memory.table(node_)->piece(place);
+  if (!found.size)
+    fail(what, place, size);
+  found.size = std::min(found.size, size);
+  return found;
+}
+
+bool SdmaQueue::copy(uint64_t to, uint64_t from, uint64_t size) {
+  while (size) {
+    const auto source = reach_piece("read", from, size);
+    const auto target = source.size ? reach_piece("write", to, source.size) : source;
+    if (!target.size)
+      return false;
+    std::memmove(target.host, source.host, target.size);
+    to += target.size, from += target.size, size -= target.size;
+  }
+  return true;
+}
+
+// Of words; pieces are of whole pages.
+bool SdmaQueue::fill(uint64_t to, uint32_t value, uint64_t size) {
+  while (size) {
+    const auto target = reach_piece("write", to, size);
+    if (!target.size)
+      return false;
+    for (uint64_t at = 0; at < target.size; at += sizeof value)
+      std::memcpy(target.host + at, &value, std::min<uint64_t>(sizeof value, target.size - at));
+    to += target.size, size -= target.size;
+  }
+  return true;
+}
+
 bool SdmaQueue::process() {
-  const uint64_t end = __atomic_load_n(doorbell_, __ATOMIC_ACQUIRE);
-  if (failed_ || end == ~0ull || next_ >= end)
+  const uint64_t end = __atomic_load_n(write_, __ATOMIC_ACQUIRE);
+  if (failed_ || next_ >= end)
     return false;
   while (next_ < end && !stopping()) {
     const uint64_t at = next_ % size_, left = std::min(end - next_, size_ - at);
@@ -92,14 +131,9 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
       if (malformed(7))
         return 0;
       const uint64_t size = (p[1] & 0x3FFFFFFF) + 1;
-      const char *from = reach("read", number(p + 3), size);
-      char *to = from ? reach("write", number(p + 5), size) : nullptr;
-      if (!to)
-        return 0;
-      std::memmove(to, from, size);
-      return 7;
+      return copy(number(p + 5), number(p + 3), size) ? 7 : 0;
     }
-    if (sub == 4) {  // a box of elements
+    if (sub == 4) { // a box of elements
       if (malformed(13))
         return 0;
       struct Side {
@@ -116,13 +150,9 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
       const uint64_t row = ((p[11] & 0x3FFF) + uint64_t{1}) << shift;
       const unsigned rows = (p[11] >> 16 & 0x3FFF) + 1, slices = (p[12] & 0x7FF) + 1;
       for (unsigned z = 0; z < slices; ++z)
-        for (unsigned y = 0; y < rows; ++y) {
-          const char *source = reach("read", from.base + z * from.slice + y * from.pitch, row);
-          char *target = source ? reach("write", to.base + z * to.slice + y * to.pitch, row) : nullptr;
-          if (!target)
+        for (unsigned y = 0; y < rows; ++y)
+          if (!copy(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, row))
             return 0;
-          std::memmove(target, source, row);
-        }
       return 13;
     }
     malformed(0);
@@ -152,7 +182,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
   case kPoll: {
     if (malformed(6))
       return 0;
-    if (p[0] >> 31 == 0)  // a register: flushing of host data, of which there is nothing to flush
+    if (p[0] >> 31 == 0) // a register: flushing of host data, of which there is nothing to flush
       return 6;
     const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
     if (!place)
@@ -175,12 +205,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     if (malformed(5))
       return 0;
     const uint64_t size = (p[4] & 0x3FFFFFFF) + (uint64_t{1} << (p[0] >> 30));
-    char *to = reach("write", number(p + 1), size);
-    if (!to)
-      return 0;
-    for (uint64_t at = 0; at < size; at += 4)
-      std::memcpy(to + at, p + 3, std::min<uint64_t>(4, size - at));
-    return 5;
+    return fill(number(p + 1), p[3], size) ? 5 : 0;
   }
   case kTimestamp: {
     char *to = malformed(3) ? nullptr : reach("write", number(p + 1), 8);
@@ -197,4 +222,4 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
   }
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -9,9 +9,11 @@
 
 namespace luthier {
 
+using wire::Request;
+
 namespace {
 
-constexpr size_t kImportBytes = 65536;
+constexpr size_t kImportBytes = 65536, kDescriptorSize = 64;
 
 void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, off_t offset) {
   void *wanted = reinterpret_cast<void *>(address);
@@ -21,46 +23,44 @@ void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, o
   return got;
 }
 
-}  // namespace
+} // namespace
 
 Service::Service() {
-  const char *path = std::getenv("LUTHIER_RUN_SOCKET");
+  const char *path = std::getenv(wire::kSocketVariable);
   if (!path)
     throw Failure("the virtual device works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  Reader reply = ask(Request::kHello, Writer().bytes(digest()).number(getpid()).text(), -1, &fd);
-  const uint64_t base = reply.number(), size = reply.number(), code_size = reply.number();
-  map(fd, base, size, code_size);
-  setup_.engine.shared_base = reply.number();
-  setup_.engine.private_base = reply.number();
-  setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(reply.number());
-  setup_.engine.translate = reinterpret_cast<void *>(reply.number());
+  Reader reply = ask(Request::kHello, Writer().bytes(kDigest).number(getpid()).text(), -1, &fd);
+  const auto told = reply.numbers<wire::Setup>();
+  map(fd, told);
+  setup_.engine.shared_base = told.shared_base;
+  setup_.engine.private_base = told.private_base;
+  setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(told.scheduler);
+  setup_.engine.translate = reinterpret_cast<void *>(told.translate);
   setup_.engine.constants = reply.bytes();
-  setup_.engine.counts_wanted = reply.number() != 0;
-  for (uint64_t left = reply.number(); left > 0; --left) {
-    Gpu gpu;
-    gpu.target = reply.bytes();
-    for (uint64_t *field : {&gpu.major, &gpu.minor, &gpu.stepping, &gpu.wave_size, &gpu.waves_per_simd,
-                            &gpu.simds_per_unit, &gpu.units, &gpu.lds_bytes, &gpu.device_id, &gpu.clock_mhz,
-                            &gpu.memory_bytes})
-      *field = reply.number();
-    setup_.gpus.push_back(gpu);
+  setup_.engine.counts_wanted = told.counts_wanted != 0;
+  for (uint64_t left = told.gpus; left > 0; --left) {
+    std::string target = reply.bytes();
+    setup_.gpus.push_back({reply.numbers<wire::Gpu>(), std::move(target)});
   }
 }
 
-// Machine code first, then tables; behind them this process's own import slots.
-void Service::map(int fd, uint64_t base, uint64_t size, uint64_t code_size) {
+// Machine code first, then tables; after them this process's own import slots.
+void Service::map(int fd, const wire::Setup &told) {
   if (fd < 0)
     throw Failure("the Luthier service sent no memory");
-  map_at(base, code_size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
-  map_at(base + code_size, size - code_size, PROT_READ, MAP_SHARED, fd, code_size);
+  const uint64_t tables = told.base + told.code_size, size = told.size - told.code_size;
+  map_at(told.base, told.code_size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+  const auto *head = static_cast<const wire::SpaceHead *>(
+      map_at(tables, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(told.code_size)));
   close(fd);
+  check_mapping(head->digest, "the virtual device (libluthier_kfd.so)", "the memory with kernels");
   slots_ = static_cast<uint64_t *>(
-      map_at(base + size, kImportBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      map_at(told.imports, kImportBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-Reader Service::ask(Request kind, const std::string &payload, int fd, int *received) {
+Reader Service::ask(wire::Request kind, const std::string &payload, int fd, int *received) {
   std::lock_guard lock(mutex_);
   int attached = -1;
   channel_->send(kind, payload, fd);
@@ -92,13 +92,17 @@ void Service::import(Reader &reply) {
 const void *Service::plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
                           std::string_view uri, std::string_view object) {
   Writer request;
-  request.number(gpu).number(kernel).bytes(descriptor, 64).number(load_address).number(is_file).bytes(uri);
+  request.numbers(wire::Plan{gpu, kernel, load_address, is_file}).bytes(descriptor, kDescriptorSize).bytes(uri);
   request.bytes(object);
   return reinterpret_cast<const void *>(ask(Request::kPlan, request.text()).number());
 }
 
+uint64_t Service::find_outside(const wire::Outside &where, std::string_view uri, std::string_view object) {
+  return ask(Request::kOutside, Writer().numbers(where).bytes(uri).bytes(object).text()).number();
+}
+
 void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
-  ask(Request::kBind, Writer().number(kernel).number(key).number(record).text());
+  ask(Request::kBind, Writer().numbers(wire::Bind{kernel, key, record}).text());
 }
 
 std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
@@ -107,9 +111,9 @@ void Service::tell(const Tally &tally) {
   Writer message;
   message.number(tally.size());
   for (const auto &[code, records] : tally) {
-    message.number(code).number(records.size());
+    message.numbers(wire::CodeCounts{code, records.size()});
     for (const auto &[record, executed] : records)
-      message.number(record).number(executed.count).number(executed.lanes);
+      message.numbers(wire::RecordCounts{record, executed.count, executed.lanes});
   }
   ask(Request::kCounts, message.text());
 }
@@ -124,4 +128,4 @@ int Service::attach(uint64_t name, uint64_t &size) {
   return fd;
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -5,17 +5,15 @@
 #include <mutex>
 #include <vector>
 
-#include "census.h"
+#include "execution_counters.h"
 #include "host.h"
 #include "wire.h"
 
 namespace luthier {
 
 // One virtual GPU.
-struct Gpu {
-  std::string target;  // gfx90a
-  uint64_t major, minor, stepping;
-  uint64_t wave_size, waves_per_simd, simds_per_unit, units, lds_bytes, device_id, clock_mhz, memory_bytes;
+struct Gpu : wire::Gpu {
+  std::string target; // gfx90a
 };
 
 struct Setup {
@@ -34,9 +32,12 @@ public:
   // `load_address`; with an empty file `object` is the memory from `load_address` on.
   const void *plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
                    std::string_view uri, std::string_view object);
+  // Return the record by which a kernel, whose code's first byte is at `code`, goes on at an address in another object
+  // than its own; Host::kNowhere if there is no instruction.
+  uint64_t find_outside(const wire::Outside &where, std::string_view uri, std::string_view object);
   // Have a record that a kernel reaches bound in the table of that key.
   void bind(uint64_t kernel, uint64_t key, uint64_t record);
-  // What a fault was, in words.
+  // Return the description of a fault.
   std::string explain(const Writer &state);
   // At the end of the process, if it is wanted: what was executed.
   void tell(const Tally &tally);
@@ -45,8 +46,8 @@ public:
   int attach(uint64_t name, uint64_t &size);
 
 private:
-  Reader ask(Request kind, const std::string &payload, int fd = -1, int *received = nullptr);
-  void map(int fd, uint64_t base, uint64_t size, uint64_t code_size);
+  Reader ask(wire::Request kind, const std::string &payload, int fd = -1, int *received = nullptr);
+  void map(int fd, const wire::Setup &told);
   void import(Reader &reply);
 
   std::mutex mutex_;
@@ -56,4 +57,4 @@ private:
   Setup setup_;
 };
 
-}  // namespace luthier
+} // namespace luthier

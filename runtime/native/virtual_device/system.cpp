@@ -22,7 +22,7 @@ void forget() {
 void tell_counts() {
   if (System *system = System::current())
     try {
-      system->service.tell(Census::get().take());
+      system->service.tell(ExecutionCounters::get().take());
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: nothing is known of what was executed: %s\n", problem.what());
     }
@@ -42,7 +42,7 @@ std::vector<uint64_t> memory_sizes(const Setup &setup) {
   return sizes;
 }
 
-}  // namespace
+} // namespace
 
 System &System::open() {
   static const int registered = pthread_atfork(nullptr, nullptr, forget);
@@ -63,11 +63,9 @@ System *System::current() {
 
 System::System()
     : memory(memory_sizes(service.setup())),
-      events(static_cast<uint64_t *>(memory.allocate(0, kMaxEvents * sizeof(uint64_t), 0))),
-      plans(service, memory), crew(service.setup().engine, helpers()),
-      room{service, memory, events, plans, crew, [this](unsigned node, uint64_t address) { report(node, address); }} {
-  memory.map(reinterpret_cast<uint64_t>(events.mailbox(0)), all_gpus());
-}
+      events(reinterpret_cast<uint64_t *>(memory.allocate(kMaxEvents * sizeof(uint64_t), all_gpus()))),
+      plans(service, memory), pool(service.setup().engine, helpers()),
+      room{service, memory, events, plans, pool, [this](unsigned node, uint64_t address) { report(node, address); }} {}
 
 std::vector<uint32_t> System::all_gpus() const {
   std::vector<uint32_t> all;
@@ -81,16 +79,16 @@ std::optional<System::MemoryFault> System::fault() const {
   return fault_;
 }
 
-void System::watch_faults(unsigned event) {
+void System::on_fault(std::function<void(const MemoryFault &)> listener) {
   std::lock_guard lock(mutex_);
-  fault_events_.push_back(event);
+  fault_listeners_.push_back(std::move(listener));
 }
 
 void System::report(unsigned node, uint64_t address) {
   std::lock_guard lock(mutex_);
   fault_ = {node, address};
-  for (unsigned event : fault_events_)
-    events.raise(event);
+  for (const auto &listener : fault_listeners_)
+    listener(*fault_);
 }
 
 uint64_t System::add(std::unique_ptr<Queue> queue) {
@@ -121,4 +119,4 @@ bool System::remove(uint64_t id) {
   return true;
 }
 
-}  // namespace luthier
+} // namespace luthier

@@ -21,7 +21,7 @@ public:
   Memory memory;
   Events events;
   Plans plans;
-  Crew crew;
+  ThreadPool pool;
   Room room;
 
   const std::vector<Gpu> &gpus() const { return service.setup().gpus; }
@@ -35,8 +35,8 @@ public:
   };
   // The fault that memory events tell of.
   std::optional<MemoryFault> fault() const;
-  // Events that are raised by memory faults.
-  void watch_faults(unsigned event);
+  // Call back at each memory fault.
+  void on_fault(std::function<void(const MemoryFault &)> listener);
 
   // Queues by number, from 1 on. `size` is in bytes.
   uint64_t add(std::unique_ptr<Queue> queue);
@@ -51,7 +51,7 @@ private:
   std::map<uint64_t, std::unique_ptr<Queue>> queues_;
   uint64_t next_queue_ = 1;
   std::optional<MemoryFault> fault_;
-  std::vector<unsigned> fault_events_;
+  std::vector<std::function<void(const MemoryFault &)>> fault_listeners_;
 };
 
-}  // namespace luthier
+} // namespace luthier

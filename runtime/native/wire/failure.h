@@ -9,4 +9,4 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-}  // namespace luthier
+} // namespace luthier

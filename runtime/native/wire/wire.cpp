@@ -11,23 +11,28 @@
 
 namespace luthier {
 
-std::string_view digest() { return wire::kDigest; }
+void check_mapping(const char (&digest)[64], const char *part, const char *what) {
+  if (std::memcmp(digest, kDigest, sizeof digest) != 0)
+    throw Failure(std::string(part) + " and the Luthier service that made " + what +
+                  " were built from different sources: " + kRemedy);
+}
+
+const void *Reader::take(uint64_t size) {
+  if (text_.size() - at_ < size)
+    throw Failure("the Luthier service sent a message that is too short");
+  at_ += size;
+  return text_.data() + at_ - size;
+}
 
 uint64_t Reader::number() {
-  if (text_.size() - at_ < sizeof(uint64_t))
-    throw Failure("the Luthier service sent a message that is too short");
   uint64_t value;
-  std::memcpy(&value, text_.data() + at_, sizeof value);
-  at_ += sizeof value;
+  std::memcpy(&value, take(sizeof value), sizeof value);
   return value;
 }
 
 std::string Reader::bytes() {
   const uint64_t size = number();
-  if (text_.size() - at_ < size)
-    throw Failure("the Luthier service sent a message that is too short");
-  at_ += size;
-  return text_.substr(at_ - size, size);
+  return {static_cast<const char *>(take(size)), size};
 }
 
 Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -52,12 +57,12 @@ Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_
 Channel::~Channel() { close(socket_); }
 
 void Channel::wait_for_end() const noexcept {
-  pollfd ended{socket_, 0, 0};  // asked for nothing, it tells of the end alone
+  pollfd ended{socket_, 0, 0}; // asked for nothing, it tells of the end alone
   while (poll(&ended, 1, -1) < 0 && (errno == EINTR || errno == EAGAIN)) {
   }
 }
 
-void Channel::send(Request kind, const std::string &payload, int fd) {
+void Channel::send(wire::Request kind, const std::string &payload, int fd) {
   uint64_t header[2] = {static_cast<uint64_t>(kind), payload.size()};
   std::string data(reinterpret_cast<char *>(header), sizeof header);
   data += payload;
@@ -116,4 +121,4 @@ std::string Channel::receive(int &fd) {
   return payload;
 }
 
-}  // namespace luthier
+} // namespace luthier

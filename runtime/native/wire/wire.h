@@ -2,39 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
-#include "wire_layout.h"
+#include "agreement.h"
 
 namespace luthier {
 
-enum class Request : uint64_t {
-  // Of the virtual device:
-  kHello = 1,
-  kPlan,
-  kBind,
-  kExplain,
-  kShare,
-  kAttach,
-  kCounts,
-  // Of the tool library:
-  kInstrument = 16,
-  kObject,
-  kKernel,
-  kBlock,
-  kLoaded,
-  kFault,
-  kCodeObject,
-  kLaunch,
-  kLaunchEnd,
-  kFunctions = 40,
-  kDrain,
-};
-LUTHIER_CHECK_REQUESTS;
-
-// What the first request of a connection begins with: of all that this library and the service must agree about.
-std::string_view digest();
+// Throws `Failure` if memory that the service made begins with another digest than that of this library.
+void check_mapping(const char (&digest)[64], const char *part, const char *what);
 
 class Writer {
 public:
@@ -48,6 +25,11 @@ public:
     return *this;
   }
   Writer &bytes(const void *data, size_t size) { return bytes({static_cast<const char *>(data), size}); }
+  // The numbers of a message.
+  template <typename Message> Writer &numbers(const Message &message) {
+    text_.append(reinterpret_cast<const char *>(&message), sizeof message);
+    return *this;
+  }
   const std::string &text() const { return text_; }
 
 private:
@@ -59,8 +41,16 @@ public:
   explicit Reader(std::string text) : text_(std::move(text)) {}
   uint64_t number();
   std::string bytes();
+  // The numbers of a message.
+  template <typename Message> Message numbers() {
+    Message message;
+    std::memcpy(&message, take(sizeof message), sizeof message);
+    return message;
+  }
 
 private:
+  const void *take(uint64_t size);
+
   std::string text_;
   size_t at_ = 0;
 };
@@ -73,7 +63,7 @@ public:
   Channel(const Channel &) = delete;
 
   // Sends a request, with a file descriptor if that is not -1.
-  void send(Request kind, const std::string &payload, int fd = -1);
+  void send(wire::Request kind, const std::string &payload, int fd = -1);
   // The reply, and the file descriptor that came with it, or -1.
   std::string receive(int &fd);
   // Returns when the other end is closed; beside the other functions, on any thread.
@@ -83,4 +73,4 @@ private:
   int socket_;
 };
 
-}  // namespace luthier
+} // namespace luthier

@@ -74,3 +74,14 @@ extern "C" __global__ void flat_place(int *memory, int *out, int pick) {
   int *place = (int)threadIdx.x >= pick ? memory + threadIdx.x : shared + threadIdx.x;
   out[threadIdx.x] = *(volatile int *)place;
 }
+
+typedef __attribute__((address_space(3))) int lds_int;
+
+extern "C" __global__ void beyond_lds(int *out, unsigned beyond) {
+  // Work-items from the 64th on are `beyond` bytes off their cells.
+  __shared__ int shared[256];
+  // With generic pointers these would be FLAT accesses.
+  volatile lds_int *cell = (lds_int *)shared + threadIdx.x + (threadIdx.x < 64 ? 0 : beyond / 4);
+  *cell = threadIdx.x;
+  out[threadIdx.x] = *cell;
+}

@@ -27,6 +27,32 @@ extern "C" __global__ void software(unsigned *cells, unsigned *sync, int steps) 
   }
 }
 
+// Work-group 0 stores words whose bits are all the same, the others count lanes that load half of one store and half of
+// another. Neighbouring lanes are `apart` words from each other.
+template <typename Word> __device__ void exchange(volatile Word *words, unsigned *torn, int apart, int rounds) {
+  volatile Word *place = words + 64 + apart * int(threadIdx.x);
+  for (int round = 0; round < rounds; ++round)
+    if (blockIdx.x == 0) {
+      *place = Word(round % 2 ? ~0u : 0u);
+    } else {
+      Word seen = *place;
+      for (int part = 1; part < sizeof(Word) / 4; ++part)
+        if (seen[part] != seen[0])
+          atomicAdd(torn, 1);
+    }
+}
+
+typedef unsigned Pair __attribute__((ext_vector_type(2)));
+typedef unsigned Quad __attribute__((ext_vector_type(4)));
+
+extern "C" __global__ void exchange64(Pair *words, unsigned *torn, int apart, int rounds) {
+  exchange<Pair>(words, torn, apart, rounds);
+}
+
+extern "C" __global__ void exchange128(Quad *words, unsigned *torn, int apart, int rounds) {
+  exchange<Quad>(words, torn, apart, rounds);
+}
+
 // The barrier of HIP's cooperative groups, and the instruction it is made of: every wave says how many wait, minus one.
 #if !defined(__GFX12__)
 #include <hip/hip_cooperative_groups.h>

@@ -98,5 +98,7 @@ extern "C" __global__ void wild_lds(int *out, int index) {
   __shared__ int shared[16];
   shared[threadIdx.x & 15] = 1;
   __syncthreads();
-  out[threadIdx.x] = shared[index + threadIdx.x];
+  const int *anywhere = shared;
+  asm volatile("" : "+v"(anywhere)); // a FLAT load: the compiler does not know that it is from LDS
+  out[threadIdx.x] = anywhere[index + threadIdx.x];
 }

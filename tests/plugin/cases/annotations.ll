@@ -19,7 +19,7 @@
 ; CHECK-DAG: attributes #[[HELPER]] = { nounwind "luthier_noinline" }
 ; CHECK-DAG: attributes #[[CALL]] = { convergent nounwind }
 
-; MANIFEST: luthier: 1
+; MANIFEST: luthier: 2
 ; MANIFEST: source: annotations.hip
 ; MANIFEST: target: gfx90a
 ; MANIFEST: cuid: {{$}}

@@ -23,7 +23,7 @@
 ; MANIFEST: cuid: 0123abcd
 ; counter.managed holds 5:
 ; MANIFEST: variables: {"address_space": 1, "align": 8, "bytes": "BQAAAAAAAAA=", "managed": true, "name": "counter", "size": 8, "type": "i64"}
-; MANIFEST: variables: {"address_space": 1, "align": 16, "managed": true, "name": "zeros", "size": 12, "type": "[3 x i32]"}
+; MANIFEST: variables: {"address_space": 1, "align": 16, "managed": true, "name": "zeros", "only_added": true, "size": 12, "type": "[3 x i32]"}
 ; MANIFEST: variables: {"address_space": 1, "align": 4, "bytes": "BwAAAA==", "name": "device", "size": 4, "type": "i32"}
 ; MANIFEST: variables: {"address_space": 4, "align": 4, "bytes": "AAAgQA==", "constant": true, "name": "constant", "size": 4, "type": "float"}
 ; MANIFEST: variables: {"address_space": 1, "align": 4, "bytes": "/////w==", "local": true, "name": "_ZL5local", "size": 4, "type": "i32"}
@@ -31,9 +31,9 @@
 ; MANIFEST: variables: {"address_space": 3, "align": 16, "local": true, "name": "lds", "size": 256, "type": "[64 x i32]"}
 ; 01 000000 78563412 | 0100 0200 0300 0000 | 1.0 | 01 and padding
 ; MANIFEST: variables: {"address_space": 1, "align": 16, "bytes": "AQAAAHhWNBIBAAIAAwAAAAAAAAAAAPA/AQAAAAAAAAA=", "name": "record", "size": 32, "type": "{ i8, i32, <3 x i16>, double, i1 }"}
-; MANIFEST: variables: {"address_space": 1, "align": 16, "name": "pointers", "pointers": {{\[\[}}0, "device", 0], [16, "record", 8]], "size": 24, "type": "[3 x ptr]"}
-; MANIFEST: variables: {"address_space": 1, "align": 8, "bytes": "//////////8=", "name": "_ZN1C6memberE", "size": 8, "type": "i64"}
-; MANIFEST: variables: {"address_space": 3, "align": 4, "name": "dynamic_lds", "size": 0, "type": "[0 x i32]", "undefined": true}
+; MANIFEST: variables: {"address_space": 1, "align": 16, "name": "pointers", "only_added": true, "pointers": {{\[\[}}0, "device", 0], [16, "record", 8]], "size": 24, "type": "[3 x ptr]"}
+; MANIFEST: variables: {"address_space": 1, "align": 8, "bytes": "//////////8=", "name": "_ZN1C6memberE", "only_added": true, "size": 8, "type": "i64"}
+; MANIFEST: variables: {"address_space": 3, "align": 4, "name": "dynamic_lds", "only_added": true, "size": 0, "type": "[0 x i32]", "undefined": true}
 ; MANIFEST: variables: {{.*}}"bytes": "Bw==", "constant": true, "local": true, "name": "__luthier_constant"
 
 target datalayout = "e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-v2048:2048-n32:64-S32-A5-G1"

@@ -3,8 +3,8 @@
 // Part of Luthier, under the Apache License v2.0.
 //
 // HIP before release 6 refuses to be included where code for GFX10 has waves of 64 lanes, which its runtime does not
-// start. Kernels of other compilers and of assembly do have them, and hooks go there. Luthier's compiler plugin includes
-// this file first when it compiles hooks for them; sources need not.
+// start. Kernels of other compilers and of assembly do have them, and hooks go there. Luthier's compiler plugin
+// includes this file first when it compiles hooks for them; sources need not.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_SUPPORT_WAVE64_ON_GFX10_H
@@ -27,7 +27,7 @@
 #pragma pop_macro("__gfx1011__")
 #pragma pop_macro("__gfx1010__")
 
-// What these releases' cooperative groups take for 32 on GFX10.
+// Wave size that these releases' cooperative groups assume to be 32 on GFX10.
 #ifndef WAVEFRONT_SIZE
 #define WAVEFRONT_SIZE 64
 #endif

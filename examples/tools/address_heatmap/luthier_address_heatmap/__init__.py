@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import InstrumentationTask, Table, Tool, ToolModule
+from luthier import ApiEvent, InstrumentationTask, Run, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
-from luthier.observation import ApiEvent, Run
-from luthier.sites import chosen, ratio
+from luthier.tool.site_sums import chosen, ratio
 from numpy.typing import NDArray
 
 DEVICE = ToolModule.from_package(__name__, "device")
@@ -35,7 +34,7 @@ class AddressHeatmap(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to count and show."""
+        """Options: what is counted and shown."""
 
         page: int = 4096
         """Bytes of a page, a power of two: 64 counts by cache line."""
@@ -77,7 +76,7 @@ class AddressHeatmap(Tool):
             self.allocations.append(Allocation(event.pid, begin, size * event.arguments.get("height", 1), event.name))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Accesses by allocation, then the pages with most."""
+        """Yield accesses by allocation, then the pages with most."""
         page = self.options.page
         heat: dict[tuple[int, int], NDArray[np.uint64]] = {}
         for pages, counts in zip(run.variables("pages"), run.variables("accesses"), strict=True):
@@ -104,7 +103,10 @@ class AddressHeatmap(Tool):
             yield Table("not counted", ("kernel", "reason", "instructions"), rows)
 
     def _by_allocation(self, heat: dict[tuple[int, int], NDArray[np.uint64]]) -> Iterable[Table]:
-        """Pages belong to the last allocation that was made over them; one that holds several goes to the first."""
+        """Yield accesses by allocation.
+
+        Pages belong to the last allocation that was made over them; one that holds several goes to the first.
+        """
         found: defaultdict[Allocation | None, list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
         page = self.options.page
         for (pid, address), row in heat.items():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from luthier import InstrumentationTask, KernelCounts, Table, Tool, WaveCounts
 from luthier.errors import ToolError
-from luthier.wave_counts import IDENTITY, USUAL_ROOM
+from luthier.tool.wave_counts import IDENTITY, USUAL_ROOM
 
 
 class BlockProfile(Tool):
@@ -22,7 +22,7 @@ class BlockProfile(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to show."""
+        """Options: what is shown."""
 
         top: int = 0
         """Show so many blocks, those with most wave-instructions first; 0: all, in address order. Of ways and waves so
@@ -47,7 +47,7 @@ class BlockProfile(Tool):
         task.count(task.lifted.blocks, granularity="wave" if each else "total")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """The profile of one kernel."""
+        """Yield the profile of one kernel."""
         rows = counts.block_rows()
         total = sum(row.executions * row.instructions for row in rows)
         if self.options.top:
@@ -90,7 +90,7 @@ class BlockProfile(Tool):
 
 
 def _ways(waves: WaveCounts) -> list[tuple[int, int, int, int]]:
-    """Of each way from a block with several to another how many waves took it how often."""
+    """Return for each edge from a block with several to another how many waves took it how often."""
     leaving = Counter(source for source, _ in waves.edges)
     rows = []
     for (source, to), times in zip(waves.edges, waves.gone.T, strict=True):

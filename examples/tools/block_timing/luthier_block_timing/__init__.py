@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import Hook, Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier import Hook, Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
 from luthier.isa import InstructionFlag
-from luthier.observation import Run
-from luthier.sites import ratio
+from luthier.tool.site_sums import ratio
 
 DEVICE = ToolModule.from_package(__name__, "device")
 WHAT = ("blocks", "waves")
@@ -21,7 +20,7 @@ PASSES_ON = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFla
 
 @dataclass(frozen=True)
 class Span:
-    """What is timed."""
+    """The code that is timed."""
 
     name: str
     """A block's number, or words."""
@@ -34,7 +33,7 @@ class BlockTiming(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to time, and by which clock."""
+        """Options: what is timed, and by which clock."""
 
         what: str = "blocks"
         """Time blocks, or waves: each from its beginning to its end."""
@@ -121,7 +120,7 @@ class BlockTiming(Tool):
         self.sums.add(task, at, checked, Span(name, clock))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """What took longest."""
+        """Yield what took longest."""
         rows = []
         whole: dict[tuple[str, str], int] = {}
         for site, sums in self.sums.read(run):

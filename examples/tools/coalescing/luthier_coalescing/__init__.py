@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier import Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.errors import ToolError
-from luthier.observation import Run
-from luthier.sites import chosen, most_first, ratio
+from luthier.tool.site_sums import chosen, most_first, ratio
 
 DEVICE = ToolModule.from_package(__name__, "device")
 SPACES = ("global", "flat", "buffer")
@@ -19,7 +18,7 @@ COLUMNS = ("requests", "lanes", "lines")
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the accesses at a site."""
+    """Properties of the accesses at a site."""
 
     size: int
     """Bytes a lane."""
@@ -32,7 +31,7 @@ class Coalescing(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to measure and show."""
+        """Options: what is measured and shown."""
 
         line: int = 0
         """Bytes of a cache line, a power of two; 0: the target's first-level vector cache."""
@@ -71,7 +70,7 @@ class Coalescing(Tool):
         self.sums.add(task, instruction, insert, Shape(access.size or 0, line))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Each kernel, then the instructions that touch most lines."""
+        """Yield each kernel, then the instructions that touch most lines."""
         measured = self.sums.read(run)
         kernels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
         for site, sums in measured:

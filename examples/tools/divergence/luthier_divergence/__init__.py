@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import Immediate, Instruction, InstrumentationTask, KernelCounts, SiteSums, Table, Tool, ToolModule
-from luthier.observation import Run
-from luthier.sites import most_first, ratio
+from luthier import Immediate, Instruction, InstrumentationTask, KernelCounts, Run, SiteSums, Table, Tool, ToolModule
+from luthier.tool.site_sums import most_first, ratio
 from numpy.typing import NDArray
 
 from luthier_divergence.masks import Mask, mask_of, writes_exec
@@ -35,7 +34,7 @@ class Divergence(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to measure and show."""
+        """Options: what is measured and shown."""
 
         blocks: bool = True
         """Utilisation of each block, from counters in registers."""
@@ -103,7 +102,7 @@ class Divergence(Tool):
         self.sums.add(task, branch, insert, mask)
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """Utilisation of one kernel's blocks."""
+        """Yield the utilisation of one kernel's blocks."""
         counters = counts.counters
         key = int(counters.addresses[0]), len(counters.addresses)
         kernel = next((one for one in self.kernels if (one.name, one.key) == (counters.kernel, key)), None)
@@ -124,7 +123,7 @@ class Divergence(Tool):
         yield Table(kernel.name, ("block", "address", "vector instructions", "lanes", "utilisation %"), shown)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Blocks, numbers of lanes, branches."""
+        """Yield blocks, numbers of lanes, branches."""
         for counts in run.counts():
             yield from self.tables(counts)
         if self.options.histogram:
@@ -162,7 +161,7 @@ class Divergence(Tool):
 
 
 def _buckets(wave_size: int) -> list[tuple[int, int]]:
-    """Numbers of lanes that are shown together: none, one, then eighths, and all."""
+    """Return the ranges of lanes that are shown together: none, one, then eighths, and all."""
     eighth = wave_size // 8
     bounds = [(0, 0), (1, 1), (2, eighth), *((low + 1, low + eighth) for low in range(eighth, wave_size, eighth))]
     return [*bounds[:-1], (wave_size - eighth + 1, wave_size - 1), (wave_size, wave_size)]

@@ -1,8 +1,8 @@
-"""Where the lanes of a branch are divided: by which instruction EXEC became what the branch looks at, and from what.
+"""Analysis of where a branch divides the lanes: which instruction made EXEC what the branch tests, and from what.
 
 A compiler makes an ``if`` of an instruction that takes lanes out of EXEC and a branch that skips the body where none is
-left. How many of the lanes go on can be told before that instruction, from EXEC and its mask; where it computes the
-mask itself (``v_cmpx``), at the branch, if EXEC was copied before.
+left. How many of the lanes go on is known before that instruction, from EXEC and its mask; where it computes the mask
+itself (``v_cmpx``), at the branch, if EXEC was copied before.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from luthier import Instruction, InstrumentationTask, reg
 from luthier.errors import HookError
 from luthier.isa import OperandKind
 from luthier.isa.registers import EXEC
-from luthier.task import HookArgument
+from luthier.tool.task import HookArgument
 
 
 class How(IntEnum):
-    """What becomes of EXEC; the numbers are those of the device side."""
+    """Effect on EXEC; the numbers are those of the device side."""
 
     AND = 0
     AND_NOT = 1
@@ -30,7 +30,7 @@ class How(IntEnum):
 
 @dataclass(frozen=True)
 class Mask:
-    """Where to look, and at what."""
+    """The place where a branch divides the lanes, and the mask there."""
 
     at: Instruction
     """The hook goes before it."""
@@ -46,19 +46,21 @@ _BY_NAME = {
     "s_and_not1_saveexec": How.MASK_AND_NOT,
     "s_xor_saveexec": How.XOR,
 }
-"""Of one mask: what the ISA documents say of S_AND_SAVEEXEC_B64 and its relatives."""
+"""Effects of operations on one mask, as in the ISA documents on S_AND_SAVEEXEC_B64 and its relatives."""
 _OF_TWO = {"s_and": How.AND, "s_andn2": How.AND_NOT, "s_and_not1": How.AND_NOT, "s_xor": How.XOR}
-"""Of two operands, one of which is EXEC."""
+"""Effects of operations on two operands, one of which is EXEC."""
 
 
 def writes_exec(instruction: Instruction) -> bool:
-    """Whether other lanes may be active behind an instruction."""
+    """Return whether other lanes may be active after an instruction."""
     return any(instruction.effects.writes >> unit & 1 for unit in EXEC)
 
 
 def mask_of(task: InstrumentationTask, branch: Instruction) -> Mask | str | None:
-    """Where the lanes of a conditional branch are divided; why nobody knows; None where all lanes of a wave
-    go the same way for certain (branches on SCC)."""
+    """Return where the lanes of a conditional branch are divided, or why it is not known.
+
+    None where all lanes of a wave certainly go the same way (branches on SCC).
+    """
     pseudo = branch.opcode.pseudo
     wide = task.lifted.wave_size == 64
     if "EXEC" in pseudo:
@@ -108,7 +110,7 @@ def _mask(task: InstrumentationTask, writer: Instruction, operand: str, how: How
 def _saved(
     task: InstrumentationTask, before: list[Instruction], behind: list[Instruction], branch: Instruction
 ) -> Mask | str:
-    """EXEC before a ``v_cmpx``, which an instruction before it has copied."""
+    """Return EXEC before a ``v_cmpx``, which an instruction before it has copied."""
     changed = 0
     for instruction in behind:
         changed |= instruction.effects.writes

@@ -17,7 +17,7 @@ class InstrCount(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """How to count."""
+        """Options: how instructions are counted."""
 
         per_wave: bool = False
         """Count a vector instruction once a wave, not once an active lane."""
@@ -27,8 +27,8 @@ class InstrCount(Tool):
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.by_lane: dict[tuple[str, int, int], NDArray[np.bool_]] = {}
-        """Which instructions count by lane, by index. Name, first address and number of instructions tell kernels
-        apart: those of several objects may have one name."""
+        """Whether each instruction counts by lane, by index. Name, first address and number of instructions identify
+        kernels: those of several objects may have one name."""
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put the hook before every instruction that is counted."""
@@ -51,7 +51,7 @@ class InstrCount(Tool):
             task.count(np.flatnonzero(by_lane).tolist(), per="lane")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """Blocks of one kernel, those with most first."""
+        """Yield the blocks of one kernel, those with most first."""
         counters = counts.counters
         by_lane = self.by_lane.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
         if by_lane is None:
@@ -66,7 +66,7 @@ class InstrCount(Tool):
         yield Table(counters.kernel, ("block", "address", "entered", "instructions", "%"), rows)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
-        """What the counter must be, by the emulated device's own counts."""
+        """Return what the counter must be, by the emulated device's own counts."""
         total = 0
         for instruction in task.instructions:
             per_lane = instruction.is_vector and not self.options.per_wave

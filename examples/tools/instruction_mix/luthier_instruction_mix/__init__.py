@@ -19,7 +19,7 @@ CLASSES = (*("vector ALU", "matrix", "scalar ALU", "vector memory", "LDS", "scal
 
 @dataclass
 class Contents:
-    """What is in a kernel, by instruction index."""
+    """Contents of a kernel, by instruction index."""
 
     classes: dict[int, str]
     operations: dict[int, list[Operations]]
@@ -30,7 +30,7 @@ class InstructionMix(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to count."""
+        """Options: what is counted."""
 
         operations: bool = True
         """Count floating-point and matrix operations, too: lanes are counted where there are such, which costs more."""
@@ -55,7 +55,7 @@ class InstructionMix(Tool):
             task.count(lanes, per="lane")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """The mix of one kernel."""
+        """Yield the mix of one kernel."""
         counters = counts.counters
         found = self.kernels.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
         if found is None:

@@ -1,4 +1,4 @@
-"""What an instruction is: its class, and the floating-point and matrix operations it does, by its mnemonic.
+"""Classification of instructions by mnemonic: class, and floating-point and matrix operations.
 
 Operations are counted as ROCm's profilers do (rocprofiler-compute, "VALU arithmetic instruction mix"): an addition,
 subtraction, multiplication or transcendental function is one, a fused multiplication and addition two; comparisons,
@@ -32,10 +32,10 @@ _WAVE_LANES = 64
 
 @dataclass(frozen=True)
 class Operations:
-    """What one execution of an instruction does."""
+    """Operations of one execution of an instruction."""
 
     type: str
-    """Of the numbers that go in."""
+    """Type of the input numbers."""
     count: int
     """For each active lane, or for the wave."""
     per: str
@@ -44,7 +44,7 @@ class Operations:
 
 
 def class_of(instruction: Instruction) -> str:
-    """One of the unit's classes."""
+    """Return the class of the unit that executes an instruction."""
     access = instruction.memory
     if instruction.is_matrix:
         return "matrix"
@@ -64,7 +64,7 @@ def class_of(instruction: Instruction) -> str:
 
 
 def operations_of(instruction: Instruction) -> list[Operations]:
-    """The floating-point operations of one instruction, and those of matrix instructions of any type."""
+    """Return the floating-point operations of one instruction, and those of matrix instructions of any type."""
     name = instruction.mnemonic
     if instruction.is_matrix:
         return [_matrix(instruction)]
@@ -91,7 +91,7 @@ def _vector(name: str, type: str, elements: int) -> Operations | None:
 
 
 def _matrix(instruction: Instruction) -> Operations:
-    """The type and operations of a matrix instruction; of a sparse one as if it were dense."""
+    """Return the type and operations of a matrix instruction; of a sparse one as if it were dense."""
     match = _MATRIX.match(instruction.mnemonic)
     if match is None:
         return Operations("unknown", 0, "wave", matrix=True)
@@ -101,7 +101,10 @@ def _matrix(instruction: Instruction) -> Operations:
 
 
 def _blocks(instruction: Instruction, elements: int, to: str) -> int:
-    """How many products of matrices an MFMA without that number in its name makes: its result's registers tell."""
+    """Return how many products of matrices an MFMA without that number in its name makes.
+
+    The size of its result determines it.
+    """
     if "mfma" not in instruction.mnemonic:
         return 1
     registers = instruction.effects.writes.bit_count()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier import InstrumentationTask, Table, Tool
+from luthier import InstrumentationTask, Run, Table, Tool
 from luthier.errors import LuthierError, ToolError
-from luthier.observation import Run
 
 
 class InstructionReplace(Tool):
@@ -15,7 +14,7 @@ class InstructionReplace(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What by what."""
+        """Options: what is replaced by what."""
 
         find: str = ""
         """Mnemonic as disassembled, with its suffix: ``v_add_f32_e32``."""
@@ -45,7 +44,7 @@ class InstructionReplace(Tool):
                 self.replaced.append((*row, text))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """What was replaced."""
+        """Yield what was replaced."""
         yield Table("replaced", ("kernel", "address", "instruction", "by"), self.replaced)
         if self.refused:
             yield Table("not replaced", ("kernel", "address", "instruction", "reason"), self.refused)

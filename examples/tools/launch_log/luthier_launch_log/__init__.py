@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from luthier import InstrumentationTask, Table, Tool, ToolModule
-from luthier.observation import Launch, LiveChannel, Run
+from luthier import InstrumentationTask, Launch, LiveChannel, Run, Table, Tool, ToolModule
 from numpy.typing import NDArray
 
 DEVICE = ToolModule.from_package(__name__, "device")
@@ -19,12 +18,12 @@ class Entry:
 
     launch: Launch
     contents: bytearray
-    """Of the kernel's own arguments."""
+    """Contents of the kernel's own arguments."""
     known: int = 0
-    """Bytes of them that were told."""
+    """Number of those bytes that the hook has reported."""
 
     def arguments(self) -> str:
-        """The arguments as text: pointers and odd sizes in hexadecimal, others as signed integers."""
+        """Return the arguments as text: pointers and odd sizes in hexadecimal, others as signed integers."""
         if self.known < len(self.contents):
             return f"not told ({self.known} of {len(self.contents)} bytes)"
         texts = []
@@ -43,7 +42,7 @@ class LaunchLog(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to show."""
+        """Options: what is logged."""
 
         top: int = 100
         """Show so many launches, the first ones; 0: all."""
@@ -71,11 +70,11 @@ class LaunchLog(Tool):
             entry.known += size
 
     def at_kernel_end(self, launch: Launch) -> None:
-        """The entry is complete."""
+        """Complete the launch's entry."""
         self._running.pop((launch.pid, launch.gpu), None)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """The launches in their order."""
+        """Yield a table of the launches in their order."""
         rows = []
         for entry in self.entries[: self.options.top or None]:
             launch = entry.launch
@@ -96,10 +95,10 @@ class LaunchLog(Tool):
 
 
 def explicit(kernel: Any) -> list[Any]:
-    """The arguments that the program gives."""
+    """Return the arguments that the program gives."""
     return [one for one in kernel.arguments if not one.hidden]
 
 
 def size_of(kernel: Any) -> int:
-    """Bytes of the arguments that the program gives."""
+    """Return the bytes of the arguments that the program gives."""
     return max((one.offset + one.size for one in explicit(kernel)), default=0)

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier import Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
-from luthier.observation import Run
-from luthier.sites import most_first, ratio
+from luthier.tool.site_sums import most_first, ratio
 
 DEVICE = ToolModule.from_package(__name__, "device")
 BANK = 4
@@ -23,7 +22,7 @@ class LdsBankConflicts(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to show, and how LDS is made."""
+        """Options: what is shown, and the structure of LDS."""
 
         banks: int = 0
         """Banks of four bytes, a power of two from 8 to 64; 0: the target's."""
@@ -62,7 +61,7 @@ class LdsBankConflicts(Tool):
         self.sums.add(task, instruction, insert)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Each kernel, then the instructions that lose most."""
+        """Yield each kernel, then the instructions that lose most."""
         measured = self.sums.read(run)
         kernels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 4)
         for site, sums in measured:

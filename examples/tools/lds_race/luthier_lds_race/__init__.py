@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, SiteSums, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
 from luthier.isa import OperandKind
-from luthier.observation import Launch, Run
-from luthier.task import HookArgument
+from luthier.tool.task import HookArgument
 
 DEVICE = ToolModule.from_package(__name__, "device")
 GROUPS = 32
@@ -24,7 +23,7 @@ WORKGROUP = -1
 PAIR = np.dtype(
     [(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")]
 )
-"""As in device.hip."""
+"""Record of a pair, as in device.hip."""
 
 
 class LdsRace(Tool):
@@ -32,7 +31,7 @@ class LdsRace(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to watch."""
+        """Options: what is watched."""
 
         first: int = 0
         """Watch 32 work-groups of each launch, from this number on."""
@@ -97,10 +96,10 @@ class LdsRace(Tool):
         self.sums.add(task, instruction, insert, WORDS[access.kind])
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Launches wait for each other: those at once would share what is known of a work-group."""
+        """Let launches wait for each other: concurrent ones would share what is known of a work-group."""
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Races, what was watched, and what was not."""
+        """Yield races, what was watched, and what was not."""
         found: dict[tuple[int, int], list[int]] = {}
         for variable in run.variables("pairs"):
             for one in variable.read(PAIR):
@@ -137,8 +136,10 @@ class LdsRace(Tool):
 
 
 def _third(task: InstrumentationTask) -> tuple[HookArgument, bool]:
-    """The work-group's id in the third dimension, and whether hooks can have it: they cannot where ids arrive together
-    and the kernel uses the second alone."""
+    """Return the work-group's id in the third dimension, and whether hooks can have it.
+
+    They cannot where ids arrive together and the kernel uses the second alone.
+    """
     descriptor = task.lifted.kernel.descriptor
     if task.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
         return 0, False
@@ -153,7 +154,7 @@ def _may_access(instruction: Instruction) -> bool:
 
 
 def _steps(barrier: Instruction) -> int | None:
-    """What of a barrier of the whole work-group it is, in halves; None: it is another kind of barrier."""
+    """Return which part of a barrier of the whole work-group it is, in halves; None for another kind of barrier."""
     steps = STEPS.get(barrier.opcode.pseudo)
     numbers = [value for kind, value in barrier.operands if kind == OperandKind.IMMEDIATE]
     return steps if all(value in (WORKGROUP, 0xFFFF, 0xFFFFFFFF) for value in numbers) else None

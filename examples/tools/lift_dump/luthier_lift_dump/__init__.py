@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from luthier import InstrumentationTask, Table, Tool
+from luthier import InstrumentationTask, Run, Table, Tool
 from luthier.errors import LuthierError, ToolError
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.annotations import Annotations
 from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.llvm_view import as_llvm
-from luthier.observation import Run
 
 FORMS = {"listing": "s", "llvm": "ll", "json": "json"}
 """By name, and how their files end."""
@@ -26,7 +25,7 @@ class LiftDump(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to write, and where to."""
+        """Options: what is written, and where to."""
 
         form: str = "listing"
         """listing: with source lines and live registers; llvm: IR for analyses; json; several with + between."""
@@ -73,7 +72,7 @@ class LiftDump(Tool):
                 self.rows.append((name, str(file), ""))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """The files, and kernels that have none."""
+        """Yield the files, and kernels that have none."""
         dumped = {name for name, _, _ in self.rows}
         missing = dict.fromkeys(one.name for one in run.kernels if one.name not in dumped)
         rows = [*self.rows, *((name, "", "it was not lifted, or not selected") for name in missing)]
@@ -81,7 +80,7 @@ class LiftDump(Tool):
 
 
 def written(lifted: LiftedRepresentation, form: str) -> str:
-    """A kernel's code as text."""
+    """Return a kernel's code as text."""
     if form == "llvm":
         return as_llvm(lifted)
     annotations = Annotations(lifted, None)

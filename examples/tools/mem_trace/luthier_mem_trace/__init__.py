@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier import InstrumentationTask, Table, Tool, ToolModule
+from luthier import InstrumentationTask, Run, Table, Tool, ToolModule
 from luthier.errors import HookError
-from luthier.observation import Run
 
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("load", "store", "atomic")
@@ -20,7 +19,7 @@ class MemTrace(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to trace."""
+        """Options: what is traced."""
 
         spaces: str = "global+flat+buffer"
         """Of `SPACES`, with + between them."""
@@ -59,14 +58,14 @@ class MemTrace(Tool):
         self.kernels.append((name, traced, untold))
 
     def why_idle(self) -> str:
-        """What was looked for, and the first address that cannot be told."""
+        """Return what was looked for, and the first address that cannot be computed."""
         looked = f"{'+'.join(sorted(self.kinds))} of {'+'.join(sorted(self.spaces))}"
         if not self.untold:
             return f"there is no {looked}"
         return f"none of {len(self.untold)} {looked} has an address that can be told, the first: {self.untold[0][1]}"
 
     def report(self, run: Run) -> Iterable[Table]:
-        """The numbers of kernels, and how many records there are."""
+        """Yield the numbers of kernels, and how many records there are."""
         rows = [(number, *kernel) for number, kernel in enumerate(self.kernels)]
         yield Table("kernels", ("number", "kernel", "traced", "untold"), rows)
         channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("accesses")]
@@ -76,10 +75,10 @@ class MemTrace(Tool):
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> frozenset[str]:
-    """What an option names.
+    """Return what an option names.
 
     Raises:
-        ToolError: something that there is not.
+        ToolError: an unknown name.
     """
     from luthier.errors import ToolError
 

@@ -17,7 +17,7 @@ class OpcodeHistogram(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to count and show."""
+        """Options: what is counted and shown."""
 
         per_lane: bool = False
         """Count active lanes, not waves."""
@@ -29,7 +29,7 @@ class OpcodeHistogram(Tool):
         task.count(task.instructions, per="lane" if self.options.per_lane else "wave")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """The histogram of one kernel."""
+        """Yield the histogram of one kernel."""
         histogram = counts.opcode_lanes if self.options.per_lane else counts.opcodes
         shown = list(histogram.items())[: self.options.top or None]
         total = sum(histogram.values())

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from luthier import InstrumentationTask, Table, Tool, ToolModule, reg
+from luthier import InstrumentationTask, Run, Table, Tool, ToolModule, reg
 from luthier.errors import HookError, ToolError
 from luthier.isa import RegisterRange
-from luthier.observation import Run
 
 DEVICE = ToolModule.from_package(__name__, "device")
 
@@ -19,7 +18,7 @@ class RegisterWrite(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Where, which register, and how."""
+        """Options: where, which register, and how."""
 
         at: str = ""
         """Instructions by mnemonic, names or patterns with + between them."""
@@ -62,7 +61,7 @@ class RegisterWrite(Tool):
                 self.written.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Where registers are written."""
+        """Yield where registers are written."""
         yield Table("written after", ("kernel", "address", "instruction"), self.written)
         if self.refused:
             yield Table("not written", ("kernel", "address", "instruction", "reason"), self.refused)

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from luthier import Instruction, InstrumentationTask, Table, Tool, ToolModule, immediate, reg
+from luthier import Instruction, InstrumentationTask, Run, Table, Tool, ToolModule, immediate, reg
 from luthier.errors import HookError, ToolError
 from luthier.isa import RegisterRange
 from luthier.isa.registers import is_vector
-from luthier.observation import Run
-from luthier.task import HookArgument
+from luthier.tool.task import HookArgument
 
 DEVICE = ToolModule.from_package(__name__, "device")
 
@@ -21,7 +20,7 @@ class ValueLog(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Where to look, and at what."""
+        """Options: where values are logged, and which."""
 
         at: str = ""
         """Instructions by mnemonic, names or patterns with + between them: ``global_store_*+v_add_f32*``."""
@@ -65,7 +64,7 @@ class ValueLog(Tool):
         return any(fnmatchcase(instruction.mnemonic, pattern) for pattern in self.patterns)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Where values were logged, and how many records there are."""
+        """Yield where values were logged, and how many records there are."""
         rows = [(kernel, hex(address), text, values) for (kernel, address, text), values in self.sites.items()]
         yield Table("values logged at", ("kernel", "address", "instruction", "values"), rows)
         channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("values")]
@@ -75,7 +74,7 @@ class ValueLog(Tool):
 
 
 def parts(task: InstrumentationTask, instruction: Instruction, name: str) -> list[HookArgument]:
-    """A value in pieces of 32 bits.
+    """Return a value in parts of 32 bits.
 
     Raises:
         HookError: there is no such register or operand.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier import InstrumentationTask, Table, Tool
-from luthier.lifting.hazards import HazardFinding, check_hazards
-from luthier.lifting.waits import Finding, check_waits
-from luthier.observation import Run
+from luthier import InstrumentationTask, Run, Table, Tool
+from luthier.hazards.wait_counters import Finding, check_waits
+from luthier.hazards.wait_states import HazardFinding, check_hazards
 
 
 class WaitCheck(Tool):
@@ -16,7 +15,7 @@ class WaitCheck(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """What to look for."""
+        """Options: what is looked for."""
 
         hazards: bool = True
         """Also instructions that are too near to each other (wait states)."""
@@ -50,7 +49,7 @@ class WaitCheck(Tool):
             self.checked.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """What is wrong, then what was checked, and what was not."""
+        """Yield what is wrong, then what was checked, and what was not."""
         findings = list(dict.fromkeys(self.findings))
         title = f"findings: {len(findings)}" if findings else "nothing was found"
         yield Table(title, ("kernel", "finding"), findings[: self.options.top or None])
@@ -66,5 +65,5 @@ class WaitCheck(Tool):
 
 
 def _told(kernel: str, what: object) -> tuple[str, str]:
-    """A finding in its own words."""
+    """Return a finding as text."""
     return kernel, str(what).removeprefix(f"{kernel}: ")

@@ -10,7 +10,7 @@ from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
-from luthier.emulator.operations import compiled_for, gfx1250, operations_of
+from luthier.emulator.operations import compiled_for, gates, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
 from luthier.isa.instructions import InstructionFlag, OperandKind
@@ -33,13 +33,13 @@ _ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
 
 
 def operation_name(opcode: Opcode) -> str:
-    """The mnemonic without its encoding suffix, under which the operation is declared."""
+    """Return the mnemonic without its encoding suffix, under which the operation is declared."""
     return _SUFFIX.sub("", opcode.mnemonic)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a declared operand is in an opcode's operand list."""
+    """Place of a declared operand in an opcode's operand list."""
 
     operand: int
     """Index, or -1."""
@@ -50,7 +50,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is the same for every instruction of one opcode."""
+    """Binding plan that is the same for every instruction of one opcode."""
 
     operation: Operation
     name: str
@@ -77,7 +77,7 @@ class _Plan:
 
 
 def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool:
-    """Whether VGPR indexing applies to an operand: those of vector operations, by M0's four bits."""
+    """Return whether VGPR indexing applies to an operand: to those of vector operations, by M0's four bits."""
     if operation.form not in (Form.LANE, Form.PACKED):
         return False
     bit = 3 if spec.is_result else {"src0": 0, "src1": 1, "src2": 2}.get(spec.name)
@@ -86,7 +86,7 @@ def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool
 
 @dataclass(frozen=True)
 class Shape:
-    """What instructions alike in all but register numbers and immediates share."""
+    """Code and recipe that instructions share which differ only in register numbers and immediates."""
 
     variant: Variant
     recipe: tuple[Step, ...]
@@ -106,21 +106,21 @@ class Binder:
         self._registers = Registers(isa)
 
     def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
-        """Operand positions that decide the code of instructions with the opcode of this one, each with its role.
+        """Return the operand positions that determine the code of this instruction's opcode, each with its role.
 
         Raises:
-            Unsupported: no operation of that name.
+            Unsupported: there is no operation of that name.
         """
         return tuple(role for plan in self._plans_of(code, index) for role in plan.roles)
 
     def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode) -> Shape:
-        """The shape of one instruction.
+        """Return the shape of one instruction.
 
         Args:
             target: distance in records to the branch target, if it has one.
 
         Raises:
-            Unsupported: no operation of that name, or an operand that is not modelled.
+            Unsupported: there is no operation of that name, or an operand is not modelled.
         """
         plans = self._plans_of(code, index)
         operands = [(int(kind), value) for kind, value in code.operands(index)]
@@ -148,7 +148,7 @@ class Binder:
     # Plans ----------------------------------------------------------------------------------------------------------
 
     def _plan(self, opcode: Opcode, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
-        table = operations_of(self.target.major)
+        table = operations_of(self.target.emulated_major)
         if opcode.name.startswith("V_DUAL_"):
             halves = [half.strip().split(" ")[0] for half in self.isa.text(code, index).split("::")]
             return tuple(
@@ -161,7 +161,7 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
-        if self.target.extends_major and (why := gfx1250.refused_opcode(opcode, name)):
+        if self.target.gates and (why := gates.refused_opcode(self.target.gates, opcode, name)):
             raise Unsupported(why)
         for (refused, form), why in FORMS.items():
             if name == refused and form in opcode.name:
@@ -194,8 +194,9 @@ class Binder:
         if self.target.signed_vector_offset and name.startswith("global_") and "saddr" in positions:
             extra.append(("signed", 1))
         checked = []
-        if self.target.extends_major:
-            checked = [(key, positions[key]) for key in gfx1250.checked_operands(name) if key in positions]
+        if self.target.gates:
+            known = gates.checked_operands(self.target.gates, name)
+            checked = [(key, positions[key]) for key in known if key in positions]
         writes_exec = name.startswith("v_cmpx_")
         return _Plan(
             operation,
@@ -265,7 +266,7 @@ class Binder:
     ) -> Variant:
         operation = plan.operation
         checked = {key: operands[at][1] for key, at in plan.checked if operands[at][0] != _REGISTER}
-        if self.target.extends_major and (why := gfx1250.refused_operands(plan.name, checked)):
+        if self.target.gates and (why := gates.refused_operands(self.target.gates, plan.name, checked)):
             raise Unsupported(why)
         results = tuple(
             self._access(plan, spec, place, operands, recipe, target, mode.relative)
@@ -286,7 +287,7 @@ class Binder:
                 continue
             if value or key in ("dst_sel", "dst_unused"):
                 modifiers.append((key, value))
-        if self.target.extends_major and gfx1250.is_replay_mode(plan.name, checked):
+        if self.target.gates and gates.is_replay_mode(plan.name, checked):
             modifiers.append(("replay_mode", 1))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
@@ -305,16 +306,22 @@ class Binder:
         )
 
     def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
-        """Whether OMOD counts: for results that are one float, and up to GFX11 only where MODE has neither IEEE nor
-        denormal results of that width (ISA documents, "Output Operand Modifiers")."""
+        """Return whether OMOD has an effect.
+
+        It does for results that are one float, and up to GFX11 only where MODE has neither IEEE nor denormal results of
+        that width (ISA documents, "Output Operand Modifiers").
+        """
         result = operation.results[0].type
         if result.kind != "f" or result.count > 1 or operation.form is Form.PACKED or name in _NEVER_SCALED:
             return False
         return not self.target.ieee_mode or not (mode.ieee or mode.denormals(result.bits) & 2)
 
     def _float_mode(self, operation: Operation, name: str, mode: FloatMode) -> FloatMode:
-        """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither
-        DX10_CLAMP nor IEEE: it clamps as under the first, and what depends on the second is gone."""
+        """Return the part of MODE that the code depends on.
+
+        FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither DX10_CLAMP nor IEEE: it clamps as under the
+        first, and what depends on the second is gone.
+        """
         if not self.target.ieee_mode:
             mode = replace(mode, dx10_clamp=True, ieee=True)
         small = any(part in name for part in ("f16", "fp8", "bf8"))
@@ -420,8 +427,10 @@ class Binder:
         return Access("s", high=half == "h")
 
     def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
-        """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel,
-        16 sext."""
+        """Return an access with source modifiers.
+
+        They are LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext.
+        """
         if plan.packed:
             select = (bool(bits & 4), bool(bits & 8)) if plan.selects_halves else (False, True)
             return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=select)
@@ -429,8 +438,10 @@ class Binder:
         return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
 
     def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
-        """A 16-bit result: GFX9 mostly clears the other half (unless op_sel picks the high one), later generations keep
-        it."""
+        """Return the access of a 16-bit result.
+
+        GFX9 mostly clears the other half (unless op_sel picks the high one), later generations keep it.
+        """
         if access.whole and plan.src0_modifiers >= 0 and not plan.sdwa and operands[plan.src0_modifiers][1] & 8:
             return replace(access, high=True, whole=False)
         return replace(access, whole=access.whole and self.target.clears_high_half and plan.name not in _KEEPS_HIGH)

@@ -32,7 +32,7 @@ _ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
 
 
 def float_mode(key: int) -> FloatMode:
-    """What the key of a record table stands for: MODE's low bits, and above them the relative operands."""
+    """Return what the key of a record table stands for: MODE's low bits, and above them the relative operands."""
     return FloatMode(
         *(key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3),
         *(bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15, bool(key >> layout.OVERFLOW_KEY_SHIFT & 1)),
@@ -40,13 +40,13 @@ def float_mode(key: int) -> FloatMode:
 
 
 def _ends(part: InstructionArray) -> NDArray[np.bool_]:
-    """By instruction, whether the next one never follows."""
+    """Return by instruction whether the next one never follows."""
     ends: NDArray[np.bool_] = (part.flags & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
     return ends
 
 
 def _stops(part: InstructionArray) -> NDArray[np.bool_]:
-    """By instruction, whether another one than the next may follow."""
+    """Return by instruction whether another one than the next may follow."""
     stops: NDArray[np.bool_] = (part.target != NO_TARGET) | _ends(part)
     return stops
 
@@ -56,7 +56,7 @@ Zeros = Callable[[int, Any], NDArray[Any]]
 
 
 def own_zeros(count: int, dtype: Any) -> NDArray[Any]:
-    """A zeroed array of this process's own; pages that are not touched cost nothing."""
+    """Return a zeroed array of this process's own; pages that are not touched cost nothing."""
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, size), dtype) if size > 1 << 16 else np.zeros(count, dtype)
 
@@ -73,27 +73,34 @@ class RecordTable:
         self.bound = np.zeros(size, np.bool_)
         self.version = 0
 
+    def grow(self, size: int, empty: int, zeros: Zeros) -> None:
+        """Make room for more records; threads may read the old ones, which stay where they were."""
+        records, bound = zeros(size, RECORD_TYPE), np.zeros(size, np.bool_)
+        records["function"] = empty
+        records[: len(self.records)], bound[: len(self.bound)] = self.records, self.bound
+        self.records, self.bound = records, bound
+
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an instruction cannot be executed."""
+    """Reason why an instruction cannot be executed."""
 
     index: int
     reason: str
 
 
 class Forgetful(Protocol):
-    """What knows something of instructions (`inspection.hazards.HazardAutomaton`)."""
+    """Protocol of what caches facts about instructions (`inspection.hazards.HazardAutomaton`)."""
 
     def forget(self, records: Iterable[int]) -> None:
-        """Other instructions are there now."""
+        """Forget these records: other instructions are there now."""
 
 
 class Watcher(Forgetful, Protocol):
-    """What has to know of instructions before they are executed (`inspection.waits.WaitFacts`)."""
+    """Protocol of what needs facts about instructions before they are executed (`inspection.waits.WaitFacts`)."""
 
     def fill(self, records: Iterable[int]) -> None:
-        """Records have been bound."""
+        """Compute the facts about records that have been bound."""
 
 
 class Code:
@@ -110,7 +117,7 @@ class Code:
     def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = own_zeros) -> None:
         self.isa = isa
         self.number = next(_NUMBERS)
-        """Of this code, never given to another."""
+        """Number of this code, never given to another."""
         self.masters = zeros(layout.TABLES * layout.MASTER.size // 8, np.uint64).reshape(layout.TABLES, -1)
         """A row of `layout.MASTER` for each table key."""
         self._binder = RecordBinder(isa)
@@ -121,6 +128,8 @@ class Code:
         self._zeros = zeros
         # Inverted, so that what was never written stands for NO_RECORD: ranges may be far apart.
         self.index = zeros((self.size + 3) // 4 + 1, np.uint32)
+        self._near = len(self.parts)
+        """Number of `parts` that `index` leads to; those behind it are of other objects."""
         self._starts: list[int] = []
         count = 0
         for part in self.parts:
@@ -136,7 +145,7 @@ class Code:
         """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
         self.agprs = np.zeros(count, np.int32)
         self._unbound, self._unsupported = (
-            machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
+            machine_code().address(Variant(name, isa.wave_size, isa.target.target.emulated_major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
         self.origin: Teller = lambda address, scalar_pair: ""
@@ -145,13 +154,47 @@ class Code:
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""
         self.hazards: Forgetful | None = None
-        """What is known of hazards in it (`inspection.hazards`)."""
+        """Cached facts about hazards in it (`inspection.hazards`)."""
         self.begin = self.count
         """The record where stepped waves start."""
 
+    def extend(self, ranges: list[tuple[int, bytes]]) -> None:
+        """Add code of another object, which control reaches by a pointer.
+
+        Nothing but `record_at` leads there. Launches may run meanwhile.
+
+        Args:
+            ranges: addresses, relative to those of this code as the objects lie in memory, and bytes.
+        """
+        with self._lock:
+            self.count = max(self.count, self.begin + 1)
+            for address, data in ranges:
+                self.parts.append(self.isa.decode(data, address))
+                self._starts.append(self.count)
+                self.count += len(self.parts[-1]) + 1
+            self._stops, self._falls_through, self._leads_to = self._find_stops()
+            self.vgprs, self.agprs = (
+                np.concatenate([old, np.zeros(self.count - len(old), np.int32)]) for old in (self.vgprs, self.agprs)
+            )
+            self.__dict__.pop("sgprs", None)
+            for key, table in self._tables.items():
+                table.grow(self.count + 1, self._unbound, self._zeros)
+                if table.version:
+                    self._tell(key, table)
+
+    def _tell(self, key: int, table: RecordTable) -> None:
+        """Tell native code of a new version of a table."""
+        table.version += 1
+        # Who reads meanwhile must not find a version of records that are not there.
+        self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
+        self.masters[key, layout.MASTER["version"] // 8] = table.version
+
     @functools.cached_property
     def sgprs(self) -> NDArray[np.int32]:
-        """By record: SGPRs up to the last one that the instruction names, VCC and other specials not counted."""
+        """Return by record the SGPRs up to the last one that the instruction names.
+
+        VCC and other specials are not counted.
+        """
         result = np.zeros(self.count, np.int32)
         for start, part in zip(self._starts, self.parts, strict=True):
             result[start : start + len(part)] = self._sgprs_of(part)
@@ -179,12 +222,12 @@ class Code:
         self.index[places[aligned]] = ~(np.arange(len(part), dtype=np.uint32)[aligned] + np.uint32(first))
 
     def locate(self, record: int) -> tuple[InstructionArray, int] | None:
-        """The decoded array and position of a record; None past the end of a range."""
+        """Return the decoded array and position of a record; None past the end of a range."""
         place = self.place_of(record)
         return None if place is None else (self.parts[place[0]], place[1])
 
     def place_of(self, record: int) -> tuple[int, int] | None:
-        """The number of the decoded array in `parts`, and the position in it; None past the end of a range."""
+        """Return the number of the decoded array in `parts`, and the position in it; None past the end of a range."""
         for number in range(len(self.parts) - 1, -1, -1):
             if record >= self._starts[number]:
                 position = record - self._starts[number]
@@ -192,19 +235,16 @@ class Code:
         return None
 
     def goes_on(self, record: int) -> bool:
-        """Whether the next record is what follows an instruction, and nothing else."""
+        """Return whether the next record is what follows an instruction, and nothing else."""
         return bool(self._stops[self._stops.searchsorted(record)] != record)
 
     def record_at(self, address: int) -> int | None:
-        """The record of the instruction at a virtual address."""
-        offset = address - self.base
-        if offset < 0 or offset >= self.size or offset % 4:
-            return None
-        record = int(~self.index[offset // 4])
+        """Return the record of the instruction at a virtual address."""
+        record = int(self._records_at(np.array([address], np.int64))[0])
         return None if record == NO_RECORD else record
 
     def address_of(self, record: int) -> int:
-        """Virtual address of a record's instruction."""
+        """Return the virtual address of a record's instruction."""
         place = self.locate(record)
         if place is None:
             part, position = self.locate(record - 1) or (self.parts[0], 0)
@@ -213,28 +253,28 @@ class Code:
         return part.address + int(part.offset[position])
 
     def addresses(self) -> NDArray[np.int64]:
-        """Virtual address of every record; -1 for the ones that stand for running off the end."""
-        columns = []
-        for part in self.parts:
-            columns += [part.addresses, np.array([-1], np.int64)]
-        return np.concatenate(columns) if columns else np.zeros(0, np.int64)
+        """Return the virtual address of every record; -1 for the ones that stand for running off the end."""
+        result = np.full(self.count, -1, np.int64)
+        for start, part in zip(self._starts, self.parts, strict=True):
+            result[start : start + len(part)] = part.addresses
+        return result
 
     def opcodes(self) -> NDArray[np.int32]:
-        """LLVM opcode of every record, -1 where there is none."""
-        columns = []
-        for part in self.parts:
-            columns += [part.opcode, np.array([-1], np.int32)]
-        return np.concatenate(columns) if columns else np.zeros(0, np.int32)
+        """Return the LLVM opcode of every record, -1 where there is none."""
+        result = np.full(self.count, -1, np.int32)
+        for start, part in zip(self._starts, self.parts, strict=True):
+            result[start : start + len(part)] = part.opcode
+        return result
 
     def text(self, record: int) -> str:
-        """Assembly text of a record's instruction."""
+        """Return the assembly text of a record's instruction."""
         place = self.locate(record)
         return "the end of the code" if place is None else self.isa.text(*place)
 
     # Binding --------------------------------------------------------------------------------------------------------
 
     def table(self, key: int) -> RecordTable:
-        """The master table for a table key."""
+        """Return the master table for a table key."""
         with self._lock:
             found = self._tables.get(key)
             if found is None:
@@ -242,7 +282,7 @@ class Code:
             return found
 
     def bound(self) -> NDArray[np.intp]:
-        """The records that are bound in any table."""
+        """Return the records that are bound in any table."""
         with self._lock:
             tables = [table.bound[: self.count] for table in self._tables.values()]
         return np.flatnonzero(np.logical_or.reduce(tables)) if tables else np.zeros(0, np.intp)
@@ -268,10 +308,7 @@ class Code:
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)
             table.bound[reached] = True
-            table.version += 1
-            # Who reads meanwhile must not find a version of records that are not there.
-            self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
-            self.masters[key, layout.MASTER["version"] // 8] = table.version
+            self._tell(key, table)
 
     def rewrite(self, address: int, data: bytes) -> None:
         """Put other instructions into the place of as many that take the same bytes. No launch may run meanwhile.
@@ -351,11 +388,11 @@ class Code:
         records["function"][record] = self._unsupported
 
     def reach(self, *records: int) -> NDArray[np.intp]:
-        """All records that control can reach from `records` without an indirect jump."""
+        """Return all records that control can reach from `records` without an indirect jump."""
         return self._reach(records, np.zeros(self.count, np.bool_))
 
     def spans(self, records: NDArray[np.intp]) -> list[tuple[int, int]]:
-        """The first address of `records`, and the one behind the last, in each range that has any."""
+        """Return the first address of `records`, and the end of the last, in each range that has any."""
         found = []
         for start, part in zip(self._starts, self.parts, strict=True):
             here = records[(records >= start) & (records < start + len(part))] - start
@@ -366,7 +403,7 @@ class Code:
         return found
 
     def _reach(self, starts: Iterable[int], bound: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Records reachable from `starts` that are not in `bound`, passing through none that is."""
+        """Return the records reachable from `starts` that are not in `bound`, passing through none that is."""
         reached = np.zeros(self.count, np.bool_)
         work = list(starts)
         while work:
@@ -384,7 +421,7 @@ class Code:
         return np.flatnonzero(reached & ~bound[: self.count])
 
     def _find_stops(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.uint32]]:
-        """Records after which the next one does not simply follow: whether it may, and the record branched to."""
+        """Return the records after which others may follow, whether the next one may, and the branch targets."""
         stops, falls, leads = [np.zeros(0, np.intp)], [np.zeros(0, np.bool_)], [np.zeros(0, np.uint32)]
         for start, part in zip(self._starts, self.parts, strict=True):
             ends = _ends(part)
@@ -395,8 +432,13 @@ class Code:
         return np.concatenate(stops), np.concatenate(falls), np.concatenate(leads)
 
     def _records_at(self, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """The record of the instruction at each virtual address; NO_RECORD where there is none."""
+        """Return the record of the instruction at each virtual address; NO_RECORD where there is none."""
         # NO_TARGET is so far off that subtracting from it would wrap around.
         inside = (addresses >= self.base) & (addresses < self.base + self.size) & (addresses % 4 == 0)
-        found = ~self.index[np.where(inside, addresses - self.base, 0) // 4]
-        return np.where(inside, found, np.uint32(NO_RECORD))
+        found = np.where(inside, ~self.index[np.where(inside, addresses - self.base, 0) // 4], np.uint32(NO_RECORD))
+        for start, part in list(zip(self._starts, self.parts, strict=True))[self._near :]:
+            places = part.addresses
+            at = np.searchsorted(places, addresses)
+            here = (at < len(part)) & (places[np.minimum(at, len(part) - 1)] == addresses) if len(part) else at < 0
+            found = np.where(here, (at + start).astype(np.uint32), found)
+        return found

@@ -47,12 +47,12 @@ class _Known(NamedTuple):
     symbol: str
     recipe: Sequence[Step] = ()
     refusal: str = ""
-    """Why there is no code; then the rest is empty."""
+    """Reason why there is no code; then the rest is empty."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What the table that records are for decides of their code."""
+    """Properties of the table that records are for which affect their code."""
 
     float_mode: FloatMode
     stepping: bool
@@ -62,7 +62,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Records:
-    """What goes into records, one row an instruction."""
+    """Contents of records, one row per instruction."""
 
     functions: NDArray[np.uint64]
     """0 where the instruction is refused."""
@@ -78,8 +78,10 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 def _distinct(items: list[Item]) -> tuple[list[Item], NDArray[np.intp], list[int]]:
-    """The different ones, for each item which one it is, and where each comes first. (`np.unique` would sort, and
-    brings in more of NumPy than all this takes.)"""
+    """Return the distinct items, the index of each item among them, and where each comes first.
+
+    `np.unique` would sort, and brings in more of NumPy than all this takes.
+    """
     numbers: dict[Item, int] = {}
     inverse = [numbers.setdefault(item, len(numbers)) for item in items]
     first: list[int] = []
@@ -154,7 +156,7 @@ class RecordBinder:
     # Rows -----------------------------------------------------------------------------------------------------------
 
     def _place(self, numbers: NDArray[np.int64]) -> None:
-        """Have the places of these registers at hand."""
+        """Load the places of these registers."""
         for number in set(numbers[self._places[0, numbers] < 0].tolist()):
             place = self._registers.place(number)
             token = _TOKENS.get(place.token, _UNKNOWN_REGISTER + number)
@@ -163,7 +165,7 @@ class RecordBinder:
     def _role_matrix(
         self, code: InstructionArray, indices: NDArray[np.intp], opcodes: NDArray[np.int32], width: int
     ) -> NDArray[np.int8]:
-        """The role of every operand; 0 of those that do not decide the code."""
+        """Return the role of every operand; 0 of those that do not affect the code."""
         unique, inverse, first = _distinct(opcodes.tolist())
         missing = {number: row for number, row in zip(unique, first, strict=True) if number not in self._roles}
         keeper = store()
@@ -219,7 +221,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         mode: Mode,
     ) -> list[_Known]:
-        """The shape of each key, of which an instruction is given."""
+        """Return the shape of each key, for each of which an instruction is given."""
         missing = {key: row for row, key in enumerate(keys) if (mode, key) not in self._shapes}
         keeper = store()
         prefix = f"shape {self.isa.target} {self.isa.wave_size} {mode} ".encode()
@@ -261,7 +263,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         mode: Mode,
     ) -> tuple[NDArray[np.uint64], dict[int, str]]:
-        """Host address of each shape's function, 0 where there is none, and by shape why."""
+        """Return the host address of each shape's function, 0 where there is none, and by shape why."""
         rows = {shape.symbol: row for row, shape in enumerate(shapes) if not shape.refusal}
 
         def variant_of(symbol: str) -> Variant:
@@ -288,7 +290,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         following: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32]]:
-        """Slots, and VGPRs and AGPRs up to the last one named, of every instruction."""
+        """Return the slots of every instruction, and VGPRs and AGPRs up to the last one named."""
         from_operand = (what != Fill.NOTHING) & (what < Fill.TARGET)
         if values.shape[1] == 0:
             values = np.zeros((len(values), 1), np.int64)

@@ -1,4 +1,4 @@
-"""What binding needs to know of operands: where registers are in a wave, and how places of a record are filled in."""
+"""Operands as binding needs them: places of registers in a wave, and how slots of a record are filled in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPECIAL = {
 
 
 class Fill(enum.IntEnum):
-    """How a place of a record is filled in: from the operand at a position of the instruction, or otherwise."""
+    """Source of the value of a record's slot: the operand at a position of the instruction, or another."""
 
     NOTHING = 0
     REGISTER = 1
@@ -43,10 +43,10 @@ Step = tuple[int, int]
 
 
 class RegisterPlace(NamedTuple):
-    """Where a register is."""
+    """Place of a register."""
 
     token: str
-    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
+    """Token that determines the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
     register, ``?`` with the name of one that is not modelled."""
     slot: int
     """Offset in a wave."""
@@ -56,7 +56,7 @@ class RegisterPlace(NamedTuple):
 
 
 class Registers:
-    """Where the registers of one processor are in a wave."""
+    """Places of the registers of one processor in a wave."""
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
@@ -68,7 +68,7 @@ class Registers:
         self._places: dict[int, RegisterPlace] = {}
 
     def place(self, number: int) -> RegisterPlace:
-        """Where a register is, by its LLVM number."""
+        """Return the place of a register, by its LLVM number."""
         found = self._places.get(number)
         if found is None:
             found = self._places[number] = self._find(number)

@@ -56,7 +56,7 @@ class Bench:
 
     @property
     def code_base(self) -> int:
-        """What a wave sees as the address of the program."""
+        """Return the address of the program as a wave sees it."""
         return int(self._host.ctypes.data)
 
     def run(
@@ -157,7 +157,7 @@ def _code_of(isa: Isa, source: str | bytes) -> bytes:
 
 
 def assemble(isa: Isa, source: str) -> bytes:
-    """Machine code of a source whose only symbols are labels of branches.
+    """Return the machine code of a source whose only symbols are labels of branches.
 
     Raises:
         DecodeError: it does not assemble, or refers to something else.
@@ -175,7 +175,7 @@ def assemble(isa: Isa, source: str) -> bytes:
 
 
 def _rows(vgprs: Mapping[int, Any], lanes: int) -> NDArray[np.uint32]:
-    """Rows of the VGPR file from v0 up to the highest given."""
+    """Return the rows of the VGPR file from v0 up to the highest given."""
     given: dict[int, NDArray[np.uint32]] = {}
     for index, value in vgprs.items():
         array = np.asarray(value)

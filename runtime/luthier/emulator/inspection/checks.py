@@ -3,6 +3,7 @@
 ``uninitialised``: reads of bytes that neither host nor kernel has written, in memory of `EmulatedDevice.allocate` and
 in LDS. ``races``: two waves, or two lanes of one instruction, touch the same byte of LDS between two barriers, at
 least one of them with a write that is no atomic. Different instructions of one wave are in order and never race.
+``bounds``: accesses beyond the end of LDS, which read 0 or write nothing.
 
 A stepped instruction logs the addresses that it has checked; here they meet one flag (or owner) a byte.
 """
@@ -30,8 +31,14 @@ from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceLocation, SourceMap, in_source
 
-UNINITIALISED, RACES = "uninitialised", "races"
-CHECKS = (UNINITIALISED, RACES, WAITS, HAZARDS)
+UNINITIALISED, RACES, BOUNDS = "uninitialised", "races", "bounds"
+CHECKS = (UNINITIALISED, RACES, BOUNDS, WAITS, HAZARDS)
+
+_TITLES = {
+    UNINITIALISED: "read of uninitialised memory",
+    RACES: "race",
+    BOUNDS: "access beyond the end of LDS",
+}
 
 
 class CheckWarning(UserWarning):
@@ -39,7 +46,7 @@ class CheckWarning(UserWarning):
 
 
 class Kind(IntEnum):
-    """What an instruction does with the bytes it touches."""
+    """Kind of access of an instruction to the bytes it touches."""
 
     READ = 0
     WRITE = 1
@@ -66,7 +73,7 @@ class Party:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found at one instruction: its first occurrence, and how often."""
+    """Finding of a check at one instruction: its first occurrence, and how often."""
 
     check: str
     """One of `CHECKS`."""
@@ -84,19 +91,18 @@ class Finding:
     where: str
     """The place in words."""
     other: Party | None = None
-    """Of a race."""
+    """Other access of a race."""
     count: int = 1
     """Lane accesses of which this is the first."""
     source: SourceLocation | None = None
-    """Of the instruction, if debug information says so."""
+    """Source location of the instruction, if debug information has one."""
 
     def __str__(self) -> str:
         who = f"work-group {self.workgroup} wave {self.wave}" + ("" if self.lane is None else f" lane {self.lane}")
-        what = {UNINITIALISED: "read of uninitialised memory", RACES: "race"}[self.check]
         second = "" if self.other is None else f"; without a barrier between, {self.other}"
         more = f"; {self.count} such accesses" if self.count > 1 else ""
         return (
-            f"{what} in {self.kernel} at {self.address:#x} ({self.text}): "
+            f"{_TITLES[self.check]} in {self.kernel} at {self.address:#x} ({self.text}): "
             f"{who} {_VERBS[self.kind]} {self.where}{second}{more}{in_source(self.source)}"
         )
 
@@ -104,7 +110,7 @@ class Finding:
 def with_sources(
     findings: Iterable[Finding | WaitFinding | LaunchHazard], source: SourceMap
 ) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
-    """The findings with the source lines of their instructions."""
+    """Return the findings with the source lines of their instructions."""
     if not source.present:
         return tuple(findings)
     return tuple(replace(finding, source=source.at(finding.address)) for finding in findings)
@@ -118,7 +124,10 @@ def warn(findings: Iterable[object]) -> None:
 
 @cache
 def kind_of(mnemonic: str) -> Kind:
-    """What a memory instruction does. Loads that go to LDS read here; see `LaunchChecker`."""
+    """Return the kind of access of a memory instruction.
+
+    Loads that go to LDS read here; see `LaunchChecker`.
+    """
     if "atomic" in mnemonic:
         return Kind.ATOMIC
     if "load" in mnemonic or "read" in mnemonic:
@@ -129,14 +138,14 @@ def kind_of(mnemonic: str) -> Kind:
 
 @dataclass
 class Shadow:
-    """Which bytes of an allocation were written."""
+    """Bytes of an allocation that were written."""
 
     allocation: Allocation
     written: NDArray[np.bool_]
 
 
 class Checks:
-    """What a device looks for, and what it knows of its memory from launch to launch."""
+    """Checks of a device, with the state of its memory from launch to launch."""
 
     def __init__(self, names: str | Collection[str], memory: Memory) -> None:
         chosen = [names] if isinstance(names, str) else list(names)
@@ -148,23 +157,23 @@ class Checks:
         self._shadows: dict[int, Shadow] = {}
 
     def watch(self, allocation: Allocation) -> None:
-        """New memory, nothing in it written."""
+        """Add new memory, nothing in which is written."""
         if UNINITIALISED in self.names and allocation.size:
             self._shadows[allocation.address] = Shadow(allocation, np.zeros(allocation.size, np.bool_))
 
     def written(self, address: int, size: int) -> None:
-        """The host wrote `size` bytes of one allocation."""
+        """Note that the host wrote `size` bytes of one allocation."""
         for shadow in self.shadows():
             start = address - shadow.allocation.address
             if 0 <= start < shadow.allocation.size:
                 shadow.written[start : start + size] = True
 
     def checker(self, kernel: str) -> LaunchChecker | None:
-        """What looks at every instruction of a launch of the kernel of that name; None if nothing has to."""
+        """Return the observer of every instruction of a launch of a kernel; None if none is needed."""
         return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS, HAZARDS} else None
 
     def launch_watch(self, code: Code, kernel: str) -> LaunchWatch | None:
-        """What watches a launch natively; None if nothing has to."""
+        """Return the native watch of a launch; None if none is needed."""
         parts: list[WaitWatch | HazardWatch] = []
         if HAZARDS in self.names:
             parts.append(hazard_watch(code, kernel))
@@ -173,7 +182,7 @@ class Checks:
         return LaunchWatch(parts) if parts else None
 
     def shadows(self) -> list[Shadow]:
-        """Of the allocations that still exist, in the order of their addresses."""
+        """Return the shadows of the allocations that still exist, in the order of their addresses."""
         for address, shadow in list(self._shadows.items()):
             if self._memory.find(address) is not shadow.allocation:
                 del self._shadows[address]
@@ -190,7 +199,7 @@ class _Touches:
         self.epoch, self.wave, self.lane, self.record = (np.full((2, size), _NOBODY, np.int64) for _ in range(4))
 
     def find(self, places: NDArray[np.int64], epoch: int, wave: int) -> NDArray[np.int64]:
-        """For each place the slot of a touch by another wave in this epoch, or -1."""
+        """Return for each place the slot of a touch by another wave in this epoch, or -1."""
         others = (self.epoch[:, places] == epoch) & (self.wave[:, places] != wave)
         return np.where(others[0], 0, np.where(others[1], 1, _NOBODY))
 
@@ -233,7 +242,7 @@ class LaunchWatch:
         self.address = self._block.address
 
     def findings(self) -> tuple[WaitFinding | LaunchHazard, ...]:
-        """Of all parts."""
+        """Return the findings of all parts."""
         read = functools.partial(self._block.read, layout.WATCH)
         return tuple(finding for part in self._parts for finding in part.findings(read))
 
@@ -251,11 +260,11 @@ class LaunchChecker:
         self._group: _Group | None = None
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, in the order of first occurrence."""
+        """Return the findings, in the order of first occurrence."""
         return tuple(self._findings.values())
 
     def observe(self, step: Step) -> None:
-        """A wave is about to execute an instruction: everything before it is done."""
+        """Observe a wave that is about to execute an instruction: everything before it is done."""
         accesses = step.worker.take_accesses()
         if self._before is not None:
             for access in accesses:
@@ -279,13 +288,15 @@ class LaunchChecker:
         kind = kind_of(_mnemonic(step))
         group = self._group
         assert group is not None
+        if access.outside:
+            if BOUNDS in self._names:
+                self._bounds(step, access, group)
+            return
         # Some lanes of a FLAT instruction may be in LDS, others not.
-        offsets = (access.hosts - np.uint64(group.lds)).astype(np.int64)
+        offsets = (access.places - np.uint64(group.lds)).astype(np.int64)
         inside = (offsets >= 0) & (offsets < group.size)
         if inside.any():
-            if kind is Kind.READ and _mnemonic(step).startswith(("global_", "buffer_")):
-                kind = Kind.WRITE  # a load whose destination is LDS
-            self._lds(step, kind, access, offsets[inside], access.lanes[inside], group)
+            self._lds(step, _kind_in_lds(step), access, offsets[inside], access.lanes[inside], group)
             if inside.all():
                 return
         if UNINITIALISED in self._names:
@@ -296,12 +307,12 @@ class LaunchChecker:
     def _device(self, step: Step, kind: Kind, access: Access) -> None:
         if not self._shadows:
             return
-        owners = np.searchsorted(self._starts, access.hosts, side="right") - 1
+        owners = np.searchsorted(self._starts, access.places, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
             shadow = self._shadows[owner]
             base = shadow.allocation.address
-            chosen = (owners == owner) & (access.hosts < np.uint64(shadow.allocation.end))
-            offsets = (access.hosts[chosen] - np.uint64(base)).astype(np.int64)
+            chosen = (owners == owner) & (access.places < np.uint64(shadow.allocation.end))
+            offsets = (access.places[chosen] - np.uint64(base)).astype(np.int64)
             bad = self._touch(shadow.written, kind, offsets, access.size)
             if bad is not None:
                 index, byte, count = bad
@@ -332,6 +343,12 @@ class LaunchChecker:
         return found
 
     # LDS ------------------------------------------------------------------------------------------------------------
+
+    def _bounds(self, step: Step, access: Access, group: _Group) -> None:
+        place = int(access.places[0])
+        lane = None if access.scalar else int(access.lanes[0])
+        where = f"{access.size} bytes of LDS at offset {place:#x} of {group.size} bytes"
+        self._report(BOUNDS, step, _kind_in_lds(step), lane, place, where, len(access.lanes), ())
 
     def _lds(
         self,
@@ -407,7 +424,7 @@ class LaunchChecker:
         key: tuple[object, ...],
         other: Party | None = None,
     ) -> None:
-        """One finding an instruction and `key`; more of it are only counted."""
+        """Add one finding per instruction and `key`; further ones are only counted."""
         whole = (check, step.record, kind, *key)
         known = self._findings.get(whole)
         if known is not None:
@@ -430,8 +447,17 @@ class LaunchChecker:
         )
 
 
+def _kind_in_lds(step: Step) -> Kind:
+    """Return what the instruction at a step does to LDS."""
+    mnemonic = _mnemonic(step)
+    kind = kind_of(mnemonic)
+    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_")):
+        return Kind.WRITE  # a load whose destination is LDS
+    return Kind.READ if mnemonic.startswith("buffer_store_lds") else kind
+
+
 def _mnemonic(step: Step) -> str:
-    """Of the instruction at a step, without the encoding; empty past the end of the code."""
+    """Return the mnemonic of the instruction at a step, without the encoding; empty past the end of the code."""
     found = step.code.locate(step.record)
     if found is None or found[0].opcode[found[1]] < 0:
         return ""

@@ -1,13 +1,14 @@
-"""Which of a target's instructions the emulator executes: exact, bounded, or refused."""
+"""Coverage of a target's instructions by the emulator: exact, bounded, or refused."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from luthier.emulator.binding.bind import Binder, operation_name
 from luthier.emulator.inspection.samples import Samples, samples
-from luthier.emulator.ir.declare import Unsupported
+from luthier.emulator.ir.declare import Operation, Unsupported
 from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.refused import is_graphics
@@ -34,15 +35,15 @@ class Coverage:
     outside: Names = field(default_factory=dict)
     """Not of the compute ISA."""
     reasons: dict[str, str] = field(default_factory=dict)
-    """Why a refused mnemonic is refused."""
+    """Reasons for refused mnemonics."""
 
     def share(self) -> float:
-        """Part of the compute opcodes that are executed."""
+        """Return the share of the compute opcodes that are executed."""
         done = _count(self.exact) + _count(self.bounded)
         return done / max(1, done + _count(self.refused))
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: counts, and every mnemonic that is not exact."""
+        """Return plain data: counts, and every mnemonic that is not exact."""
         return {
             "target": self.target,
             "share": self.share(),
@@ -63,7 +64,7 @@ def _count(names: Names) -> int:
 
 
 def is_compute(opcode: Opcode) -> bool:
-    """Whether an opcode belongs to the compute ISA."""
+    """Return whether an opcode belongs to the compute ISA."""
     outside = opcode.flags & NOT_COMPUTE or opcode.mnemonic in _NO_OPERATION
     return not outside and not is_graphics(operation_name(opcode))
 
@@ -73,18 +74,18 @@ _examined: dict[tuple[object, ...], Coverage] = {}
 
 
 def coverage(target: str, wave_size: int | None = None) -> Coverage:
-    """Examine every opcode of `target`."""
+    """Examine every opcode of `target`, and return the result."""
     isa = Isa.of(target, wave_size)
     instructions = samples(isa)
-    key = (isa.wave_size, frozenset(instructions))
+    table = operations_of(isa.target.target.emulated_major)
+    key = (isa.wave_size, id(table), isa.target.target.gates, frozenset(instructions))  # tables are kept for good
     if key not in _examined:
-        _examined[key] = _examine(isa, instructions)
+        _examined[key] = _examine(isa, table, instructions)
     return replace(_examined[key], target=target)
 
 
-def _examine(isa: Isa, instructions: Samples) -> Coverage:
+def _examine(isa: Isa, table: Mapping[str, Operation], instructions: Samples) -> Coverage:
     binder = Binder(isa)
-    table = operations_of(isa.target.target.major)
     result = Coverage(str(isa.target))
     for number, (code, index) in instructions.items():
         opcode = isa.opcode(number)
@@ -105,7 +106,7 @@ def _examine(isa: Isa, instructions: Samples) -> Coverage:
 
 
 def report(result: Coverage, *, names: bool) -> str:
-    """The coverage as text; with `names`, every refused mnemonic with the reason."""
+    """Return the coverage as text; with `names`, every refused mnemonic with the reason."""
     lines = [
         f"{result.target}: {100 * result.share():.1f} % of the compute opcodes: {_count(result.exact)} exact, "
         f"{_count(result.bounded)} bounded, {_count(result.refused)} refused; {_count(result.outside)} outside compute "

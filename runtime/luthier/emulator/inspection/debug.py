@@ -26,12 +26,12 @@ class Step:
 
     @property
     def address(self) -> int:
-        """Virtual address of the instruction in the code object."""
+        """Return the virtual address of the instruction in the code object."""
         return self.code.address_of(self.record)
 
     @property
     def text(self) -> str:
-        """The instruction."""
+        """Return the text of the instruction."""
         return self.code.text(self.record)
 
     def __str__(self) -> str:
@@ -43,17 +43,19 @@ Trace = Callable[[Step], object]
 
 
 class Checker(Protocol):
-    """What looks at all steps of a launch (`checks.LaunchChecker`)."""
+    """Protocol of what observes all steps of a launch (`checks.LaunchChecker`)."""
 
     def observe(self, step: Step) -> None:
-        """A wave is about to execute an instruction: everything before it is done."""
+        """Observe a wave that is about to execute an instruction: everything before it is done."""
 
 
 def observer_of(
     code: Code, trace: Trace | None, breakpoints: Collection[int] | None, checker: Checker | None
 ) -> Callable[[WorkerState], bool]:
-    """What an execution calls before every instruction, for a trace and a checker; `breakpoints`: virtual addresses to
-    which calls of the trace are limited."""
+    """Return what an execution calls before every instruction, for a trace and a checker.
+
+    `breakpoints` are virtual addresses to which calls of the trace are limited.
+    """
     places = None if breakpoints is None else frozenset(breakpoints)
 
     def observe(worker: WorkerState) -> bool:
@@ -68,7 +70,7 @@ def observer_of(
 
 
 def step_of(code: Code, worker: WorkerState) -> Step:
-    """Where the wave that stopped last is."""
+    """Return where the wave that stopped last is."""
     wave = worker.current()
     return Step(
         code,

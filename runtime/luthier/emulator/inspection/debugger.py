@@ -118,7 +118,7 @@ class DebugSession:
 
     @property
     def breakpoints(self) -> frozenset[int]:
-        """Virtual addresses in the code object."""
+        """Return the virtual addresses of the breakpoints in the code object."""
         return frozenset(self._breakpoints)
 
     def break_at(self, address: int | None = None, *, offset: int | None = None) -> int:
@@ -150,16 +150,16 @@ class DebugSession:
 
     @property
     def registers(self) -> WaveRegisters:
-        """Registers of the stopped wave."""
+        """Return the registers of the stopped wave."""
         return self._stopped().registers
 
     @property
     def wave_count(self) -> int:
-        """Waves of a work-group."""
+        """Return the number of waves of a work-group."""
         return self._stopped().worker.group_field("wave_count")
 
     def wave(self, index: int) -> WaveRegisters:
-        """Registers of another wave of the work-group, by its index.
+        """Return the registers of another wave of the work-group, by its index.
 
         Raises:
             DeviceError: there is none.
@@ -170,17 +170,17 @@ class DebugSession:
         return WaveRegisters(here.worker.wave(index), here.registers.wave_size)
 
     def waves(self) -> list[str]:
-        """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
+        """Return a line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
         worker = self._stopped().worker
         return [worker.describe_wave(index) for index in range(self.wave_count)]
 
     def lds(self) -> NDArray[np.uint8]:
-        """LDS of the work-group, live and writable."""
+        """Return the LDS of the work-group, live and writable."""
         worker = self._stopped().worker
         return worker.lds()[: worker.group_field("lds_size")]
 
     def memory(self, address: int, size: int) -> bytes:
-        """Device memory.
+        """Return device memory.
 
         Raises:
             DeviceError: it is not inside one allocation.
@@ -201,7 +201,7 @@ class DebugSession:
         self._events.put(outcome)
 
     def _trace(self, step: Step) -> bool:
-        """On the launch's thread: hand the step over and wait, if it is one to stop at."""
+        """Hand over a step and wait, if it is one to stop at; runs on the launch's thread."""
         if not self._until(step):
             return True
         self._events.put(step)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from luthier import _mc
 from luthier.emulator.binding.program import Code
+from luthier.hazards.wait_states.kinds import DS_NOPS
 from luthier.isa import registers as r
-from luthier.isa.hazard_parties import DS_NOPS
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 CONTEXT = max(DS_NOPS.values())
@@ -16,11 +16,11 @@ CONTEXT = max(DS_NOPS.values())
 
 
 class Place(NamedTuple):
-    """Where an instruction is."""
+    """Place of an instruction."""
 
     columns: Columns
     native: _mc.Code
-    """The same for native analyses."""
+    """Code for the native analyses."""
     at: int
 
 
@@ -34,7 +34,7 @@ class Decoded:
         self._rewritten: dict[int, tuple[Columns, int]] = {}
 
     def place(self, record: int) -> Place | None:
-        """Of a record; None where there is no instruction."""
+        """Return the place of a record; None where there is no instruction."""
         found = self._rewritten.get(record)
         if found is None:
             place = self._code.place_of(record)
@@ -45,7 +45,7 @@ class Decoded:
         return None if columns.opcode[index] < 0 else Place(columns, self.table.code(columns), index)
 
     def forget(self, records: Iterable[int]) -> None:
-        """Other instructions are there now, one behind the other."""
+        """Decode anew consecutive records, where other instructions are now."""
         first, *_, last = *(every := sorted(records)), every[-1]
         place = self._code.place_of(first)
         if place is None:
@@ -59,7 +59,7 @@ class Decoded:
 
 
 def decoded(code: Code) -> Decoded:
-    """Of a code, made once."""
+    """Return the decoded form of a code, made once."""
     found = code.decoded
     if not isinstance(found, Decoded):
         found = code.decoded = Decoded(code)

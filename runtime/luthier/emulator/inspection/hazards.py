@@ -1,6 +1,6 @@
 """The check of hazards while a kernel runs: ``check="hazards"``.
 
-Every wave has the state that the check of all paths has (`luthier.lifting.hazards`), on the one path that it goes.
+Every wave has the state that the check of all paths has (`luthier.hazards.wait_states`), on the one path that it goes.
 What an instruction does to a state is found once for each code: an automaton, that the native executor follows
 (`runtime/native/executor/hazards.h`) and that grows here when it asks. Nothing goes wrong on the emulated device where
 wait states are missing, so there is only what is found.
@@ -23,12 +23,12 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
 from luthier.emulator.inspection.decoded import CONTEXT, decoded
 from luthier.errors import EmulationError
-from luthier.isa.hazard_model import Rule, Ticks, hazard_model, ticks
+from luthier.hazards.wait_states.findings import lacking
+from luthier.hazards.wait_states.model import Rule, Ticks, hazard_model, ticks
+from luthier.hazards.wait_states.operands import Taking, opcodes_of
+from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
+from luthier.hazards.wait_states.steps import Step, known_fields
 from luthier.isa.registers import UnitSet
-from luthier.lifting.hazards.findings import lacking
-from luthier.lifting.hazards.parties import Taking, opcodes_of
-from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
-from luthier.lifting.hazards.steps import Step, known_fields
 from luthier.objects.source import SourceLocation, in_source
 
 HAZARDS = "hazards"
@@ -36,17 +36,7 @@ MOST = 1 << 14
 """Findings that are kept of a launch."""
 _MOST_HITS = 1 << 20
 _FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
-_HIT, _MET = (
-    np.dtype(
-        {
-            "names": list(row.fields),
-            "formats": [f"<u{field.size}" for field in row.fields.values()],
-            "offsets": [field.offset for field in row.fields.values()],
-            "itemsize": row.size,
-        }
-    )
-    for row in (layout.HIT, layout.MET)
-)
+_HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class LaunchHazard:
 
     kernel: str
     hazard: str
-    """`luthier.isa.hazards.Hazard.name`."""
+    """`luthier.arch.hazards.Hazard.name`."""
     address: int
     """Virtual address of the consumer."""
     text: str
@@ -65,9 +55,9 @@ class LaunchHazard:
     registers: UnitSet
     """By which they meet; empty where it is not about registers."""
     there: int
-    """What was between them, in `clock`."""
+    """Distance between them, in `clock`."""
     needed: int | None
-    """What must be; None where only certain instructions help."""
+    """Distance needed; None where only certain instructions help."""
     clock: str
     """``states``: wait states; ``vector instructions``."""
     remedy: str
@@ -75,7 +65,7 @@ class LaunchHazard:
     wave: int
     check: str = HAZARDS
     source: SourceLocation | None = None
-    """Of the instruction, if debug information says so."""
+    """Source location of the instruction, if debug information has one."""
 
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
@@ -95,14 +85,14 @@ class _Hit(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """What instructions of one opcode have in common in one code."""
+    """Properties that instructions of one opcode share in one code."""
 
     ends: bool
     """They end waves."""
     own: Ticks | None
     """They take; None: each as long as it says."""
     taking: Taking
-    """What they may stand for, in rules that the code may break."""
+    """Roles that they may have, in rules that the code may break."""
 
 
 _START = Ticks(0, 0, 0)
@@ -110,10 +100,10 @@ _NUMBERS = itertools.count(1)
 
 
 class HazardAutomaton:
-    """What the instructions of a code do to the states of waves, as far as it was asked for.
+    """Automaton of the states of waves under the instructions of a code, as far as it was asked for.
 
     Args:
-        code: of the kernels.
+        code: that of the kernels.
     """
 
     def __init__(self, code: Code) -> None:
@@ -140,14 +130,14 @@ class HazardAutomaton:
         self._producers: dict[tuple[int, int], NDArray[np.uint8]] = {}
         """By rule and units, 0 where they do not matter: for each record whether it may be the producer."""
         self.problem: BaseException | None = None
-        """What went wrong here while native code asked."""
+        """Exception raised here while native code asked."""
         self._function = _FOLLOW(self._answer)
         self._number = next(_NUMBERS)
         self._forgotten = np.zeros(0, np.uint32)
 
     @property
     def fields(self) -> Mapping[str, int]:
-        """Of `layout.WATCH`, for a launch that begins now."""
+        """Return fields of `layout.WATCH`, for a launch that begins now."""
         return {
             "follow": ctypes.cast(self._function, ctypes.c_void_p).value or 0,
             "automaton": self._number,
@@ -157,22 +147,22 @@ class HazardAutomaton:
         }
 
     def _answer(self, number: int, record: int, made: int) -> int:
-        """`follow`, for native code: on its threads, through which no exception goes."""
+        """Answer native code by `follow`; runs on its threads, which no exception may cross."""
         try:
             found = self.follow(number, record)
         except BaseException as problem:
             self.problem = self.problem or problem
             found = [(record | number << layout.FOLLOW_SHIFT, layout.FOLLOW_ENDS)]
-        rows = np.array(found, np.uint64)
+        rows = np.array(found, layout.TRANSITION.dtype)
         ctypes.memmove(made, rows.ctypes.data, rows.nbytes)
         return len(found)
 
     def follow(self, number: int, record: int) -> list[tuple[int, int]]:
-        """What `layout.WATCH.follow` gives, as `layout.TRANSITION`s.
+        """Return the answer to `layout.WATCH.follow`, as `layout.TRANSITION`s.
 
-        Asking takes about as long as finding out what one instruction does, so others are found out at once: those
-        behind it, up to the first that does not simply follow. Where this one was known already, to another thread,
-        they are told as far as they were, too.
+        A question takes about as long as finding out what one instruction does, so others are found out at once: those
+        after it, up to the first that does not simply follow. Where this one was known already, to another thread, they
+        are returned as far as they were, too.
         """
         with self._lock:
             was_known = number in self._next[record]
@@ -191,7 +181,7 @@ class HazardAutomaton:
             return made
 
     def forget(self, records: Iterable[int]) -> None:
-        """Other instructions are there now."""
+        """Forget these records: other instructions are there now."""
         with self._lock:
             changed = set(records)
             changed |= {record + behind for record in changed for behind in range(1, CONTEXT + 1)}
@@ -221,7 +211,7 @@ class HazardAutomaton:
             hits.append(_Hit(self._model.rules[entry.rule], units, entry.age, needed))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
-        hits.sort(key=lambda hit: hit.there)  # of one producer and consumer the first is told
+        hits.sort(key=lambda hit: hit.there)  # only the first hazard of each producer and consumer is reported
         after = self._numbers.get(state)
         if after is None:
             after = self._numbers[state] = len(self._states)
@@ -229,7 +219,7 @@ class HazardAutomaton:
         return after | self._add(hits) << layout.FOLLOW_SHIFT
 
     def _add(self, hits: list[_Hit]) -> int:
-        """The index of the first row + 1; 0: there are none."""
+        """Add hits; return the index of the first row + 1, or 0 if there are none."""
         first = len(self.hits)
         if first + len(hits) > len(self._rows):
             raise EmulationError("more kinds of hazards than can be kept", target=str(self._code.isa.target))
@@ -287,7 +277,7 @@ class HazardAutomaton:
         )
 
     def _met(self) -> frozenset[int]:
-        """Rules that the code may break: of others there is nothing to know."""
+        """Return the rules that the code may break; others do not matter."""
         return self._model.met_by(self._code.isa.opcode(number) for number in self._opcodes)
 
 
@@ -303,10 +293,12 @@ class HazardWatch:
         self._automaton, self._code, self._kernel = automaton, code, kernel
         self._met = own_zeros(MOST, _MET)
         self.fields = {**automaton.fields, "met": self._met.ctypes.data, "met_capacity": MOST}
-        """Of `layout.WATCH`."""
+        """Fields of `layout.WATCH`."""
 
     def findings(self, read: Callable[[str], int]) -> tuple[LaunchHazard, ...]:
-        """What was found, by instruction; of producer, consumer and hazard once, where a work-group met it first.
+        """Return the findings, by instruction.
+
+        Each producer, consumer and hazard comes once, where a work-group met it first.
 
         Args:
             read: gives a field of `layout.WATCH`.
@@ -344,7 +336,7 @@ class HazardWatch:
 
 
 def hazard_watch(code: Code, kernel: str) -> HazardWatch:
-    """What watches a launch of a kernel in this code."""
+    """Return the watch of a launch of a kernel in this code."""
     automaton = code.hazards
     if not isinstance(automaton, HazardAutomaton):
         automaton = code.hazards = HazardAutomaton(code)

@@ -31,10 +31,10 @@ _VECTOR, _SCALAR = re.compile(r"[VA]GPR0(_|$)"), re.compile(r"SGPR0(_|$)")
 
 @dataclass(frozen=True)
 class _Operands:
-    """How operands are chosen."""
+    """Choice of operands."""
 
     registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)
-    """Of a class that has several kinds, those to take first."""
+    """Registers to take first, of a class that has several kinds."""
     immediates: tuple[tuple[str, int], ...] = (("simm16", 1),)
     """By operand name; others are 0. Hardware register 1 is MODE, which every target has."""
 
@@ -49,7 +49,7 @@ _ATTEMPTS = (
 
 @functools.lru_cache(maxsize=4)
 def samples(isa: Isa) -> Samples:
-    """For every opcode of the target, one decoded instruction."""
+    """Return one decoded instruction for every opcode of the target."""
     found: Samples = {}
     others: Samples = {}
     for attempt in range(len(_ATTEMPTS)):
@@ -68,7 +68,7 @@ def samples(isa: Isa) -> Samples:
 
 @functools.cache
 def _candidates(widest: str, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
-    """What the targets of a generation may have, described by one of them."""
+    """Return the opcodes that the targets of a generation may have, described by one of them."""
     isa = Isa.of(widest, wave_size)
     prefixes = isa.target.target.opcode_suffixes
     matches = enumerate(map(_GENERATION.search, isa.opcode_names()))
@@ -79,7 +79,7 @@ def _candidates(widest: str, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
 
 @functools.cache
 def _encodings(widest: str, wave_size: int, attempt: int) -> Mapping[int, bytes]:
-    """The candidates' encodings with the operands of an attempt, each followed by zeros."""
+    """Return the candidates' encodings with the operands of an attempt, each followed by zeros."""
     isa, opcodes = _candidates(widest, wave_size)
     register = _register_choice(isa, _ATTEMPTS[attempt])
     found: dict[int, bytes] = {}
@@ -91,7 +91,7 @@ def _encodings(widest: str, wave_size: int, attempt: int) -> Mapping[int, bytes]
 def _encoded(
     isa: Isa, opcodes: tuple[Opcode, ...], choice: _Operands, register: Callable[[str], int]
 ) -> dict[int, bytes]:
-    """Encodings of some opcodes, without those for which LLVM does not take the operands."""
+    """Return encodings of some opcodes, without those for which LLVM does not take the operands."""
     while True:
         try:
             code, offsets = isa.encode(_instructions(opcodes, choice, register))
@@ -120,7 +120,7 @@ def _register_choice(isa: Isa, choice: _Operands) -> Callable[[str], int]:
 
 
 def _instructions(opcodes: Iterable[Opcode], choice: _Operands, register: Callable[[str], int]) -> InstructionArray:
-    """One instruction an opcode, in columns without code."""
+    """Return one instruction per opcode, in columns without code."""
     immediates = dict(choice.immediates)
     starts = [0]
     kinds: list[int] = []

@@ -1,8 +1,9 @@
 """The check of waits while a kernel runs: ``check="waits"``.
 
-An operation counts as done when its counters say so and not before (`luthier.isa.waits`): until then the registers that
-it writes hold a pattern, and whatever uses them is found. The native executor does it for every instruction
-(`runtime/native/executor/watch.h`); here it is told what instructions do, and what it found is put into words.
+An operation counts as done when its counters say so and not before (`luthier.hazards.wait_counters.model`): until then
+the registers that it writes hold a pattern, and whatever uses them is found. The native executor does it for every
+instruction (`runtime/native/executor/watch.h`); here it is told what instructions do, and what it found is put into
+words.
 """
 
 from __future__ import annotations
@@ -14,38 +15,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.cache.memory import BoundedCache
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
 from luthier.emulator.inspection.decoded import decoded
 from luthier.errors import EmulationError
+from luthier.hazards.wait_counters.model import WaitModel, wait_model
+from luthier.hazards.wait_counters.steps import HALVES, MOST_KNOWN, Step, fills_half, step_of
+from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.isa.waits import WaitModel, wait_model
 from luthier.lifting.instructions.effects import Columns
-from luthier.lifting.waits.steps import HALVES, Step, fills_half, step_of
 from luthier.objects.source import SourceLocation, in_source
 
 WAITS = "waits"
 POISON = 0x7FF7A5A5
-"""What an outstanding register holds: no number as a float of 16, 32 or 64 bits."""
+"""Content of an outstanding register: no number as a float of 16, 32 or 64 bits."""
 MOST = 1024
 """Findings that are kept of a launch."""
 
-_FACT = np.dtype(
-    {
-        "names": list(layout.FACT.fields),
-        "formats": ["u1", "u1", "u1", "u1", "u1", ("u1", 2), "u1", "u1", ("u1", 8), "<u4", ("<u4", layout.FACT_SPANS)],
-        "offsets": [field.offset for field in layout.FACT.fields.values()],
-        "itemsize": layout.FACT.size,
-    }
-)
-_FOUND = np.dtype(
-    {
-        "names": list(layout.FOUND.fields),
-        "formats": [f"<u{field.size}" for field in layout.FOUND.fields.values()],
-        "offsets": [field.offset for field in layout.FOUND.fields.values()],
-        "itemsize": layout.FOUND.size,
-    }
-)
+_FACT = layout.FACT.dtype(streams=("u1", 2), limits=("u1", 8), spans=("<u4", layout.FACT_SPANS))
+_FOUND = layout.FOUND.dtype()
 _NOTHING = np.zeros((), _FACT)
 _ANY_LANE = (*("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE"), "V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
 
@@ -65,7 +54,7 @@ class WaitFinding:
     producer_text: str
     register: str
     counter: str
-    """Which says when the operation is done."""
+    """Counter that shows when the operation is done."""
     enough: int
     """The largest value of that counter to wait for that would have been enough here."""
     workgroup: int
@@ -74,7 +63,7 @@ class WaitFinding:
     """None of a scalar register."""
     check: str = WAITS
     source: SourceLocation | None = None
-    """Of the instruction, if debug information says so."""
+    """Source location of the instruction, if debug information has one."""
 
     def __str__(self) -> str:
         who = f"work-group {self.workgroup} wave {self.wave}" + ("" if self.lane is None else f" lane {self.lane}")
@@ -86,7 +75,7 @@ class WaitFinding:
 
 
 class WaitFacts:
-    """What instructions of one code do, as the native executor wants it; of a record when it is bound.
+    """Facts about instructions of one code for the native executor; those of a record when it is bound.
 
     Args:
         code: the code; instructions that are bound later are added.
@@ -106,6 +95,7 @@ class WaitFacts:
         self._filled = np.zeros(code.count + 1, np.bool_)
         self._flags: dict[int, int] = {}
         """By opcode number, `FACT.flags`."""
+        self._known = _known_facts(code.isa)
 
     def fill(self, records: Iterable[int]) -> None:
         """Add records."""
@@ -116,15 +106,20 @@ class WaitFacts:
             place = self._decoded.place(record)
             if place is not None:
                 columns, native, index = place
-                self._put(record, columns, index, step_of(self._decoded.table, native, columns, index, self.model))
+                alike = columns.alike(index)
+                fact = self._known.get(alike)
+                if fact is None:
+                    step = step_of(self._decoded.table, native, columns, index, self.model)
+                    fact = self._known.put(alike, self._fact(columns, index, step))
+                self.facts[record] = fact
 
     def forget(self, records: Iterable[int]) -> None:
-        """Other instructions are there now."""
+        """Forget these records: other instructions are there now."""
         for record in records:
             self._filled[record] = False
             self.facts[record] = _NOTHING
 
-    def _put(self, record: int, columns: Columns, index: int, step: Step) -> None:
+    def _fact(self, columns: Columns, index: int, step: Step) -> NDArray[np.void]:
         opcode = columns.opcode[index]
         entry = self._decoded.table.opcode(opcode)
         pseudo = entry.opcode.pseudo
@@ -165,11 +160,17 @@ class WaitFacts:
             "replaced": sum(1 << stream for stream in step.replaced),
             "spans": spans + [0] * (layout.FACT_SPANS - len(spans)),
         }
-        self.facts[record] = tuple([fact[name] for name in layout.FACT.fields])
+        return np.array(tuple([fact[name] for name in layout.FACT.fields]), _FACT)
+
+
+@functools.lru_cache(maxsize=64)
+def _known_facts(isa: Isa) -> BoundedCache[tuple[int, ...], NDArray[np.void]]:
+    """Return the facts of a processor's instructions by what is alike (`Columns.alike`), for all codes."""
+    return BoundedCache(MOST_KNOWN)
 
 
 def wait_watch(code: Code, kernel: str) -> WaitWatch:
-    """What watches a launch of a kernel in this code."""
+    """Return the watch of a launch of a kernel in this code."""
     facts = code.watcher
     if not isinstance(facts, WaitFacts):
         facts = code.watcher = WaitFacts(code)
@@ -179,7 +180,7 @@ def wait_watch(code: Code, kernel: str) -> WaitWatch:
 
 @functools.lru_cache(1 << 14)
 def _spans(units: int, half: int = 0) -> tuple[int, ...]:
-    """A set of units as `layout.SPAN`s."""
+    """Return a set of units as `layout.SPAN`s."""
     found, first = [], 0
     while units:
         skip = (units & -units).bit_length() - 1
@@ -193,7 +194,7 @@ def _spans(units: int, half: int = 0) -> tuple[int, ...]:
 
 
 def _half_spans(units: int) -> tuple[int, ...]:
-    """The same of a set that tells halves apart."""
+    """Return a set that distinguishes halves as `layout.SPAN`s."""
     low, high = units & (1 << HALVES) - 1, units >> HALVES
     return _spans(low & high) + _spans(low & ~high, layout.HALF_LOW) + _spans(high & ~low, layout.HALF_HIGH)
 
@@ -217,10 +218,10 @@ class WaitWatch:
             "found": self._found.ctypes.data,
             "capacity": MOST,
         }
-        """Of `layout.WATCH`."""
+        """Fields of `layout.WATCH`."""
 
     def findings(self, read: Callable[[str], int]) -> tuple[WaitFinding, ...]:
-        """What was found, by instruction; of each operation and register once.
+        """Return the findings, by instruction; for each operation and register once.
 
         Args:
             read: gives a field of `layout.WATCH`.

@@ -37,12 +37,12 @@ class Atomic:
 
     @property
     def units(self) -> int:
-        """Registers of one value."""
+        """Return the registers of one value."""
         return self.type.units
 
     @property
     def data_units(self) -> int:
-        """Registers of the data that the instruction gives."""
+        """Return the registers of the data that the instruction gives."""
         return self.units * self.data_count
 
 
@@ -78,7 +78,7 @@ def atomic_lanes(
 
 
 def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:
-    """One lane's read-modify-write; the old value, as an integer."""
+    """Emit one lane's read-modify-write; return the old value, as an integer."""
     integer = Type("u", 32 * atomic.units)
     if atomic.rmw:
         return w.wrap(w.ir.atomic_rmw(atomic.rmw, pointer, data[0].llvm, "seq_cst"), integer)
@@ -110,12 +110,12 @@ def _add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 
 
 def _swap_if_equal(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    """Data is the new value, then the one to compare with."""
+    """Return the result of compare-and-swap; the data are the new value, then the one to compare with."""
     return w.select(old == data[1], data[0], old)
 
 
 def _swap_if_equal_lds(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    """Before GFX11 LDS instructions have the comparison first."""
+    """Return the result of compare-and-swap of LDS instructions before GFX11, whose data have the comparison first."""
     return w.select(old == data[0], data[1], old)
 
 
@@ -134,12 +134,12 @@ def _float_max(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 
 
 def _increment(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    """Wraps to 0 at the data."""
+    """Return the old value plus one, wrapped to 0 at the data."""
     return w.select(old >= data[0], w.like(0, old), old + 1)
 
 
 def _decrement(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    """Wraps to the data at 0 and from above it."""
+    """Return the old value minus one, wrapped to the data at 0 and from above it."""
     return w.select((old == 0) | (old > data[0]), data[0], old - 1)
 
 
@@ -148,7 +148,7 @@ def _reverse_subtract(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 
 
 def _subtract_clamp(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    """Saturates at 0."""
+    """Return the difference, saturated at 0."""
     return w.select(old < data[0], w.like(0, old), old - data[0])
 
 
@@ -177,7 +177,7 @@ def _packed(kind: str) -> Combine:
 def _integer(
     vector: str, lds: str, combine: Combine, rmw: str = "", *, kinds: str = "u", data_count: int = 1
 ) -> list[Atomic]:
-    """The 32-bit and the 64-bit form, with the names of every generation."""
+    """Return the 32-bit and the 64-bit form, with the names of every generation."""
     rows = []
     for bits in (32, 64):
         wide = "_x2" if bits == 64 else ""

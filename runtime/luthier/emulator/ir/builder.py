@@ -20,8 +20,11 @@ class Builder(ExactBuilder):
     """Makes values; see README.md for the list with examples."""
 
     def convert(self, value: Value, type: str | Type) -> Value:
-        """The number as another type: integers are extended by the value's sign or truncated, floats rounded as MODE
-        says, also those made of integers."""
+        """Return the number as another type.
+
+        Integers are extended by the value's sign or truncated; floats are rounded as MODE says, also those made of
+        integers.
+        """
         kind = Type.parse(type) if isinstance(type, str) else type
         source = value.type
         if source == kind or source.kind == "bf" or not kind.is_float:
@@ -39,7 +42,7 @@ class Builder(ExactBuilder):
         return self.wrap(self.ir.trunc(chosen.llvm, self.shaped(ir.IntType(16), value.lanes)), kind)
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
-        """One of add, sub, mul, and_, or_, xor, shl, shr on two values of one type."""
+        """Return one of add, sub, mul, and_, or_, xor, shl, shr on two values of one type."""
         if left.type.kind != "f" or name not in ("add", "sub", "mul"):
             return super().binary(name, left, right)
         left, right = self._same_shape(left, right)
@@ -48,23 +51,23 @@ class Builder(ExactBuilder):
         return self._rounded(f"f{name}", [left, right], left.type)
 
     def fma(self, a: Value, x: Operand, c: Operand) -> Value:
-        """``a * x + c`` with one rounding."""
+        """Return ``a * x + c`` with one rounding."""
         return self._rounded("fma", [a, self.like(x, a), self.like(c, a)], a.type)
 
     def sqrt(self, value: Value) -> Value:
-        """Correctly rounded square root."""
+        """Return the correctly rounded square root."""
         return self._rounded("sqrt", [value], value.type)
 
     def divide(self, left: Operand, right: Value) -> Value:
-        """Correctly rounded quotient of floats."""
+        """Return the correctly rounded quotient of floats."""
         return self._rounded("fdiv", [self.like(left, right), right], right.type)
 
     def _rounded(self, name: str, values: list[Value], result: Type) -> Value:
-        """A floating-point operation that rounds to `result` as MODE says."""
+        """Return the result of a floating-point operation that rounds to `result` as MODE says."""
         return rounded(self, name, values, result, self.mode.rounding(result.bits))
 
     def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
-        """What `make` computes under another rounding mode (a FP_ROUND code)."""
+        """Return what `make` computes under another rounding mode (a FP_ROUND code)."""
         saved = self.mode
         self.mode = replace(saved, round32=rounding, round16_64=rounding)
         try:

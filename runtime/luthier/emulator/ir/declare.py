@@ -1,4 +1,6 @@
-"""How operations are declared. README.md is the guide.
+"""Declaration of operations.
+
+README.md is the guide.
 
 An operation is one function from values to values, under all the mnemonics that mean it (LLVM's spelling without the
 encoding suffix ``_e32 _e64 _dpp _sdwa``). A family module makes one `OperationTable` called ``operations``.
@@ -21,7 +23,7 @@ class Unsupported(Exception):
 
 
 class Form(enum.Enum):
-    """What kind of code is generated around a semantic function."""
+    """Kind of code that is generated around a semantic function."""
 
     LANE = "lane"
     """Pure, per lane; EXEC, modifiers, DPP and SDWA are applied around it."""
@@ -66,14 +68,17 @@ class Operation:
     """The meaning depends on ``b.processor``; code is made for each one."""
     flush: bool = True
     """Float operands and results obey the denormal mode."""
-    majors: tuple[int, ...] = ()
-    """Generations that have it under these names; empty: all."""
+    since: tuple[int, ...] = ()
+    """Generations with which it begins under these names, by `Generation.emulated_major`; their descendants have it,
+    too. Empty: all have it. One that begins later under the same name takes its place."""
+    until: tuple[int, ...] = ()
+    """Descendants of these that do not have it any more."""
     counted: bool = True
     """False for the emulator's own stand-ins for instructions."""
 
     @property
     def uses_float(self) -> bool:
-        """Whether code depends on the MODE register."""
+        """Return whether code depends on the MODE register."""
         return any(spec.type.is_float for spec in (*self.sources, *self.results))
 
 
@@ -85,7 +90,7 @@ def _operand_names(text: str, defaults: tuple[str, ...], count: int) -> list[str
 
 
 def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...], tuple[OperandSpec, ...]]:
-    """Sources and results of ``"[name:]type … -> [name:]type …"``; ``#name`` is an immediate.
+    """Return sources and results of ``"[name:]type … -> [name:]type …"``; ``#name`` is an immediate.
 
     Unnamed sources are src0, src1, src2 (an unnamed mask source after the first two is VCC where the instruction has no
     such operand); unnamed results are vdst and sdst, of scalar operations sdst. ``scc`` is the condition code.
@@ -136,26 +141,35 @@ class OperationTable:
         return add
 
     def lane(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
-        """A vector operation: ``@operations.lane("v_add_u32 v_add_nc_u32", "u32 u32 -> u32")``."""
+        """Declare a vector operation: ``@operations.lane("v_add_u32 v_add_nc_u32", "u32 u32 -> u32")``."""
         return self._declare(Form.LANE, names, signature, **settings)
 
     def packed(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
-        """A VOP3P operation on both 16-bit halves; the function computes one half: ``"f16 f16 -> f16"``."""
+        """Declare a VOP3P operation on both 16-bit halves.
+
+        The function computes one half: ``"f16 f16 -> f16"``.
+        """
         return self._declare(Form.PACKED, names, signature, **settings)
 
     def scalar(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
-        """A scalar operation: ``@operations.scalar("s_add_u32", "u32 u32 -> u32 scc")``."""
+        """Declare a scalar operation: ``@operations.scalar("s_add_u32", "u32 u32 -> u32 scc")``."""
         return self._declare(Form.SCALAR, names, signature, **settings)
 
     def compare(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
-        """A vector comparison ``v_cmp_X`` and its ``v_cmpx_X`` (which also, or on later targets only, writes EXEC)."""
+        """Declare a vector comparison ``v_cmp_X`` and its ``v_cmpx_X``.
+
+        The latter also, or on later targets only, writes EXEC.
+        """
         spelled = " ".join(f"{name} {name.replace('v_cmp_', 'v_cmpx_')}" for name in names.split())
         return self._declare(Form.LANE, spelled, f"{signature} -> sdst:mask", **settings)
 
     def wave(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
-        """Any other operation; the function gets the `WaveBuilder` and one `Slot` an operand, results first."""
+        """Declare any other operation.
+
+        The function gets the `WaveBuilder` and one `Slot` per operand, results first.
+        """
         return self._declare(Form.WAVE, names, signature, **settings)
 
     def control(self, names: str, signature: str = "->", **settings: Any) -> Callable[[Function], Function]:
-        """An operation that decides what runs next."""
+        """Declare an operation that decides what runs next."""
         return self._declare(Form.CONTROL, names, signature, **settings)

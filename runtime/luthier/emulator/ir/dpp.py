@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def source_lanes(dpp: Dpp, lanes: int) -> list[int | None]:
-    """For each lane the one it reads, None where that is outside its row or wave.
+    """Return for each lane the one it reads, None where that is outside its row or wave.
 
     Raises:
-        ValueError: a reserved control.
+        ValueError: the control is reserved.
     """
     return [_source(dpp, lane, lanes) for lane in range(lanes)]
 
@@ -57,7 +57,7 @@ def _source(dpp: Dpp, lane: int, lanes: int) -> int | None:
 
 
 def apply_dpp(w: WaveBuilder, rows: list[Value], dpp: Dpp, enabled: Value) -> tuple[list[Value], Value]:
-    """Source rows after the permutation, and the lanes that may be written.
+    """Return source rows after the permutation, and the lanes that may be written.
 
     A lane whose source is outside or inactive reads 0 with bound_ctrl and is not written without; row_mask and
     bank_mask switch lanes off.

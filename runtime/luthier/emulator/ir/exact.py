@@ -42,33 +42,33 @@ class ExactBuilder:
     # Making values --------------------------------------------------------------------------------------------------
 
     def wrap(self, llvm: Any, type: Type | str) -> Value:
-        """An LLVM value, read as `type`."""
+        """Return an LLVM value, read as `type`."""
         return Value(self, llvm, Type.parse(type) if isinstance(type, str) else type)
 
     def const(self, type: str | Type, number: int | float) -> Value:
-        """The number in every lane."""
+        """Return the number in every lane."""
         kind = Type.parse(type) if isinstance(type, str) else type
         return self.wrap(constant(kind, number, self.lanes), kind)
 
     def bits_const(self, type: str, pattern: int) -> Value:
-        """A constant given by its bit pattern, for floats: ``b.bits_const("f32", 0x7FC00000)``."""
+        """Return a float constant given by its bit pattern: ``b.bits_const("f32", 0x7FC00000)``."""
         kind = Type.parse(type)
         return self.const(f"u{kind.bits}", pattern).as_(kind)
 
     def like(self, other: Operand, model: Value) -> Value:
-        """`other` with type and shape of `model`; numbers become constants."""
+        """Return `other` with type and shape of `model`; numbers become constants."""
         if isinstance(other, Value):
             return other
         return self.wrap(constant(model.type, other, model.lanes), model.type)
 
     def lane_id(self, type: str = "u32") -> Value:
-        """0, 1, 2, … along the lanes."""
+        """Return 0, 1, 2, … along the lanes."""
         kind = Type.parse(type)
         elements = [ir.Constant(kind.llvm, i) for i in range(self.lanes)]
         return self.wrap(ir.Constant(ir.VectorType(kind.llvm, self.lanes), elements), kind)
 
     def splat(self, scalar: Value) -> Value:
-        """A scalar in every lane."""
+        """Return a scalar in every lane."""
         if not self.lanes or scalar.lanes:
             return scalar
         vector = ir.VectorType(scalar.llvm.type, self.lanes)
@@ -77,13 +77,13 @@ class ExactBuilder:
         return self.wrap(self.ir.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros), scalar.type)
 
     def shaped(self, element: ir.Type, lanes: int) -> ir.Type:
-        """A vector of `lanes` elements; the element itself for 0."""
+        """Return the type of a vector of `lanes` elements; the element itself for 0."""
         return ir.VectorType(element, lanes) if lanes else element
 
     # Bits and conversions -------------------------------------------------------------------------------------------
 
     def bitcast(self, value: Value, type: str | Type) -> Value:
-        """The same bits read as another type of the same size."""
+        """Return the same bits read as another type of the same size."""
         kind = Type.parse(type) if isinstance(type, str) else type
         if kind.llvm == value.type.llvm:
             return self.wrap(value.llvm, kind)
@@ -92,7 +92,10 @@ class ExactBuilder:
         return self.wrap(self.ir.bitcast(value.llvm, self.shaped(kind.llvm, value.lanes)), kind)
 
     def convert(self, value: Value, type: str | Type) -> Value:
-        """The number as another type: integers extended by the value's sign or truncated, floats widened."""
+        """Return the number as another type.
+
+        Integers are extended by the value's sign or truncated, floats widened.
+        """
         kind = Type.parse(type) if isinstance(type, str) else type
         source = value.type
         target = self.shaped(kind.llvm, value.lanes)
@@ -128,7 +131,7 @@ class ExactBuilder:
     # Arithmetic -----------------------------------------------------------------------------------------------------
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
-        """One of add, sub, mul, and_, or_, xor, shl, shr on two integers or masks of one type."""
+        """Return one of add, sub, mul, and_, or_, xor, shl, shr on two integers or masks of one type."""
         left, right = self._same_shape(left, right)
         kind = left.type
         if kind.llvm != right.type.llvm:
@@ -147,7 +150,10 @@ class ExactBuilder:
         return left, right
 
     def compare(self, relation: str, left: Value, other: Operand) -> Value:
-        """`==  !=  <  <=  >  >=` giving a mask (or scc). Of floats: ordered, but `!=` is true on NaN."""
+        """Return the mask (or scc) of one of `==  !=  <  <=  >  >=`.
+
+        Of floats they are ordered, but `!=` is true on NaN.
+        """
         left, right = self._same_shape(left, self.like(other, left))
         if left.type.kind == "f":
             make = self.ir.fcmp_unordered if relation == "!=" else self.ir.fcmp_ordered
@@ -157,12 +163,12 @@ class ExactBuilder:
         return self.wrap(result, MASK if left.lanes else SCC)
 
     def is_nan(self, value: Value) -> Value:
-        """Where a float is NaN: a mask (or scc)."""
+        """Return where a float is NaN: a mask (or scc)."""
         result = self.ir.fcmp_unordered("uno", value.llvm, value.llvm)
         return self.wrap(result, MASK if value.lanes else SCC)
 
     def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
-        """`yes` where the condition holds, else `no`; one of the two may be a number."""
+        """Return `yes` where the condition holds, else `no`; one of the two may be a number."""
         model = yes if isinstance(yes, Value) else no
         if not isinstance(model, Value):
             raise TypeError("select needs a value on one side")
@@ -184,12 +190,12 @@ class ExactBuilder:
         return self.select(value < 0, -value, value)
 
     def minimum(self, left: Value, right: Operand) -> Value:
-        """Smaller of two integers."""
+        """Return the smaller of two integers."""
         other = self.like(right, left)
         return self.select(left < other, left, other)
 
     def maximum(self, left: Value, right: Operand) -> Value:
-        """Larger of two integers."""
+        """Return the larger of two integers."""
         other = self.like(right, left)
         return self.select(left > other, left, other)
 
@@ -199,28 +205,28 @@ class ExactBuilder:
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
     def sub_saturate(self, left: Value, right: Operand) -> Value:
-        """Difference of integers, the type's nearest number where it does not fit."""
+        """Return the difference of integers, or the type's nearest number where it does not fit."""
         name = "llvm.ssub.sat" if left.type.is_signed else "llvm.usub.sat"
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
     def popcount(self, value: Value) -> Value:
-        """How many bits are set, as a number of the same type."""
+        """Return the number of set bits, as a number of the same type."""
         return self.intrinsic("llvm.ctpop", [value], value.type)
 
     def bit_reverse(self, value: Value) -> Value:
-        """The bits in opposite order."""
+        """Return the bits in opposite order."""
         return self.intrinsic("llvm.bitreverse", [value], value.type)
 
     def leading_zeros(self, value: Value) -> Value:
-        """Zeros above the highest set bit; all bits for 0."""
+        """Return the number of zeros above the highest set bit; all bits for 0."""
         return self.intrinsic("llvm.ctlz", [value], value.type, flags=[0])
 
     def trailing_zeros(self, value: Value) -> Value:
-        """Zeros below the lowest set bit; all bits for 0."""
+        """Return the number of zeros below the lowest set bit; all bits for 0."""
         return self.intrinsic("llvm.cttz", [value], value.type, flags=[0])
 
     def funnel_shift_right(self, high: Value, low: Value, amount: Value) -> Value:
-        """Low half of ``{high, low} >> amount``; the amount counts modulo the width."""
+        """Return the low half of ``{high, low} >> amount``; the amount counts modulo the width."""
         return self.intrinsic("llvm.fshr", [high, low, amount], low.type)
 
     def floor(self, value: Value) -> Value:
@@ -242,7 +248,7 @@ class ExactBuilder:
     # LLVM beneath ---------------------------------------------------------------------------------------------------
 
     def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
-        """The declaration of an LLVM function, made once a module."""
+        """Return the declaration of an LLVM function, made once per module."""
         module = self.ir.module
         found = module.globals.get(name)
         if found is None:
@@ -271,7 +277,7 @@ class ExactBuilder:
 
 
 def overload_name(llvm: ir.Type) -> str:
-    """How an LLVM intrinsic's name spells a type: ``v64i32``, ``f32``."""
+    """Return a type as an LLVM intrinsic's name spells it: ``v64i32``, ``f32``."""
     if isinstance(llvm, ir.VectorType):
         return f"v{llvm.count}{overload_name(llvm.element)}"
     if isinstance(llvm, ir.IntType):

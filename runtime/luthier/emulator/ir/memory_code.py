@@ -20,7 +20,7 @@ from luthier.emulator.ir.wave import WaveBuilder
 
 
 def _scalar(w: WaveBuilder, size: int | Value, kind: str) -> Value:
-    """A number of bytes, known now or only later."""
+    """Return a number of bytes, known at compile time or only later."""
     return size.to(kind) if isinstance(size, Value) else w.number(size, kind)
 
 
@@ -33,24 +33,30 @@ def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: 
     w.stop(layout.FAULT)
 
 
-def note_access(w: WaveBuilder, hosts: Value, size: int | Value, mask: Value | None = None) -> None:
-    """Stepped code tells what it accesses, for the checks: per-lane host addresses, or a scalar one."""
+def note_access(
+    w: WaveBuilder, places: Value, size: int | Value, mask: Value | None = None, *, outside: bool = False
+) -> None:
+    """Emit code by which stepped code reports what it accesses, for the checks.
+
+    The host addresses (or offsets outside LDS) are per lane, or a scalar one.
+    """
     if not w.variant.stepping:
         return
     place = w.context_field("accesses")
     number = w.load(place, "u64")
     w.store(number + 1, place)
     entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
-    scalar = not isinstance(hosts.llvm.type, ir.VectorType)
+    scalar = not isinstance(places.llvm.type, ir.VectorType)
+    kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
     w.store(_scalar(w, size, "u32"), w.address(entry, layout.ACCESS["size"]))
-    w.store(w.number(int(scalar)), w.address(entry, layout.ACCESS["scalar"]))
-    w.ir.store(hosts.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
+    w.store(w.number(kind), w.address(entry, layout.ACCESS["kind"]))
+    w.ir.store(places.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
 
 
 def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
-    """One lane of a vector, the lane a scalar."""
+    """Return one lane of a vector, the lane a scalar."""
     return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
 
 
@@ -65,7 +71,9 @@ def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int | Value
 def check_global(
     w: WaveBuilder, addresses: Value, size: int | Value, *, flat: bool, mask: Value | None = None
 ) -> Value:
-    """Host addresses (u64) of lanes that access `size` bytes each; lanes outside `mask` (EXEC) may hold anything.
+    """Return the host addresses (u64) of lanes that access `size` bytes each.
+
+    Lanes outside `mask` (EXEC) may hold anything.
 
     The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
     """
@@ -107,21 +115,34 @@ def check_global(
     return hosts
 
 
-def check_lds(w: WaveBuilder, offsets: Value, size: int) -> Value:
-    """Host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32)."""
+def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]:
+    """Return the host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32), and which lanes do.
+
+    A lane that reaches beyond the end of LDS reads zeros and writes nothing (ISA documents, "Out-of-Range Behavior").
+    That this holds for a whole access of which a part is beyond, the documents of GFX11 and later say alone.
+    """
     limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
     fits = w.wrap(w.ir.icmp_unsigned(">=", limit.llvm, ir.Constant(I32, size)), "scc")
     last = w.select(fits, limit - size, 0)
-    bad = offsets > w.splat(last)
-    bad = bad | w.wrap(w.splat(~fits).llvm, "mask")
-    fault_if_any(w, bad, offsets, size, layout.FAULT_LDS)
+    outside = (offsets > w.splat(last)) | w.wrap(w.splat(~fits).llvm, "mask")
+    enabled, bits = w.exec_bits.to(f"u{w.wave_size}"), w.mask_bits(outside & w.exec)
+    before = w.ir.block
+    # A branch and not just a mask: what follows then does not wait for the comparison.
+    with w.when(bits != 0):
+        note_access(w, offsets.to("u64"), size, outside & w.exec, outside=True)
+        left = enabled & ~bits
+        after = w.ir.block
+    accessing = w.ir.phi(enabled.llvm.type)
+    accessing.add_incoming(enabled.llvm, before)
+    accessing.add_incoming(left.llvm, after)
+    inside = w.bits_mask(w.wrap(accessing, enabled.type))
     hosts = offsets.to("u64") + w.splat(w.load(w.wave_field("lds"), "u64"))
-    note_access(w, hosts, size)
-    return hosts
+    note_access(w, hosts, size, inside)
+    return hosts, inside
 
 
 def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
-    """Host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
+    """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
     limit = w.load(w.wave_field("scratch_size"), "u64")
     ends = offsets.to("u64") + size
     fault_if_any(w, ends > w.splat(limit), offsets, size, layout.FAULT_SCRATCH)
@@ -130,7 +151,7 @@ def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
 
 
 def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
-    """Pointer to `size` readable bytes at a scalar address."""
+    """Return a pointer to `size` readable bytes at a scalar address."""
     position = w.free_slot
     entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
     offset = address - w.load(entry, "u64")
@@ -167,44 +188,67 @@ def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:
 # Loads and stores at checked addresses ------------------------------------------------------------------------------
 
 
-def _pointers(w: WaveBuilder, addresses: Value, offset: int = 0) -> Any:
-    shifted = addresses + offset if offset else addresses
-    return w.ir.inttoptr(shifted.llvm, ir.VectorType(PTR, w.wave_size))
+def _pointers(w: WaveBuilder, addresses: Value) -> Any:
+    return w.ir.inttoptr(addresses.llvm, ir.VectorType(PTR, w.wave_size))
 
 
 def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None = None) -> Value:
-    """The dword at each active lane's address plus `offset`; 0 in other lanes."""
+    """Return the dword at each active lane's address plus `offset`; 0 in other lanes."""
     return gather_rows(w, addresses + offset if offset else addresses, 1, mask)[0]
 
 
 def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None = None) -> list[Value]:
-    """The `count` dwords from each active lane's address; 0 in other lanes."""
+    """Return the `count` dwords from each active lane's address; 0 in other lanes.
+
+    A lane's dwords are read at once: on hardware, too, an aligned load of 64 or 128 bits never sees half of a store.
+    """
     enabled = w.exec if mask is None else mask
 
-    def in_a_row(pointer: Any) -> list[Any]:
-        wide = ir.VectorType(I32, w.wave_size * count)
-        each = _repeat(w, enabled, count)
-        callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
-        zero = ir.Constant(wide, None)
-        loaded = w.wrap(w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, zero]), "u32")
+    def apart(loaded: Any) -> list[Any]:
+        joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
         lanes = range(w.wave_size)
-        return [w.shuffle(loaded, [lane * count + row for lane in lanes]).llvm for row in range(count)]
+        return [w.shuffle(joined, [lane * count + row for lane in lanes]).llvm for row in range(count)]
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        wide, each = _elements(w, enabled, count)
+        callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
+        return apart(w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, ir.Constant(wide, None)]))
 
     def anywhere() -> list[Any]:
-        name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
-        zero = ir.Constant(w.row_type, None)
-        rows = []
-        for row in range(count):
-            pointers = _pointers(w, addresses, 4 * row)
+        if count == 1:
+            name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
+            pointers, zero = _pointers(w, addresses), ir.Constant(w.row_type, None)
             callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
-            rows.append(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]))
-        return rows
+            return [w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero])]
+        wide = ir.VectorType(I32, w.wave_size * count)
+        rows = spill(w, w.wrap(ir.Constant(wide, None), "u32"))
+        with _each_row(w, addresses, rows, count, enabled) as (memory, row):
+            w.ir.store(w.ir.load(memory, typ=ir.VectorType(I32, count), align=1), row, align=4)
+        return apart(w.ir.load(rows, typ=wide))
 
     return [w.wrap(row, "u32") for row in _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)]
 
 
+def _elements(w: WaveBuilder, enabled: Value, count: int) -> tuple[Any, Value]:
+    """Return a vector type for `count` dwords of each lane, and which of its elements are of active lanes.
+
+    Elements are pairs of dwords where that is possible: processors without masked accesses move them one by one.
+    """
+    size = 2 - count % 2
+    return ir.VectorType(ir.IntType(32 * size), w.wave_size * count // size), _repeat(w, enabled, count // size)
+
+
+@contextmanager
+def _each_row(w: WaveBuilder, addresses: Value, rows: Any, count: int, enabled: Value) -> Iterator[tuple[Any, Any]]:
+    """Emit code that runs for each active lane, with pointers to its memory and to its `count` dwords in `rows`."""
+    places = spill(w, addresses)
+    with each_lane(w, w.mask_bits(enabled)) as lane:
+        memory = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
+        yield memory, w.ir.gep(rows, [(lane * count).llvm], source_etype=I32)
+
+
 def _repeat(w: WaveBuilder, mask: Value, count: int) -> Value:
-    """Each lane's bit `count` times."""
+    """Return each lane's bit `count` times."""
     return mask if count == 1 else w.shuffle(mask, [lane for lane in range(w.wave_size) for _ in range(count)])
 
 
@@ -216,8 +260,10 @@ def _by_pattern(
     in_a_row: Callable[[Any], list[Any]],
     anywhere: Callable[[], list[Any]],
 ) -> list[Any]:
-    """What one of two ways makes: lanes in a row, each `size` bytes after the one before, from the pointer given on; or
-    anywhere."""
+    """Emit a fast path for consecutive lanes and a general one, and return the results of either.
+
+    On the fast path the lanes are each `size` bytes after the one before, from the pointer given on.
+    """
     first = w.extract(addresses, 0)
     apart = w.mask_bits((addresses != w.splat(first) + w.lane_id("u64") * size) & enabled)
     together, scattered, done = (w.llvm_function.append_basic_block(name) for name in ("in_a_row", "anywhere", "done"))
@@ -240,7 +286,7 @@ def _by_pattern(
 
 
 def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
-    """The 8 or 16 bits at each active lane's address, zero-extended."""
+    """Return the 8 or 16 bits at each active lane's address, zero-extended."""
     enabled = w.exec if mask is None else mask
     wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 0, enabled)
     shift = ((addresses & 3) << 3).to("u32")
@@ -259,28 +305,34 @@ def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mas
 
 
 def scatter_rows(w: WaveBuilder, addresses: Value, values: Sequence[Value], mask: Value | None = None) -> None:
-    """Store each active lane's dwords from its address on; where lanes coincide the highest wins."""
+    """Store each active lane's dwords from its address on, at once; where lanes coincide the highest wins."""
     enabled = w.exec if mask is None else mask
     rows = [value.as_("u32") for value in values]
     count = len(rows)
 
-    def in_a_row(pointer: Any) -> list[Any]:
+    def together() -> Value:
         joined = rows
         while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
             joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
-        wide = w.shuffle(joined[0], [row * w.wave_size + lane for lane in range(w.wave_size) for row in range(count)])
-        each = _repeat(w, enabled, count)
-        name = f"llvm.masked.store.{overload_name(wide.llvm.type)}.p0"
-        callee = w.function(name, ir.VoidType(), [wide.llvm.type, PTR, I32, each.llvm.type])
-        w.ir.call(callee, [wide.llvm, pointer, ir.Constant(I32, 1), each.llvm])
+        return w.shuffle(joined[0], [row * w.wave_size + lane for lane in range(w.wave_size) for row in range(count)])
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        wide, each = _elements(w, enabled, count)
+        callee = w.function(
+            f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type]
+        )
+        w.ir.call(callee, [w.ir.bitcast(together().llvm, wide), pointer, ir.Constant(I32, 1), each.llvm])
         return []
 
     def anywhere() -> list[Any]:
-        name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
-        for index, row in enumerate(rows):
-            pointers = _pointers(w, addresses, 4 * index)
+        if count == 1:
+            name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
+            pointers = _pointers(w, addresses)
             callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
-            w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+            w.ir.call(callee, [rows[0].llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+            return []
+        with _each_row(w, addresses, spill(w, together()), count, enabled) as (memory, row):
+            w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
         return []
 
     _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)
@@ -297,7 +349,7 @@ def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mas
 
 
 def spill(w: WaveBuilder, value: Value) -> Any:
-    """A vector in memory, for access by lane number."""
+    """Return the place in memory of a vector, for access by lane number."""
     with w.ir.goto_entry_block():
         place = w.ir.alloca(value.llvm.type)
     w.ir.store(value.llvm, place)
@@ -306,7 +358,7 @@ def spill(w: WaveBuilder, value: Value) -> Any:
 
 
 def fetch(w: WaveBuilder, place: Any, lane: Value, type: str) -> Value:
-    """One lane of a spilled vector."""
+    """Return one lane of a spilled vector."""
     kind = Type.parse(type)
     address = w.ir.gep(place, [lane.llvm], source_etype=kind.llvm)
     return w.wrap(w.ir.load(address, typ=kind.llvm), kind)
@@ -319,7 +371,7 @@ def put(w: WaveBuilder, place: Any, lane: Value, value: Value) -> None:
 
 @contextmanager
 def each_lane(w: WaveBuilder, bits: Value | None = None) -> Iterator[Value]:
-    """Code run for each active lane in ascending order; the lane is a scalar u64."""
+    """Emit code that runs for each active lane in ascending order; the lane is a scalar u64."""
     function = w.llvm_function
     head, body, done = (function.append_basic_block(name) for name in ("lanes", "lane", "lanes_done"))
     start = (w.exec_bits if bits is None else bits).to(f"u{w.wave_size}").to("u64")

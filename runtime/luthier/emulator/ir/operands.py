@@ -20,7 +20,10 @@ SIGN, PRESERVE = 1, 2
 def read_typed(
     w: Builder, rows: list[Value], kind: Type, access: Access, *, flush: bool = True
 ) -> Value | tuple[Value, ...]:
-    """Rows of 32 bits as a value of type `kind` (a tuple if it has several elements), modifiers applied."""
+    """Return rows of 32 bits as a value of type `kind`, with modifiers applied.
+
+    It is a tuple if the type has several elements.
+    """
     if kind.kind in ("mask", "scc"):
         return rows[0]
     if access.sdwa != DWORD or access.extend:
@@ -82,7 +85,7 @@ def _sign(value: Value, *, clear: bool) -> Value:
 
 
 def flush_denormal(w: Builder, value: Value) -> Value:
-    """Denormals become zeros of their sign."""
+    """Return a value with denormals replaced by zeros of their sign."""
     bits = value.type.bits
     fraction = {16: 10, 32: 23, 64: 52}[bits]
     integer = value.as_(f"u{bits}")
@@ -92,14 +95,16 @@ def flush_denormal(w: Builder, value: Value) -> Value:
 
 
 def flush_input(w: Builder, value: Value) -> Value:
-    """A float source as the denormal mode lets it in."""
+    """Return a float source, flushed as the denormal mode demands."""
     if value.type.kind != "f" or w.mode.denormals(value.type.bits) & 1:
         return value
     return flush_denormal(w, value)
 
 
 def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
-    """Output modifiers of a float result: denormal flush, omod (where MODE lets it count: see `bind`), clamp to [0, 1].
+    """Return a float result with output modifiers: denormal flush, omod, clamp to [0, 1].
+
+    OMOD applies where MODE lets it (see `bind`).
 
     OMOD and denormal results exclude each other: both what is scaled and what comes out of it are flushed, and a zero
     becomes +0 (ISA documents, "Output Operand Modifiers").
@@ -123,7 +128,7 @@ def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: Floa
 
 
 def typed_rows(w: Builder, values: list[Value], kind: Type) -> list[Value]:
-    """Rows of 32 bits that hold the elements."""
+    """Return rows of 32 bits that hold the elements."""
     rows: list[Value] = []
     if (kind.bits == 16 and kind.count == 1) or (kind.bits == 8 and kind.count == 1):
         value = values[0].as_(f"u{kind.bits}")
@@ -151,8 +156,10 @@ def typed_rows(w: Builder, values: list[Value], kind: Type) -> list[Value]:
 def merged_rows(
     rows: list[Value], old: Callable[[], Value], kind: Type, access: Access, modifiers: dict[str, int]
 ) -> list[Value]:
-    """The rows to write for a vector operation's result, with what the register keeps where the encoding names a part
-    of it; `old` gives what is in its first row."""
+    """Return the rows to write for a vector operation's result.
+
+    They have what the register keeps where the encoding names a part of it; `old` gives what is in its first row.
+    """
     if "dst_sel" in modifiers:
         return [_sdwa_merge(rows[0], old, modifiers)]
     if kind.bits == 16 and kind.count == 1 and not access.whole:

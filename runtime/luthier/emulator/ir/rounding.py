@@ -21,7 +21,7 @@ _SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
 
 
 def rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
-    """The operation `name` rounded once to `result`.
+    """Return the result of the operation `name`, rounded once to `result`.
 
     16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the
     same.
@@ -35,8 +35,11 @@ def rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, r
 
 
 def _largest(b: ExactBuilder, name: str, values: Sequence[Value], answer: Value) -> Value:
-    """Under MODE.FP16_OVFL: infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA
-    documents, "MODE register")."""
+    """Return the result under MODE.FP16_OVFL.
+
+    Infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA documents, "MODE
+    register").
+    """
     too_large = (answer.as_("u16") & 0x7FFF) == 0x7C00
     for value in values:
         if value.type.is_float:
@@ -58,7 +61,10 @@ def _rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, 
 
 
 def _half(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
-    """11-bit significands: 24 bits hold every sum, product, quotient and root closely enough to round again."""
+    """Return a 16-bit result, computed in a wider type.
+
+    Significands have 11 bits: 24 bits hold every sum, product, quotient and root closely enough to round again.
+    """
     if name == "fma":
         x, y, z = (value.to("f64") for value in values)
         product = _plain(b, "fmul", [x, y], x.type)  # exact: 22 bits
@@ -89,7 +95,10 @@ def _half(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rou
 
 
 def _half_directed(b: ExactBuilder, value: Value, result: Type, rounding: int) -> Value:
-    """A 32-bit float rounded up, down or toward zero to 16 bits, for which LLVM has no host code at every width."""
+    """Return a 32-bit float rounded up, down or toward zero to 16 bits.
+
+    LLVM has no host code for it at every width.
+    """
     magnitude = abs(value)
     bits = magnitude.as_("u32")
     normal = (bits & 0xFFFFE000).as_("f32")
@@ -114,7 +123,7 @@ def _int_to_half(b: ExactBuilder, value: Value, result: Type, rounding: int) -> 
 
 
 def sticky(b: ExactBuilder, total: Value, lost: Value) -> Value:
-    """`total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
+    """Return `total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
     bits = total.as_("u64")
     toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude
     even_down = b.select(toward_zero != 0, bits - 1, bits) | 1
@@ -123,7 +132,10 @@ def sticky(b: ExactBuilder, total: Value, lost: Value) -> Value:
 
 
 def _to_odd(b: ExactBuilder, value: Value) -> Value:
-    """A 64-bit float as a 32-bit one with a sticky last bit, so that rounding it to 16 bits is a single rounding."""
+    """Return a 64-bit float as a 32-bit one with a sticky last bit.
+
+    Rounding it to 16 bits is then a single rounding.
+    """
     magnitude = abs(value)
     # What is far outside 16 bits need not fit 32.
     near = b.select(magnitude > 2.0**100, 2.0**100, b.select(magnitude < 2.0**-100, 2.0**-100, magnitude))

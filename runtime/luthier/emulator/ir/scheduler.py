@@ -16,6 +16,7 @@ from luthier.emulator import layout
 from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.wave import NEXT
 from luthier.isa.registers import FLAT_SCRATCH_SGPR
+from luthier.wire.structures import Layout
 
 _LINE = ir.VectorType(I32, 32)
 
@@ -28,21 +29,21 @@ class Code:
         self.ir = ir.IRBuilder(function.append_basic_block("entry"))
 
     def number(self, value: int, type: ir.Type = I64) -> Any:
-        """A constant."""
+        """Return a constant."""
         return ir.Constant(type, value)
 
     def at(self, base: Any, offset: Any) -> Any:
-        """`base` plus bytes."""
+        """Return `base` plus bytes."""
         index = self.number(offset) if isinstance(offset, int) else offset
         return self.ir.gep(base, [index], source_etype=I8)
 
-    def get(self, structure: layout.Layout, base: Any, name: str) -> Any:
-        """A field, as i64 whatever its size."""
+    def get(self, structure: Layout, base: Any, name: str) -> Any:
+        """Return a field, as i64 whatever its size."""
         field = structure.fields[name]
         value = self.ir.load(self.at(base, field.offset), typ=ir.IntType(8 * field.size))
         return value if field.size == 8 else self.ir.zext(value, I64)
 
-    def set(self, structure: layout.Layout, base: Any, name: str, value: Any) -> None:
+    def set(self, structure: Layout, base: Any, name: str, value: Any) -> None:
         """Write a field, from an i64 or a number."""
         field = structure.fields[name]
         if isinstance(value, int):
@@ -51,8 +52,8 @@ class Code:
             value = self.ir.trunc(value, ir.IntType(8 * field.size))
         self.ir.store(value, self.at(base, field.offset))
 
-    def pointer(self, structure: layout.Layout, base: Any, name: str) -> Any:
-        """A field that is an address."""
+    def pointer(self, structure: Layout, base: Any, name: str) -> Any:
+        """Return a field that is an address."""
         return self.ir.load(self.at(base, structure[name]), typ=PTR)
 
     def store_word(self, base: Any, offset: Any, value: Any) -> None:
@@ -60,12 +61,12 @@ class Code:
         self.ir.store(self.ir.trunc(value, I32), self.at(base, offset), align=4)
 
     def is_equal(self, left: Any, right: int) -> Any:
-        """Whether an i64 is the number."""
+        """Return whether an i64 is the number."""
         return self.ir.icmp_unsigned("==", left, self.number(right))
 
     @contextmanager
     def loop(self, first: Any, count: Any) -> Iterator[Any]:
-        """Code for each number from `first` below `count`."""
+        """Emit code for each number from `first` below `count`."""
         head = self.function.append_basic_block("head")
         body = self.function.append_basic_block("body")
         done = self.function.append_basic_block("done")
@@ -87,12 +88,12 @@ class Code:
         self.ir.call(callee, [target, source, size, ir.Constant(ir.IntType(1), 0)])
 
     def clear(self, target: Any, size: Any) -> None:
-        """Zeros over `size` bytes."""
+        """Emit zeros over `size` bytes."""
         callee = self._declare("llvm.memset.p0.i64", [PTR, I8, I64, ir.IntType(1)])
         self.ir.call(callee, [target, ir.Constant(I8, 0), size, ir.Constant(ir.IntType(1), 0)])
 
     def clear_lines(self, target: Any, size: Any) -> None:
-        """Zeros over `size` bytes, a multiple of 128: most sizes are too small for a call."""
+        """Emit zeros over `size` bytes, a multiple of 128: most sizes are too small for a call."""
         with self.loop(self.number(0), self.ir.lshr(size, self.number(7))) as line:
             place = self.at(target, self.ir.shl(line, self.number(7)))
             self.ir.store(ir.Constant(_LINE, None), place, align=64)
@@ -246,14 +247,14 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
 
 
 def _table_key(c: Code, mode: ir.Value) -> ir.Value:
-    """`layout.mode_key`."""
+    """Return `layout.mode_key` of a mode."""
     overflow = c.ir.and_(c.ir.lshr(mode, c.number(layout.FP16_OVERFLOW_SHIFT)), c.number(1))
     low = c.ir.and_(mode, c.number(layout.MODE_MASK))
     return c.ir.or_(low, c.ir.shl(overflow, c.number(layout.OVERFLOW_KEY_SHIFT)))
 
 
 def _emit_start(module: ir.Module) -> ir.Function:
-    """``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
+    """Emit ``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, PTR]), "start_group")
     function.linkage = "internal"
     c = Code(function)

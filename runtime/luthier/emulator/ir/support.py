@@ -52,7 +52,10 @@ def _aperture(
     lane: ir.Value,
     done: ir.Block,
 ) -> None:
-    """Addresses in the shared and private apertures: the upper half names the aperture, the lower one is the offset."""
+    """Emit the check of addresses in the shared and private apertures.
+
+    The upper half names the aperture, the lower one is the offset.
+    """
     offset = c.ir.and_(address, c.number(0xFFFFFFFF))
     upper = c.ir.and_(address, c.number(0xFFFFFFFF00000000))
     end = c.ir.add(offset, size)
@@ -97,7 +100,7 @@ def _global(
     c.ir.cbranch(c.ir.icmp_unsigned("<", low, high), body, done)
     c.ir.position_at_end(body)
     middle = c.ir.lshr(c.ir.add(low, high), c.number(1))
-    start = c.ir.load(c.at(ranges, c.ir.mul(middle, c.number(layout.RANGE_SIZE))), typ=I64)
+    start = c.ir.load(c.at(ranges, c.ir.mul(middle, c.number(layout.RANGE.size))), typ=I64)
     below = c.ir.icmp_unsigned("<=", start, address)
     low.add_incoming(c.ir.select(below, c.ir.add(middle, c.number(1)), low), body)
     high.add_incoming(c.ir.select(below, high, middle), body)
@@ -106,7 +109,7 @@ def _global(
     with c.ir.if_then(c.is_equal(low, 0), likely=False):
         _alias(c, context, place, address, size, lane, done_lane)
     index = c.ir.sub(low, c.number(1))
-    entry = c.at(ranges, c.ir.mul(index, c.number(layout.RANGE_SIZE)))
+    entry = c.at(ranges, c.ir.mul(index, c.number(layout.RANGE.size)))
     offset = c.ir.sub(address, c.ir.load(entry, typ=I64))
     with c.ir.if_then(_beyond(c, offset, size, c.ir.load(c.at(entry, 8), typ=I64)), likely=False):
         _alias(c, context, place, address, size, lane, done_lane)
@@ -114,7 +117,7 @@ def _global(
 
 
 def _beyond(c: Code, offset: ir.Value, size: ir.Value, length: ir.Value) -> ir.Value:
-    """Whether `size` bytes at `offset` end behind `length` bytes."""
+    """Return whether `size` bytes at `offset` end after `length` bytes."""
     return c.ir.icmp_unsigned(">", c.ir.add(offset, size), length)
 
 
@@ -127,7 +130,10 @@ def _alias(
     lane: ir.Value,
     done: ir.Block,
 ) -> None:
-    """Memory that lies elsewhere on the host, or a fault. The cache stays: the fast check does not translate."""
+    """Emit the translation of memory that lies elsewhere on the host, or a fault.
+
+    The cache stays: the fast check does not translate.
+    """
     aliases = c.pointer(layout.CONTEXT, context, "aliases")
     with c.loop(c.number(0), c.get(layout.CONTEXT, context, "alias_count")) as index:
         entry = c.at(aliases, c.ir.mul(index, c.number(layout.ALIAS.size)))

@@ -28,7 +28,7 @@ class Type:
     @staticmethod
     @functools.cache
     def parse(text: str) -> Type:
-        """The type called `text`."""
+        """Return the type called `text`."""
         if text in ("mask", "scc"):
             return Type(text, 1)
         match = re.fullmatch(r"(u|i|f|bf|b)(8|16|32|64|128)(?:x(\d+))?", text)
@@ -44,27 +44,27 @@ class Type:
 
     @property
     def is_float(self) -> bool:
-        """Whether arithmetic on it rounds."""
+        """Return whether arithmetic on it rounds."""
         return self.kind in ("f", "bf")
 
     @property
     def is_signed(self) -> bool:
-        """Whether its integers have a sign."""
+        """Return whether its integers have a sign."""
         return self.kind == "i"
 
     @property
     def element(self) -> Type:
-        """The type of one element."""
+        """Return the type of one element."""
         return Type(self.kind, self.bits)
 
     @property
     def units(self) -> int:
-        """32-bit registers the whole takes."""
+        """Return the number of 32-bit registers that the whole takes."""
         return max(1, self.bits * self.count // 32)
 
     @property
     def llvm(self) -> ir.Type:
-        """LLVM type of one element; bfloat is carried as its 16 bits."""
+        """Return the LLVM type of one element; bfloat is carried as its 16 bits."""
         if self.kind == "f":
             return {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}[self.bits]
         return ir.IntType(self.bits)

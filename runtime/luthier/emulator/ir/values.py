@@ -19,34 +19,34 @@ Operand = Union["Value", int, float]
 
 
 class Arithmetic(Protocol):
-    """What values leave to the builder that made them (`ir.builder`)."""
+    """Operations that values delegate to the builder that made them (`ir.builder`)."""
 
     ir: Any
     """llvmlite's builder."""
 
     def wrap(self, llvm: Any, type: Type | str) -> Value:
-        """An LLVM value, read as `type`."""
+        """Return an LLVM value, read as `type`."""
 
     def like(self, other: Operand, model: Value) -> Value:
-        """`other` with type and shape of `model`."""
+        """Return `other` with type and shape of `model`."""
 
     def bitcast(self, value: Value, type: str | Type) -> Value:
-        """The same bits read as another type."""
+        """Return the same bits read as another type."""
 
     def convert(self, value: Value, type: str | Type) -> Value:
-        """The number as another type."""
+        """Return the number as another type."""
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
-        """``left name right``."""
+        """Return ``left name right``."""
 
     def compare(self, relation: str, left: Value, other: Operand) -> Value:
-        """``left relation other``: a mask, or scc."""
+        """Return ``left relation other``: a mask, or scc."""
 
     def negate(self, value: Value) -> Value:
-        """A float with its sign flipped."""
+        """Return a float with its sign flipped."""
 
     def absolute(self, value: Value) -> Value:
-        """The number without its sign."""
+        """Return the number without its sign."""
 
 
 class Value:
@@ -61,14 +61,14 @@ class Value:
 
     @property
     def lanes(self) -> int:
-        """Elements of the vector; 0 for a scalar."""
+        """Return the number of elements of the vector; 0 for a scalar."""
         llvm = self.llvm.type
         return llvm.count if isinstance(llvm, ir.VectorType) else 0
 
     # Conversions ----------------------------------------------------------------------------------------------------
 
     def as_(self, type: str | Type) -> Value:
-        """The same bits read as another type of the same size."""
+        """Return the same bits read as another type of the same size."""
         return self.b.bitcast(self, type)
 
     def to(self, type: str | Type) -> Value:
@@ -77,7 +77,10 @@ class Value:
         return self.b.convert(self, type)
 
     def bits(self, low: int, count: int) -> Value:
-        """The field of `count` bits from bit `low`, as an integer of the same type (sign-extended if signed)."""
+        """Return the field of `count` bits from bit `low`.
+
+        It is an integer of the same type (sign-extended if signed).
+        """
         shifted = self << (self.type.bits - low - count)
         return shifted >> (self.type.bits - count)
 
@@ -176,7 +179,7 @@ class Value:
 
 
 def constant(type: Type, number: int | float, lanes: int) -> Any:
-    """An LLVM constant of `type`, splat over `lanes` (0: scalar)."""
+    """Return an LLVM constant of `type`, splat over `lanes` (0: scalar)."""
     element = type.llvm
     if type.kind == "f":
         layout = {16: "<e", 32: "<f", 64: "<d"}[type.bits]
@@ -192,5 +195,5 @@ def constant(type: Type, number: int | float, lanes: int) -> Any:
 
 
 def flatten(result: Value | Sequence[Value]) -> tuple[Value, ...]:
-    """A semantic function's result as a tuple."""
+    """Return a semantic function's result as a tuple."""
     return (result,) if isinstance(result, Value) else tuple(result)

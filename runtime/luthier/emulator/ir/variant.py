@@ -27,17 +27,17 @@ class FloatMode:
     """Finite 16- and 8-bit results of vector operations that are too large become the largest number."""
 
     def rounding(self, bits: int) -> int:
-        """FP_ROUND code for results of that width."""
+        """Return the FP_ROUND code for results of that width."""
         return self.round32 if bits == 32 else self.round16_64
 
     def denormals(self, bits: int) -> int:
-        """FP_DENORM code for numbers of that width: bit 0 lets denormal sources in, bit 1 results out."""
+        """Return the FP_DENORM code for numbers of that width: bit 0 lets denormal sources in, bit 1 results out."""
         return self.denorm32 if bits == 32 else self.denorm16_64
 
 
 @dataclass(frozen=True)
 class Access:
-    """How one operand is reached."""
+    """Access to one operand."""
 
     kind: str
     """``v`` rows of a vector register file; ``s`` scalar registers or an inline constant; ``c`` an inline constant for
@@ -50,9 +50,9 @@ class Access:
     neg: bool = False
     abs: bool = False
     neg_high: bool = False
-    """Of VOP3P: negate the second element."""
+    """VOP3P: negate the second element."""
     select: tuple[bool, bool] = (False, True)
-    """Of VOP3P: take the register's high half for the first, second element."""
+    """VOP3P: take the register's high half for the first, second element."""
     sdwa: int = 6
     """SDWA selection: BYTE_0 … BYTE_3, WORD_0, WORD_1, DWORD."""
     extend: bool = False
@@ -62,7 +62,7 @@ class Access:
 
     @property
     def slots(self) -> int:
-        """Places taken in the record."""
+        """Return the number of slots taken in the record."""
         return {"-": 0, "K": 2}.get(self.kind, 1)
 
 

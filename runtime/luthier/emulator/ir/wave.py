@@ -41,12 +41,12 @@ class WaveBuilder(Builder):
     # Memory of the wave and the record ------------------------------------------------------------------------------
 
     def address(self, base: Any, offset: int | Any) -> Any:
-        """`base` plus bytes."""
+        """Return `base` plus bytes."""
         index = ir.Constant(I64, offset) if isinstance(offset, int) else offset
         return self.ir.gep(base, [index], source_etype=I8)
 
     def load(self, address: Any, type: str, *, align: int | None = None) -> Value:
-        """A scalar in memory."""
+        """Return a scalar in memory."""
         kind = Type.parse(type)
         return self.wrap(self.ir.load(address, typ=kind.llvm, align=align), kind)
 
@@ -55,38 +55,38 @@ class WaveBuilder(Builder):
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
 
     def wave_field(self, name: str) -> Any:
-        """Address of a field of the wave."""
+        """Return the address of a field of the wave."""
         return self.address(self.wave, layout.WAVE[name])
 
     def context_field(self, name: str) -> Any:
-        """Address of a field of the thread's context."""
+        """Return the address of a field of the thread's context."""
         return self.address(self.pointer(self.wave_field("context")), layout.CONTEXT[name])
 
     def pointer(self, address: Any) -> Any:
-        """A pointer in memory."""
+        """Return a pointer in memory."""
         return self.ir.load(address, typ=PTR)
 
     def number(self, value: int, type: str = "u32") -> Value:
-        """A scalar constant."""
+        """Return a scalar constant."""
         kind = Type.parse(type)
         return self.wrap(ir.Constant(kind.llvm, value & ((1 << kind.bits) - 1)), kind)
 
     def slot_value(self, position: int) -> Value:
-        """What the record holds in a slot."""
+        """Return what the record holds in a slot."""
         return self.load(self.address(self.record, layout.RECORD["slots"] + 4 * position), "u32")
 
     def slot_address(self, position: int) -> Any:
-        """The place in the wave that a slot names."""
+        """Return the place in the wave that a slot names."""
         return self.address(self.wave, self.ir.zext(self.slot_value(position).llvm, I64))
 
     @property
     def row_type(self) -> ir.Type:
-        """A register row: 32 bits a lane."""
+        """Return the type of a register row: 32 bits per lane."""
         return ir.VectorType(I32, self.wave_size)
 
     @property
     def m0(self) -> Value:
-        """M0, a scalar u32."""
+        """Return M0, a scalar u32."""
         return self.load(self.address(self.wave, layout.M0), "u32")
 
     def relative_rows(self, offset: Value, index: Value, *, write: bool) -> Any:
@@ -105,14 +105,14 @@ class WaveBuilder(Builder):
 
     @property
     def exec_bits(self) -> Value:
-        """EXEC as a scalar u64 (of a wave32 the lower half alone)."""
+        """Return EXEC as a scalar u64 (of a wave32 the lower half alone)."""
         if self._exec_bits is None:
             self._exec_bits = self.load(self.address(self.wave, layout.EXEC), f"u{self.wave_size}").to("u64")
         return self._exec_bits
 
     @property
     def exec(self) -> Value:
-        """EXEC as a mask."""
+        """Return EXEC as a mask."""
         if self._exec is None:
             self._exec = self.bits_mask(self.exec_bits)
         return self._exec
@@ -122,56 +122,56 @@ class WaveBuilder(Builder):
         self.store(bits.to("u64"), self.address(self.wave, layout.EXEC))
 
     def bits_mask(self, bits: Value) -> Value:
-        """A scalar's low bits as a mask."""
+        """Return a scalar's low bits as a mask."""
         narrow = bits.to(f"u{self.wave_size}")
         return self.wrap(self.ir.bitcast(narrow.llvm, ir.VectorType(ir.IntType(1), self.wave_size)), MASK)
 
     def mask_bits(self, mask: Value) -> Value:
-        """A mask as a scalar of the wave's size."""
+        """Return a mask as a scalar of the wave's size."""
         kind = Type.parse(f"u{self.wave_size}")
         return self.wrap(self.ir.bitcast(mask.llvm, kind.llvm), kind)
 
     def first_active(self) -> Value:
-        """The lowest active lane, 0 if none: a scalar u32."""
+        """Return the lowest active lane, 0 if none: a scalar u32."""
         lane = self.trailing_zeros(self.exec_bits)
         return self.select(self.exec_bits == 0, self.number(0, "u64"), lane).to("u32")
 
     # Vectors --------------------------------------------------------------------------------------------------------
 
     def shuffle(self, value: Value, lanes: Sequence[int]) -> Value:
-        """Element `lanes[i]` in place i."""
+        """Return a vector with element `lanes[i]` in place i."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         undefined = ir.Constant(value.llvm.type, ir.Undefined)
         return self.wrap(self.ir.shuffle_vector(value.llvm, undefined, indices), value.type)
 
     def shuffle_two(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
-        """Element `lanes[i]` of both, one after the other, in place i."""
+        """Return a vector with element `lanes[i]` of both, one after the other, in place i."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         return self.wrap(self.ir.shuffle_vector(first.llvm, second.llvm, indices), first.type)
 
     def concatenate(self, first: Value, second: Value) -> Value:
-        """The elements of both, one after the other."""
+        """Return the elements of both, one after the other."""
         return self.shuffle_two(first, second, range(2 * first.lanes))
 
     def halves(self, value: Value) -> tuple[Value, Value]:
-        """The lower and the upper half of the elements."""
+        """Return the lower and the upper half of the elements."""
         half = value.lanes // 2
         return self.shuffle(value, range(half)), self.shuffle(value, range(half, 2 * half))
 
     def constant_mask(self, lanes: Sequence[bool]) -> Value:
-        """A mask known now."""
+        """Return a mask known at compile time."""
         elements = [ir.Constant(ir.IntType(1), int(lane)) for lane in lanes]
         return self.wrap(ir.Constant(ir.VectorType(ir.IntType(1), len(elements)), elements), MASK)
 
     def extract(self, value: Value, lane: int) -> Value:
-        """One lane as a scalar, the lane known now."""
+        """Return one lane as a scalar, the lane known at compile time."""
         return self.wrap(self.ir.extract_element(value.llvm, ir.Constant(I32, lane)), value.type)
 
     # Control flow ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """Code for a scalar condition that rarely holds."""
+        """Emit code for a scalar condition that rarely holds."""
         with self.ir.if_then(condition.llvm, likely=False):
             yield
 
@@ -207,7 +207,7 @@ class WaveBuilder(Builder):
         self.ir.ret(ir.Constant(I32, code))
 
     def following(self) -> Any:
-        """The next record."""
+        """Return the next record."""
         return self.address(self.record, layout.RECORD.size)
 
 
@@ -222,16 +222,16 @@ class Slot:
 
     @property
     def present(self) -> bool:
-        """False where the instruction's form lacks the operand."""
+        """Return whether the instruction's form has the operand."""
         return self.access.kind != "-"
 
     @property
     def is_vector(self) -> bool:
-        """Whether the operand is in VGPRs or AGPRs."""
+        """Return whether the operand is in VGPRs or AGPRs."""
         return self.access.kind == "v"
 
     def base(self) -> Any:
-        """Where the operand is: its first register in the wave, its literal in the record."""
+        """Return where the operand is: its first register in the wave, its literal in the record."""
         w = self.w
         if self.spec.type.kind == "scc":
             return w.wave_field("scc")
@@ -246,7 +246,10 @@ class Slot:
     # Scalars --------------------------------------------------------------------------------------------------------
 
     def scalar(self) -> Value:
-        """The operand as a scalar: an immediate, an SGPR or constant; of a vector register its first active lane."""
+        """Return the operand as a scalar.
+
+        It is an immediate, an SGPR or constant; of a vector register its first active lane.
+        """
         w, kind = self.w, self.spec.type
         if self.access.kind == "i":
             return w.slot_value(self.position)
@@ -266,7 +269,7 @@ class Slot:
         return w.load(base, str(kind.element), align=4)
 
     def scalars(self) -> list[Value]:
-        """Consecutive SGPRs of an operand of several elements."""
+        """Return consecutive SGPRs of an operand of several elements."""
         w, kind = self.w, self.spec.type
         base = self.base()
         step = kind.bits // 8
@@ -308,26 +311,26 @@ class Slot:
         return w.splat(word)
 
     def rows(self) -> list[Value]:
-        """All registers of the operand; of a mask none (see `mask`)."""
+        """Return all registers of the operand; of a mask none (see `mask`)."""
         w = self.w
         if self.spec.type.kind == "mask":
             return [w.bits_mask(self.scalar())]
         return [self.row(index) for index in range(self.spec.type.units)]
 
     def read(self) -> Value:
-        """The operand as a vector of its type."""
+        """Return the operand as a vector of its type."""
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
         if not isinstance(value, Value):
             raise TypeError(f"{self.spec.name} has several elements; use parts()")
         return value
 
     def parts(self) -> tuple[Value, ...]:
-        """The operand's elements as vectors."""
+        """Return the operand's elements as vectors."""
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
         return (value,) if isinstance(value, Value) else value
 
     def read_lane(self, lane: Value, index: int = 0) -> Value:
-        """One lane, chosen by a scalar, of register `index`; an operand of 64 bits is put together."""
+        """Return one lane, chosen by a scalar, of register `index`; an operand of 64 bits is put together."""
         w = self.w
         if self.access.kind != "v":
             return self.scalar()

@@ -41,14 +41,14 @@ def _target() -> llvm.TargetMachine:
 
 
 def compile_part(name: str) -> bytes:
-    """The image of one of `PARTS`."""
+    """Return the image of one of `PARTS`."""
     module = ir.Module(name)
     PARTS[name](module, name)
     return _image(module)
 
 
 def compile_variants(variants: Sequence[Variant]) -> tuple[list[bytes], dict[str, str]]:
-    """Images with the variants' functions, and why some have none, by symbol.
+    """Return images with the variants' functions, and why some have none, by symbol.
 
     While LLVM compiles one batch on another thread, the next one is generated.
 
@@ -63,7 +63,7 @@ def compile_variants(variants: Sequence[Variant]) -> tuple[list[bytes], dict[str
 
 
 def _module(variants: Sequence[Variant], refusals: dict[str, str]) -> ir.Module:
-    """The variants' functions; `refusals` gets those that have none."""
+    """Return a module with the variants' functions; `refusals` gets those that have none."""
     while True:
         module = ir.Module("operations")
         for variant in variants:
@@ -82,6 +82,6 @@ def _module(variants: Sequence[Variant], refusals: dict[str, str]) -> ir.Module:
 
 
 def _image(module: ir.Module) -> bytes:
-    """The linked machine code of a module."""
+    """Return the linked machine code of a module."""
     module.triple = llvm.get_process_triple()
     return link(_target().emit_object(llvm.parse_assembly(str(module))))

@@ -67,7 +67,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
 
 
 def operation_of(variant: Variant) -> Operation:
-    """The operation that a variant is of."""
+    """Return the operation that a variant is of."""
     return operations_of(variant.major)[variant.operation]
 
 
@@ -88,7 +88,7 @@ def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[
 
 
 def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
-    """Places in the record of the results and of the sources."""
+    """Return the places in the record of the results and of the sources."""
     places: list[int] = []
     for access in (*variant.results, *variant.sources):
         places.append(start)
@@ -148,7 +148,10 @@ def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
 
 
 def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
-    """Both 16-bit elements in one pass: sources become vectors of all low elements, then all high ones."""
+    """Emit both 16-bit elements in one pass.
+
+    Sources become vectors of all low elements, then all high ones.
+    """
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
     result_places, source_places = _positions(variant, 0)

@@ -29,10 +29,10 @@ class MachineCode:
         """Functions compiled, not loaded, by this process."""
 
     def load_into(self, space: CodeSpace) -> None:
-        """Have all code in `space`, for other processes; from then on this one cannot execute it.
+        """Put all code into `space`, for other processes; from then on this one cannot execute it.
 
         Raises:
-            DeviceError: some is loaded already.
+            DeviceError: some code is loaded already.
         """
         with self._lock:
             if self._loaded:
@@ -40,7 +40,9 @@ class MachineCode:
             self._space = space
 
     def addresses(self, symbols: Iterable[str], variant_of: Callable[[str], Variant]) -> dict[str, int]:
-        """Host address of each symbol's function, compiling those not kept; none for those with a `refusal`.
+        """Return the host address of each symbol's function, compiling those not kept.
+
+        There is none for those with a `refusal`.
 
         Args:
             variant_of: asked only for what has to be compiled.
@@ -57,21 +59,21 @@ class MachineCode:
             return {symbol: self._addresses[symbol] for symbol in wanted if symbol in self._addresses}
 
     def address(self, variant: Variant) -> int:
-        """Host address of a function that is never refused."""
+        """Return the host address of a function that is never refused."""
         return self.addresses([variant.symbol], lambda symbol: variant)[variant.symbol]
 
     def refusal(self, symbol: str) -> str:
-        """Why a symbol has no function."""
+        """Return why a symbol has no function."""
         return self._refusals[symbol]
 
     @functools.cached_property
     def scheduler(self) -> int:
-        """Host address of the compiled scheduler."""
+        """Return the host address of the compiled scheduler."""
         return self._part("luthier_scheduler")
 
     @functools.cached_property
     def translate(self) -> int:
-        """Host address of the helper that checks addresses one by one."""
+        """Return the host address of the helper that checks addresses one by one."""
         return self._part("luthier_translate")
 
     def _part(self, name: str) -> int:
@@ -123,5 +125,5 @@ def _under(symbol: str) -> bytes:
 
 @functools.cache
 def machine_code() -> MachineCode:
-    """The process's machine code."""
+    """Return the process's machine code."""
     return MachineCode()

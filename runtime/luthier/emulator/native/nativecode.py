@@ -32,7 +32,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
 
 @functools.cache
 def host_function(name: str) -> int:
-    """Address of a C library function that compiled code calls.
+    """Return the address of a C library function that compiled code calls.
 
     Raises:
         DeviceError: there is none.
@@ -49,10 +49,10 @@ class CodeSpace(Protocol):
     """Memory for machine code that other processes execute, at the same addresses."""
 
     def code(self, size: int) -> tuple[memoryview, int]:
-        """Room for `size` bytes, aligned to 64, and its address."""
+        """Return room for `size` bytes, aligned to 64, and its address."""
 
     def import_slot(self, name: str) -> int:
-        """Address of the pointer that each process sets to its own C function of that name."""
+        """Return the address of the pointer that each process sets to its own C function of that name."""
 
 
 class NativeCode:
@@ -87,11 +87,13 @@ class NativeCode:
 
 
 def link(data: bytes) -> bytes:
-    """The image of an object file: a line of JSON that says where its functions are, which places hold the address of a
-    C function and which an address in the image; then the contents.
+    """Return the image of an object file.
+
+    It is a line of JSON that says where its functions are, which places hold the address of a C function and which an
+    address in the image; then the contents.
 
     Raises:
-        DeviceError: not an object of an x86-64 ELF host, or a kind of relocation that does not occur there.
+        DeviceError: it is no object of an x86-64 ELF host, or has a relocation of a kind that does not occur there.
     """
     return _Linker(data).image()
 
@@ -150,7 +152,7 @@ class _Linker:
 
     @staticmethod
     def _sections(data: bytes) -> list[tuple[int, ...]]:
-        """Section headers: name, type, flags, address, offset, size, link, info, alignment, entry size."""
+        """Return the section headers: name, type, flags, address, offset, size, link, info, alignment, entry size."""
         if data[:4] != b"\x7fELF" or struct.unpack_from("<H", data, 18)[0] != 62:
             raise DeviceError("the emulator needs an x86-64 host with ELF objects")
         (offset,) = struct.unpack_from("<Q", data, 40)

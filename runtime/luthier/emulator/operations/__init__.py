@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
+from luthier.arch.target import Target
+from luthier.arch.targets import read_so_far
 from luthier.emulator.ir.declare import Operation
 from luthier.emulator.operations import (
     buffer,
@@ -31,8 +34,6 @@ from luthier.emulator.operations import (
     valu_minmax,
     valu_special,
 )
-from luthier.isa.generations import MAJORS
-from luthier.isa.targets import Target
 
 FAMILIES = (
     control,
@@ -63,25 +64,54 @@ FAMILIES = (
 
 
 def compiled_for(operation: Operation, name: str, target: Target) -> int:
-    """The generation (`Generation.major`) that an operation is compiled for: the oldest that shares it, so that they
-    share the code."""
+    """The number (`Generation.emulated_major`) that an operation is compiled for: the lowest that shares it, so that
+    generations share the code."""
     if operation.generations:
-        return target.major
-    return next(major for major in MAJORS if operations_of(major).get(name) is operation)
+        return target.emulated_major
+    return next(major for major in _numbers() if operations_of(major).get(name) is operation)
 
 
 @functools.cache
 def operations_of(major: int) -> dict[str, Operation]:
-    """Operations of one generation (`Generation.major`) by mnemonic without its encoding suffix."""
-    table: dict[str, Operation] = {}
+    """Operations of the generations with a number (`Generation.emulated_major`), by mnemonic without its encoding
+    suffix: their own and those of their ancestors, of which the nearest counts.
+
+    Raises:
+        ValueError: two are declared with a name for the same generation.
+    """
+    ancestry = _numbers()[major]
+    table: dict[str, tuple[int, Operation]] = {}
     for family in FAMILIES:
         for operation in family.operations:
-            if operation.majors and major not in operation.majors:
+            distance = _distance(operation, ancestry)
+            if distance is None:
                 continue
             for name in operation.names:
-                if name in table:
+                nearest, _ = table.get(name, (distance + 1, operation))
+                if nearest == distance:
                     raise ValueError(
                         f"{name} is declared twice for generation {major}, the second time in {family.__name__}"
                     )
-                table[name] = operation
-    return table
+                if distance < nearest:
+                    table[name] = distance, operation
+    return {name: operation for name, (_, operation) in table.items()}
+
+
+def _distance(operation: Operation, ancestry: tuple[int, ...]) -> int | None:
+    """How many numbers back an operation begins; None if it does not, or has ended since."""
+    for distance, number in enumerate(ancestry):
+        if number in operation.until:
+            return None
+        if number in operation.since:
+            return distance
+    return None if operation.since else len(ancestry)
+
+
+def _numbers() -> Mapping[int, tuple[int, ...]]:
+    """Each number of generations, ascending, with those of their ancestors behind it."""
+    found: dict[int, tuple[int, ...]] = {}
+    for generation in read_so_far().values():
+        numbers = tuple(dict.fromkeys(one.emulated_major for one in generation.lineage if one.parent is not None))
+        if numbers:
+            found.setdefault(numbers[0], numbers)
+    return dict(sorted(found.items()))

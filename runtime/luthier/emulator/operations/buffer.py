@@ -57,7 +57,7 @@ class BufferAccess:
     scalar_offset: Value
 
     def in_bounds(self, skip: int, size: int | Value) -> Value:
-        """Active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
+        """Return the active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
         w = self.w
         payload = size if w.major >= 11 else 1  # earlier generations check the first byte only
         linear = self.place + skip + payload <= w.splat(self.records)
@@ -75,7 +75,7 @@ class BufferAccess:
         return w.wrap(good.llvm, "mask") & w.exec
 
     def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
-        """Checked host addresses."""
+        """Return checked host addresses."""
         w = self.w
         addresses = self.place + w.splat(self.base) + skip
         if w.major <= 10:  # later generations have other instructions for scratch
@@ -89,7 +89,10 @@ class BufferAccess:
 def buffer_access(
     w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, *, formatted: bool = False
 ) -> BufferAccess:
-    """What an instruction accesses. `formatted`: it converts data formats, so the descriptor holds one."""
+    """Return what an instruction accesses.
+
+    `formatted`: it converts data formats, so the descriptor holds one.
+    """
     words = srsrc.scalars()
     form = w.modifiers.get("addressing", 0)
     base = words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)
@@ -161,7 +164,10 @@ def buffer_access(
 
 
 def no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
-    """With TFE the register after the data says whether a page was not resident: never."""
+    """Report no failure.
+
+    With TFE the register after the data says whether a page was not resident: never.
+    """
     if w.modifiers.get("tfe"):
         result.store_row(index, w.const("u32", 0), w.exec)
 

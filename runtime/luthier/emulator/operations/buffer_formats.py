@@ -42,7 +42,7 @@ _LAYOUTS = {
 """Bits of the components, the highest first, with the numeric formats that go with them; in the order of their numbers
 on every generation."""
 _DROPPED = {"10_11_11": "FLOAT", "11_11_10": "FLOAT", "10_10_10_2": "UNORM SNORM UINT SINT"}
-"""What GFX11 has left of some."""
+"""Numeric formats that GFX11 has left of some data formats."""
 
 FORMATS = 128
 _KIND_SHIFT, _WIDTH_BITS = 24, 6
@@ -50,7 +50,7 @@ _KIND_SHIFT, _WIDTH_BITS = 24, 6
 
 @functools.cache
 def formats(major: int) -> dict[int, tuple[str, str]]:
-    """By format number: the components' bits, the numeric format.
+    """Return the components' bits and the numeric format of each format number.
 
     GFX9's number is the data format with the numeric format above its four bits. Later generations count the valid
     combinations.
@@ -65,13 +65,13 @@ def formats(major: int) -> dict[int, tuple[str, str]]:
 
 
 def _packed(bits: str, kind: str) -> int:
-    """A format as compiled code reads it: four widths, X lowest, and the numeric format. 0 is no format."""
+    """Return a format as compiled code reads it: four widths, X lowest, and the numeric format; 0 is no format."""
     widths = [int(width) for width in reversed(bits.split("_"))]
     return sum(width << _WIDTH_BITS * index for index, width in enumerate(widths)) | KINDS.index(kind) << _KIND_SHIFT
 
 
 def _table(w: WaveBuilder) -> ir.GlobalVariable:
-    """The generation's table in the module that is being generated."""
+    """Return the generation's table in the module that is being generated."""
     name = f"buffer_formats.{w.major}"
     found = w.ir.module.globals.get(name)
     if found is None:
@@ -108,15 +108,15 @@ class DataFormat:
 
     @property
     def kind(self) -> Value:
-        """How components are read: a number of `buffer_formats`, as a scalar."""
+        """Return how components are read: a number of `buffer_formats`, as a scalar."""
         return self.word >> _KIND_SHIFT & 7
 
     def width(self, component: int) -> Value:
-        """Bits of a component, 0 if the format lacks it."""
+        """Return the bits of a component, 0 if the format lacks it."""
         return self.word >> _WIDTH_BITS * component & 63
 
     def start(self, component: int) -> Value:
-        """First bit of a component in the element."""
+        """Return the first bit of a component in the element."""
         total = self.w.number(0)
         for earlier in range(component):
             total = total + self.width(earlier)
@@ -124,7 +124,7 @@ class DataFormat:
 
     @property
     def bytes(self) -> Value:
-        """Size of an element."""
+        """Return the size of an element."""
         return self.start(4) >> 3
 
     def _is(self, *kinds: int) -> Value:
@@ -135,17 +135,17 @@ class DataFormat:
 
     @property
     def is_integer(self) -> Value:
-        """Registers hold integers, not floats."""
+        """Return whether registers hold integers, not floats."""
         return self._is(UINT, SINT)
 
     def one(self, half: bool) -> Value:
-        """What a constant 1 is in a register, a scalar u32."""
+        """Return a constant 1 as a register holds it, a scalar u32."""
         return self.w.select(self.is_integer, self.w.number(1), 0x3C00 if half else 0x3F800000)
 
     # Loads ----------------------------------------------------------------------------------------------------------
 
     def read(self, words: Sequence[Value], component: int, half: bool) -> Value:
-        """A component of the element in `words`, as a register holds it: 32 bits, or the low 16 of them."""
+        """Return a component of the element in `words`, as a register holds it: 32 bits, or the low 16 of them."""
         return self.w.with_rounding(0, lambda _: self._read(words, component, half))
 
     def _read(self, words: Sequence[Value], component: int, half: bool) -> Value:
@@ -169,7 +169,10 @@ class DataFormat:
         return w.select(width == 0, w.const("u32", 0), value)
 
     def _read_float(self, raw: Value, width: Value, half: bool) -> Value:
-        """Floats of 10 and 11 bits have the exponent of the 16-bit ones, and no sign."""
+        """Return a float component.
+
+        Floats of 10 and 11 bits have the exponent of the 16-bit ones, and no sign.
+        """
         w = self.w
         widened = raw << w.splat(w.select(width == 16, w.number(0), w.number(15) - width) & 31)
         short = w.wrap(w.ir.trunc(widened.llvm, w.shaped(ir.IntType(16), raw.lanes)), "u16")
@@ -180,31 +183,31 @@ class DataFormat:
         return w.select(width == 32, raw, short.as_("f16").to("f32").as_("u32"))
 
     def _scale(self, width: Value) -> Value:
-        """The integer that stands for 1, a scalar f64."""
+        """Return the integer that stands for 1, a scalar f64."""
         w = self.w
         bits = w.select(self._is(SNORM), width - 1, width) & 31
         largest = (w.number(1) << bits) - 1
         return w.select(width == 0, w.number(1), largest).to("f64")
 
     def refuse_narrowing(self) -> None:
-        """No document tells how a 32-bit integer becomes one of 16 bits."""
+        """Refuse 32-bit integers in 16 bits: no document says how they are converted."""
         self.refuse(self.is_integer & (self.width(0) == 32), FAULT_NARROWED)
 
     # Stores ---------------------------------------------------------------------------------------------------------
 
     def refuse_scaled(self) -> None:
-        """Scaled integers are for loads only."""
+        """Refuse scaled integers, which are for loads only."""
         self.refuse(self._is(USCALED, SSCALED), FAULT_SCALED)
 
     def widen(self, half: Value) -> Value:
-        """The low 16 bits of a register as the 32 bits that they stand for."""
+        """Return the low 16 bits of a register as the 32 bits that they stand for."""
         w = self.w
         low = w.wrap(w.ir.trunc(half.llvm, w.shaped(ir.IntType(16), half.lanes)), "u16")
         integer = w.select(self._is(SINT), low.as_("i16").to("i32").as_("u32"), low.to("u32"))
         return w.select(self.is_integer, integer, low.as_("f16").to("f32").as_("u32"))
 
     def write(self, registers: Sequence[Value]) -> list[Value]:
-        """The element's words, given what a register holds for each of the four components."""
+        """Return the element's words, given what a register holds for each of the four components."""
         return self.w.with_rounding(0, lambda _: self._write(registers))
 
     def _write(self, registers: Sequence[Value]) -> list[Value]:
@@ -245,8 +248,10 @@ class DataFormat:
 
 
 def _unsigned_float(w: WaveBuilder, value: Value, fraction: int) -> Value:
-    """A float without sign, five bits of exponent and `fraction` ones, rounded to nearest even; what is negative
-    becomes 0."""
+    """Return a float without sign, with five bits of exponent and `fraction` of fraction.
+
+    It is rounded to nearest even; negative numbers become 0.
+    """
     bits = value.as_("u32")
     dropped = 23 - fraction
     normal = ((bits + ((bits >> dropped) & 1) + ((1 << (dropped - 1)) - 1)) >> dropped) - (112 << fraction)

@@ -23,7 +23,7 @@ operations = OperationTable()
 
 
 def _descriptor_format(w: WaveBuilder, srsrc: Slot) -> Value:
-    """The format's number in a descriptor; GFX9's numeric format lies below its data format there."""
+    """Return the number of the format in a descriptor; GFX9's numeric format lies below its data format there."""
     word = srsrc.scalars()[3]
     if w.major == 9:
         return (word >> 15 & 15) | ((word >> 12 & 7) << 4)
@@ -37,7 +37,7 @@ def _selections(srsrc: Slot) -> list[Value]:
 
 
 def _element(access: BufferAccess, form: DataFormat) -> tuple[Value, Value]:
-    """Host addresses of the elements, and the lanes for which the descriptor allows them."""
+    """Return the host addresses of the elements, and the lanes for which the descriptor allows them."""
     w = access.w
     good = access.in_bounds(0, form.bytes.to("u64"))
     align = w.select(form.bytes > 4, w.number(4), form.bytes) - 1
@@ -48,12 +48,12 @@ def _element(access: BufferAccess, form: DataFormat) -> tuple[Value, Value]:
 
 
 def _part(w: WaveBuilder, mask: Value, condition: Value) -> Value:
-    """The lanes of a mask if a scalar condition holds."""
+    """Return the lanes of a mask if a scalar condition holds."""
     return mask & w.wrap(w.splat(condition).llvm, "mask")
 
 
 def _read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> list[Value]:
-    """The element's dwords; only those that it has are touched."""
+    """Return the element's dwords; only those that it has are accessed."""
     aligned = hosts & 0xFFFFFFFFFFFFFFFC
     shift = ((hosts & 3) << 3).to("u32")
     words = [gather(w, aligned, 0, good) >> shift]
@@ -69,7 +69,7 @@ def _write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, wo
 
 
 def _select(form: DataFormat, components: list[Value], selection: Value, half: bool) -> Value:
-    """What DST_SEL chooses; a component that the format lacks stops the wave."""
+    """Return the component that DST_SEL selects; one that the format lacks stops the wave."""
     w = form.w
     chosen = w.select(selection == 1, w.splat(form.one(half)), w.const("u32", 0))
     undefined = (selection == 2) | (selection == 3)
@@ -82,7 +82,10 @@ def _select(form: DataFormat, components: list[Value], selection: Value, half: b
 
 
 def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
-    """`half`: ``""`` a register a component, ``pairs`` two in a register, ``hi`` the upper half of one."""
+    """Declare loads.
+
+    `half`: ``""`` a register per component, ``pairs`` two in a register, ``hi`` the upper half of one.
+    """
     registers = (count + 1) // 2 if half else count
 
     @operations.wave(names, f"{PLACE} {'#format ' if typed else ''}-> vdata:u32x{registers}", exact=False, **STATIC)
@@ -116,7 +119,10 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
 
 
 def _rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[Value]:
-    """The registers of a load. The half of a register that no component goes to is kept, or cleared under SRAMECC."""
+    """Return the registers of a load.
+
+    The half of a register that no component goes to is kept, or cleared under SRAMECC.
+    """
     if not half:
         return values
     kept = result.row(len(values) // 2 if len(values) % 2 else 0)
@@ -130,7 +136,7 @@ def _rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[
 
 
 def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str) -> list[Value]:
-    """What the shader gives for each of the four components, as 32 bits."""
+    """Return what the shader gives for each of the four components, as 32 bits."""
     if half == "hi":
         values = [form.widen(data.row(0) >> 16)]
     elif half:
@@ -143,8 +149,10 @@ def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str)
 
 
 def _arrange(form: DataFormat, values: list[Value], selections: list[Value]) -> list[Value]:
-    """A store's components as DST_SEL arranges them. Only exchanges are defined: there it does not matter in which
-    direction it is read."""
+    """Return a store's components as DST_SEL arranges them.
+
+    Only exchanges are defined: there it does not matter in which direction it is read.
+    """
     w = form.w
     arranged = []
     undefined = []

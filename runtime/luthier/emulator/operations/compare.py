@@ -15,7 +15,7 @@ Relation = Callable[[Builder, Value, Value], Value]
 
 
 def unordered(b: Builder, x: Value, y: Value) -> Value:
-    """Where either is NaN."""
+    """Return where either is NaN."""
     return b.is_nan(x) | b.is_nan(y)
 
 

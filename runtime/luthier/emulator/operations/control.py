@@ -1,4 +1,4 @@
-"""Where a wave goes on: branches, calls, barriers, the end; and what only matters to the timing of hardware."""
+"""Control flow of waves: branches, calls, barriers, the end; and instructions that only affect hardware timing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def s_cbranch_execnz(w: WaveBuilder, target: Slot) -> None:
     "s_cbranch_cdbgsys s_cbranch_cdbguser s_cbranch_cdbgsys_or_user s_cbranch_cdbgsys_and_user", "#target ->"
 )
 def s_cbranch_debug(w: WaveBuilder, target: Slot) -> None:
-    """Taken only under a debugger, which there is none."""
+    """Continue: the branch is taken only under a debugger, and there is none."""
     w.next()
 
 
@@ -137,7 +137,10 @@ def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot, following_high: S
 
 
 def code_address(w: WaveBuilder, low: Slot, high: Slot) -> Value:
-    """The host address of a code offset, whose halves these are: a patched kernel and its original lie anywhere."""
+    """Return the host address of a code offset, given its halves.
+
+    A patched kernel and its original may lie anywhere.
+    """
     offset = low.scalar().to("u64") | high.scalar().to("u64") << 32
     return w.load(w.context_field("code_base"), "u64") + offset
 
@@ -153,7 +156,10 @@ def _group_field(w: WaveBuilder, name: str) -> Any:
 
 
 def _signal(w: WaveBuilder, number: Slot) -> Value:
-    """Arrive at the work-group's barrier (-1; at -2, the trap handler's, nobody waits). How many had arrived before."""
+    """Arrive at the work-group's barrier, and return how many had arrived before.
+
+    It is barrier -1; at -2, the trap handler's, nothing waits.
+    """
     place = _group_field(w, "signals")
     before = w.load(place, "u64")
     with w.when(number.scalar() == 0xFFFFFFFF):
@@ -163,19 +169,19 @@ def _signal(w: WaveBuilder, number: Slot) -> Value:
     return before
 
 
-@operations.wave("s_barrier_signal", "#src0 ->", majors=(12,))
+@operations.wave("s_barrier_signal", "#src0 ->", since=(12,))
 def s_barrier_signal(w: WaveBuilder, number: Slot) -> None:
     """Announce arrival at a barrier and go on."""
     _signal(w, number)
 
 
-@operations.wave("s_barrier_signal_isfirst", "#src0 -> scc", majors=(12,))
+@operations.wave("s_barrier_signal_isfirst", "#src0 -> scc", since=(12,))
 def s_barrier_signal_isfirst(w: WaveBuilder, scc: Slot, number: Slot) -> None:
     """Announce arrival; SCC = this wave was the first."""
     scc.write_scalar(_signal(w, number) == 0)
 
 
-@operations.control("s_barrier_wait", "#simm16 ->", majors=(12,))
+@operations.control("s_barrier_wait", "#simm16 ->", since=(12,))
 def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
     """Wait until every live wave of the work-group has signalled."""
     phase_place, signals_place = _group_field(w, "phase"), _group_field(w, "signals")
@@ -195,7 +201,7 @@ def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
 
 @operations.control("s_endpgm s_endpgm_saved s_endpgm_ordered_ps_done")
 def s_endpgm(w: WaveBuilder) -> None:
-    """The wave ends."""
+    """End the wave."""
     w.stop(layout.END)
 
 
@@ -226,7 +232,10 @@ def s_sleep(w: WaveBuilder) -> None:
     "->",
 )
 def timing_only(w: WaveBuilder) -> None:
-    """No effect on registers or memory: the emulated memory is always coherent and every result is there at once."""
+    """Continue without an effect on registers or memory.
+
+    The emulated memory is always coherent and every result is there at once.
+    """
 
 
 _INTERRUPT = 1
@@ -234,7 +243,7 @@ _INTERRUPT = 1
 
 @operations.control("s_sendmsg s_sendmsghalt", "#simm16 ->")
 def s_sendmsg(w: WaveBuilder, message: Slot) -> None:
-    """An interrupt is told to the host; other messages (release of registers) need no answer here."""
+    """Report an interrupt to the host; other messages (release of registers) need no answer here."""
     with w.when((message.scalar() & 15) == _INTERRUPT):
         w.stop(layout.MESSAGE, w.following())
     w.next()
@@ -242,19 +251,19 @@ def s_sendmsg(w: WaveBuilder, message: Slot) -> None:
 
 @operations.control("luthier_unbound", counted=False)
 def unbound(w: WaveBuilder) -> None:
-    """Stands for an instruction that was not reachable when the kernel was prepared."""
+    """Stand for an instruction that was not reachable when the kernel was prepared."""
     w.stop(layout.UNBOUND)
 
 
 @operations.control("luthier_unsupported", counted=False)
 def unsupported(w: WaveBuilder) -> None:
-    """Stands for an instruction that the emulator cannot execute."""
+    """Stand for an instruction that the emulator cannot execute."""
     w.stop(layout.UNIMPLEMENTED)
 
 
 @operations.control("luthier_begin", "#target ->", counted=False)
 def begin(w: WaveBuilder, target: Slot) -> None:
-    """Where a wave that is stepped starts: it stops before its first instruction."""
+    """Start a wave that is stepped: it stops before its first instruction."""
     w.stop(layout.STEP, w.address(w.record, w.ir.sext(w.slot_value(target.position).llvm, I64)))
 
 
@@ -387,39 +396,39 @@ def _set_index(w: WaveBuilder, value: Value, mask: int) -> None:
     w.store((w.m0 & (0xFFFFFFFF ^ mask)) | (value & mask), w.address(w.wave, layout.M0))
 
 
-@operations.control("s_set_gpr_idx_on", "src0:u32 #src1 ->", majors=(9,))
+@operations.control("s_set_gpr_idx_on", "src0:u32 #src1 ->", since=(9,))
 def s_set_gpr_idx_on(w: WaveBuilder, index: Slot, enables: Slot) -> None:
     """MODE.gpr_idx_en = 1; M0[7:0] = S0[7:0]; M0[15:12] = S1[3:0]."""
     _set_index(w, (index.scalar() & 0xFF) | ((enables.scalar() & 15) << 12), 0xF0FF)
     write_mode(w, w.load(w.wave_field("mode"), "u32") | layout.GPR_INDEX_ENABLE)
 
 
-@operations.control("s_set_gpr_idx_off", majors=(9,))
+@operations.control("s_set_gpr_idx_off", since=(9,))
 def s_set_gpr_idx_off(w: WaveBuilder) -> None:
     """MODE.gpr_idx_en = 0."""
     write_mode(w, w.load(w.wave_field("mode"), "u32") & (0xFFFFFFFF ^ layout.GPR_INDEX_ENABLE))
 
 
-@operations.control("s_set_gpr_idx_mode", "#simm16 ->", majors=(9,))
+@operations.control("s_set_gpr_idx_mode", "#simm16 ->", since=(9,))
 def s_set_gpr_idx_mode(w: WaveBuilder, enables: Slot) -> None:
     """M0[15:12] = immediate."""
     _set_index(w, (enables.scalar() & 15) << 12, 0xF000)
     write_mode(w, w.load(w.wave_field("mode"), "u32"))
 
 
-@operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", majors=(9,))
+@operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", since=(9,))
 def s_set_gpr_idx_idx(w: WaveBuilder, index: Slot) -> None:
     """M0[7:0] = S0[7:0]."""
     _set_index(w, index.scalar(), 0xFF)
 
 
-@operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), majors=(11, 12))
+@operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), since=(11,))
 def s_sendmsg_rtn_b32(w: WaveBuilder, result: Slot) -> None:
     """D = the host's answer: the time for GET_REALTIME, 0 for what does not exist here."""
     result.write_scalar(_answer(w).to("u32"))
 
 
-@operations.wave("s_sendmsg_rtn_b64", "-> sdst:u64", static=("src0",), majors=(11, 12))
+@operations.wave("s_sendmsg_rtn_b64", "-> sdst:u64", static=("src0",), since=(11,))
 def s_sendmsg_rtn_b64(w: WaveBuilder, result: Slot) -> None:
     """The same, 64 bits."""
     result.write_scalar(_answer(w))
@@ -429,7 +438,7 @@ _GET_REALTIME = 131
 
 
 def _tick(w: WaveBuilder) -> Value:
-    """The clock, which every reading advances."""
+    """Return the clock, which every reading advances."""
     place = w.context_field("clock")
     now = w.load(place, "u64") + 100
     w.store(now, place)

@@ -89,7 +89,7 @@ def cvt_off_f32_i4(b: Builder, x: Value) -> Value:
 
 
 def to_normalized(b: Builder, x: Value, signed: bool) -> Value:
-    """A float from [-1, 1] or [0, 1] to a 16-bit integer of that share, nearest even; NaN gives 0."""
+    """Return a float from [-1, 1] or [0, 1] as a 16-bit integer of that share, nearest even; NaN gives 0."""
     wide = x.to("f64") * (32767.0 if signed else 65535.0)  # exact
     low, high = (-32767, 32767) if signed else (0, 65535)
     rounded = b.float_to_int(b.round_even(wide), "i32")
@@ -111,7 +111,7 @@ def _normalized(source: str, signed: bool) -> None:
 
 
 def pack(low: Value, high: Value) -> Value:
-    """Two 16-bit values as one of 32 bits."""
+    """Return two 16-bit values as one of 32 bits."""
     return low.as_("u16").to("u32") | (high.as_("u16").to("u32") << 16)
 
 
@@ -171,7 +171,7 @@ def pack_b32_f16(b: Builder, x: Value, y: Value) -> Value:
 
 
 def float_to_byte(b: Builder, x: Value) -> Value:
-    """A float as an unsigned byte, nearest even, saturated; NaN gives 0."""
+    """Return a float as an unsigned byte, nearest even, saturated; NaN gives 0."""
     rounded = b.float_to_int(b.round_even(x), "u32")
     return b.minimum(rounded, 255)
 

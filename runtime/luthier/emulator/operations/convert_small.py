@@ -26,7 +26,7 @@ operations = OperationTable()
 
 
 def place(old: Value, field: Value, shift: int, bits: int) -> Value:
-    """`old` with `bits` bits from `shift` replaced."""
+    """Return `old` with `bits` bits from `shift` replaced."""
     mask = ((1 << bits) - 1) << shift
     return (old & (0xFFFFFFFF ^ mask)) | ((field << shift) & mask)
 
@@ -36,7 +36,7 @@ def _op_sel(b: Builder) -> int:
 
 
 def _destination_byte(b: Builder) -> int:
-    """Byte of D that the instruction names: GFX12 by itself, GFX9 by two bits of op_sel."""
+    """Return the byte of D that the instruction names: GFX12 by itself, GFX9 by two bits of op_sel."""
     return b.modifiers.get("byte_sel", 0) if b.major >= 12 else _op_sel(b) >> 2
 
 
@@ -58,12 +58,12 @@ def _eight_bits(kind: str) -> None:
     def pair(b: Builder, x: Value, y: Value) -> Value:
         return encode(b, x.to("f64"), kind) | (encode(b, y.to("f64"), kind) << 8)
 
-    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 old:u32 -> u32", static=("op_sel",), processors=True, majors=(9,))
+    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 old:u32 -> u32", static=("op_sel",), processors=True, since=(9,))
     def from_floats(b: Builder, x: Value, y: Value, old: Value) -> Value:
         """One half of D = S1 and S0."""
         return place(old, pair(b, x, y), 16 if _op_sel(b) & 8 else 0, 16)
 
-    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 -> u16", processors=True, majors=(12,))
+    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 -> u16", processors=True, since=(12,))
     def from_floats_12(b: Builder, x: Value, y: Value) -> Value:
         """One half of D = S1 and S0."""
         return pair(b, x, y).to("u16")
@@ -113,7 +113,7 @@ _FLOATS = ("f32", "f16", "bf16")
 
 
 def _scaled_float(b: Builder, code: Value, kind: str, target: str, scale: Value) -> Value:
-    """A small float times its block's scale, as another float."""
+    """Return a small float times its block's scale, as another float."""
     product = decode(b, code, kind).to("f64") * block_scale(b, scale)
     return product.to("f32").to("bf16") if target == "bf16" else product.to(target)
 
@@ -124,7 +124,7 @@ def _scaled_code(b: Builder, x: Value, kind: str, scale: Value, random: Value | 
 
 
 def _join(b: Builder, low: Value, high: Value) -> Value:
-    """Two floats in a register, or in two."""
+    """Return two floats in a register, or in two."""
     bits = low.type.bits
     wide = "u64" if bits == 32 else "u32"
     return low.as_(f"u{bits}").to(wide) | (high.as_(f"u{bits}").to(wide) << bits)
@@ -216,7 +216,7 @@ for _kind in ("fp8", "bf8", "fp4"):
 
 
 def _six_bits(rows: list[Value], index: int) -> Value:
-    """The six-bit field `index` of several registers."""
+    """Return the six-bit field `index` of several registers."""
     word, shift = divmod(6 * index, 32)
     field = rows[word] >> shift
     if shift > 26:
@@ -225,7 +225,7 @@ def _six_bits(rows: list[Value], index: int) -> Value:
 
 
 def _packed(codes: list[Value]) -> list[Value]:
-    """Thirty-two six-bit codes as six registers."""
+    """Return thirty-two six-bit codes as six registers."""
     rows: list[Value] = []
     for row in range(6):
         total = None
@@ -240,7 +240,7 @@ def _packed(codes: list[Value]) -> list[Value]:
 
 
 def _floats(slot: Slot, kind: str, count: int) -> list[Value]:
-    """Elements of a source, denormals kept."""
+    """Return elements of a source, denormals kept."""
     rows = [slot.row(index) for index in range(count * Type.parse(kind).bits // 32)]
     values = read_typed(
         slot.w, rows, Type(Type.parse(kind).kind, Type.parse(kind).bits, count), Access("v"), flush=False

@@ -8,11 +8,11 @@ from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,
-    check_lds,
     check_scratch,
     gather,
     gather_rows,
     gather_small,
+    lds_access,
     scatter,
     scatter_rows,
     scatter_small,
@@ -24,13 +24,13 @@ operations = OperationTable()
 
 
 def _immediate(offset: Slot) -> Value:
-    """The instruction's signed offset in every lane, u64."""
+    """Return the instruction's signed offset in every lane, u64."""
     w = offset.w
     return w.splat(w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64"))
 
 
 def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
-    """Per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR."""
+    """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR."""
     total = _immediate(offset)
     if saddr.present:
         total = total + w.splat(saddr.scalar())
@@ -46,7 +46,7 @@ def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
 
 
 def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
-    """Per-lane byte offsets in scratch, u32."""
+    """Return per-lane byte offsets in scratch, u32."""
     total = w.splat(offset.scalar())
     if saddr.present:
         total = total + w.splat(saddr.scalar().to("u32"))
@@ -58,7 +58,7 @@ def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> V
 def checked(
     w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int, more: Value | None = None
 ) -> Value:
-    """Host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
+    """Return host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
     extra = w.number(0) if more is None else more
     if space == "scratch":
         return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset) + extra, size)
@@ -69,7 +69,10 @@ PLACE = "vaddr:u64 saddr:u64 #offset"
 
 
 def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -> None:
-    """`half`: ``""`` a whole register, ``lo`` or ``hi`` 16 bits of it, the others kept."""
+    """Declare loads.
+
+    `half`: ``""`` a whole register, ``lo`` or ``hi`` 16 bits of it, the others kept.
+    """
     for space in ("flat", "global", "scratch"):
         spelled = " ".join(f"{space}_load_{name}" for name in names.split())
 
@@ -89,7 +92,7 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
 
 
 def small_row(w: WaveBuilder, result: Slot, value: Value, bits: int, signed: bool, half: str) -> Value:
-    """A byte or half-word as the destination register receives it."""
+    """Return a byte or half-word as the destination register receives it."""
     row = value.as_("i32").bits(0, bits).as_("u32") if signed else value
     if half == "":
         return row
@@ -166,8 +169,8 @@ def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
     """Put what each lane loaded into LDS at M0[15:0] + offset + lane * bytes."""
     size = 4 * len(rows)
     places = w.splat((w.m0 & 0xFFFF) + offset.scalar()) + w.lane_id() * size
-    hosts = check_lds(w, places, size)
-    scatter_rows(w, hosts, rows)
+    hosts, inside = lds_access(w, places, size)
+    scatter_rows(w, hosts, rows, inside)
 
 
 def _load_to_lds(
@@ -186,7 +189,7 @@ def _load_to_lds(
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
     for space in ("global", "scratch"):
 
-        @operations.wave(f"{space}_load_lds_{name}", f"{PLACE} ->", majors=(9, 10))
+        @operations.wave(f"{space}_load_lds_{name}", f"{PLACE} ->", since=(9, 10), until=(11,))
         def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
             """LDS[M0 + offset + lane * bytes] = memory[address]."""
             _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
@@ -205,7 +208,7 @@ for _name, _dwords, _bits, _signed in (
 
 
 def _lane_address(w: WaveBuilder, saddr: Slot, offset: Slot) -> Value:
-    """saddr + offset + lane * 4; without a saddr it counts as 0."""
+    """Return saddr + offset + lane * 4; without a saddr it counts as 0."""
     lanes = _immediate(offset) + w.lane_id("u64") * 4
     return lanes + w.splat(saddr.scalar()) if saddr.present else lanes
 

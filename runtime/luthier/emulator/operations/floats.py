@@ -10,51 +10,51 @@ BIAS = {16: 15, 32: 127, 64: 1023}
 
 
 def infinity(bits: int) -> int:
-    """The pattern of +infinity."""
+    """Return the bit pattern of +infinity."""
     return ((1 << (bits - 1)) - 1) ^ ((1 << FRACTION_BITS[bits]) - 1)
 
 
 def exponent_field(x: Value) -> Value:
-    """The biased exponent, as a signed integer of the float's width."""
+    """Return the biased exponent, as a signed integer of the float's width."""
     bits = x.type.bits
     return (x.as_(f"i{bits}") >> FRACTION_BITS[bits]) & ((1 << (bits - 1 - FRACTION_BITS[bits])) - 1)
 
 
 def is_negative(x: Value) -> Value:
-    """Where the sign bit is set, of NaN too."""
+    """Return where the sign bit is set, of NaN too."""
     return x.as_(f"i{x.type.bits}") < 0
 
 
 def is_signalling(x: Value) -> Value:
-    """Where x is a signalling NaN."""
+    """Return where x is a signalling NaN."""
     bits = x.type.bits
     magnitude = abs(x).as_(f"u{bits}")
     return (magnitude > infinity(bits)) & (magnitude < (infinity(bits) | (1 << (FRACTION_BITS[bits] - 1))))
 
 
 def quiet(b: Builder, x: Value) -> Value:
-    """x, which is NaN, with its quiet bit set."""
+    """Return x, which is NaN, with its quiet bit set."""
     bits = x.type.bits
     return (x.as_(f"u{bits}") | (1 << (FRACTION_BITS[bits] - 1))).as_(x.type)
 
 
 def quieted(b: Builder, x: Value) -> Value:
-    """x, its quiet bit set if it is NaN."""
+    """Return x, with its quiet bit set if it is NaN."""
     return b.select(b.is_nan(x), quiet(b, x), x)
 
 
 def power_of_two(exponent: Value, bits: int) -> Value:
-    """2**exponent for an integer `exponent` of the float's width within the normal range."""
+    """Return 2**exponent for an integer `exponent` of the float's width within the normal range."""
     return ((exponent + BIAS[bits]) << FRACTION_BITS[bits]).as_(f"f{bits}")
 
 
 def clamp_integer(b: Builder, x: Value, low: int, high: int) -> Value:
-    """The nearest integer from `low` to `high`."""
+    """Return the nearest integer from `low` to `high`."""
     return b.minimum(b.maximum(x, low), high)
 
 
 def scale(b: Builder, x: Value, exponent: Value) -> Value:
-    """x * 2**exponent for any i32 (i16 of f16) exponent, rounded once as MODE says."""
+    """Return x * 2**exponent for any i32 (i16 of f16) exponent, rounded once as MODE says."""
     bits = x.type.bits
     if bits < 64:
         # The product is exact one width up.
@@ -72,12 +72,15 @@ def scale(b: Builder, x: Value, exponent: Value) -> Value:
 
 
 def scale_by_power(b: Builder, x: Value, exponent: int) -> Value:
-    """x * 2**exponent with a constant exponent inside the normal range."""
+    """Return x * 2**exponent with a constant exponent inside the normal range."""
     return x * 2.0**exponent
 
 
 def split(b: Builder, x: Value) -> tuple[Value, Value]:
-    """Fraction in [0.5, 1) and exponent with x = fraction * 2**exponent; of zero, infinity and NaN themselves and 0."""
+    """Return fraction in [0.5, 1) and exponent with x = fraction * 2**exponent.
+
+    For zero, infinity and NaN they are themselves and 0.
+    """
     bits = x.type.bits
     fraction_bits, bias = FRACTION_BITS[bits], BIAS[bits]
     word, signed = f"u{bits}", f"i{bits}"

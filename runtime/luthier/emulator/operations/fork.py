@@ -39,7 +39,7 @@ def _push(w: WaveBuilder, lanes: Value, address: Value) -> None:
 
 
 def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Callable[[], None]) -> None:
-    """The smaller side goes first. `go` ends the code by going to the target."""
+    """Divide the wave, the smaller side first; `go` ends the code by going to the target."""
     here = w.exec_bits
     passing, failing = lanes & here, ~lanes & here
     with w.ir.if_then((passing == here).llvm):
@@ -56,7 +56,7 @@ def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Cal
     go()
 
 
-@operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following #following_high ->", majors=(9,))
+@operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following #following_high ->", since=(9,))
 def s_cbranch_i_fork(
     w: WaveBuilder, lanes: Slot, distance: Slot, target: Slot, following: Slot, following_high: Slot
 ) -> None:
@@ -66,14 +66,14 @@ def s_cbranch_i_fork(
     _fork(w, lanes.scalar(), there, after, lambda: take(w, target))
 
 
-@operations.control("s_cbranch_g_fork", "u64 u64 #following #following_high ->", majors=(9,))
+@operations.control("s_cbranch_g_fork", "u64 u64 #following #following_high ->", since=(9,))
 def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot, following_high: Slot) -> None:
     """Lanes that S0 has go to S1, the others on."""
     there = address.scalar()
     _fork(w, lanes.scalar(), there, code_address(w, following, following_high), lambda: go_to_address(w, there))
 
 
-@operations.control("s_cbranch_join", "u32 ->", majors=(9,))
+@operations.control("s_cbranch_join", "u32 ->", since=(9,))
 def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
     """If CSP is S0 go on; else take the top entry of the stack: its lanes and its address."""
     mode = _mode(w)
@@ -87,7 +87,7 @@ def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
     go_to_address(w, address)
 
 
-@operations.control("s_setvskip", "u32 u32 ->", majors=(9,))
+@operations.control("s_setvskip", "u32 u32 ->", since=(9,))
 def s_setvskip(w: WaveBuilder, bits: Slot, index: Slot) -> None:
     """MODE.VSKIP = S0[S1[4:0]]: while it is set, vector instructions of every kind do nothing."""
     skip = bits.scalar() >> (index.scalar() & 31) & 1

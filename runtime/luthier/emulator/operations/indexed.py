@@ -31,33 +31,33 @@ def _store(w: WaveBuilder, place: Any, value: Value) -> None:
     w.ir.store(merged.llvm, place, align=4 * w.wave_size)
 
 
-@operations.wave("v_movreld_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+@operations.wave("v_movreld_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_movreld(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """VGPR[D + M0] = S0."""
     _store(w, _row(w, result, w.m0, write=True), source.row(0))
 
 
-@operations.wave("v_movrels_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+@operations.wave("v_movrels_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_movrels(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """D = VGPR[S0 + M0]."""
     result.write(_load(w, _row(w, source, w.m0, write=False)))
 
 
-@operations.wave("v_movrelsd_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+@operations.wave("v_movrelsd_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_movrelsd(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """VGPR[D + M0] = VGPR[S0 + M0]."""
     value = _load(w, _row(w, source, w.m0, write=False))
     _store(w, _row(w, result, w.m0, write=True), value)
 
 
-@operations.wave("v_movrelsd_2_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+@operations.wave("v_movrelsd_2_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_movrelsd_2(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """VGPR[D + M0[25:16]] = VGPR[S0 + M0[9:0]]."""
     value = _load(w, _row(w, source, w.m0 & 0x3FF, write=False))
     _store(w, _row(w, result, w.m0 >> 16 & 0x3FF, write=True), value)
 
 
-@operations.wave("v_swaprel_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+@operations.wave("v_swaprel_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_swaprel(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """Exchange VGPR[S0 + M0[9:0]] and VGPR[D + M0[25:16]]."""
     low, high = w.m0 & 0x3FF, w.m0 >> 16 & 0x3FF
@@ -96,7 +96,7 @@ _declare_scalar(32)
 _declare_scalar(64)
 
 
-@operations.wave("s_movrelsd_2_b32", "src0:u32 -> sdst:u32", majors=(10, 11, 12))
+@operations.wave("s_movrelsd_2_b32", "src0:u32 -> sdst:u32", since=(10,))
 def s_movrelsd_2(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """SGPR[D + M0[25:16]] = SGPR[S0 + M0[9:0]]."""
     value = w.load(_scalar(w, source, w.m0 & 0x3FF, 32, write=False), "u32")

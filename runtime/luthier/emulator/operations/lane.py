@@ -37,7 +37,7 @@ def writelane(w: WaveBuilder, result: Slot, source: Slot, lane: Slot) -> None:
 
 
 def _collect(w: WaveBuilder, source: Slot, lanes: list[Value]) -> tuple[Value, Value]:
-    """For each lane the value of the source in the lane that a scalar u32 names, and whether that lane is active."""
+    """Return for each lane the source's value in a lane that a scalar u32 names, and whether that lane is active."""
     values = ir.Constant(ir.VectorType(ir.IntType(32), w.wave_size), ir.Undefined)
     active = values
     for place, lane in enumerate(lanes):
@@ -113,4 +113,4 @@ _swap_rows("v_permlane32_swap_b32", 32)
 
 @operations.wave("v_nop v_pipeflush v_clrexcp", "->")
 def nop(w: WaveBuilder) -> None:
-    """Nothing; exceptions are not modelled."""
+    """Do nothing; exceptions are not modelled."""

@@ -1,4 +1,7 @@
-"""LDS (DS): loads, stores, atomics, and the lane permutations that share its path."""
+"""LDS (DS): loads, stores, atomics, and the lane permutations that share its path.
+
+What is outside LDS reads as 0, and is not written: `lds_access`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.memory_code import (
     check_aligned,
-    check_lds,
     each_lane,
-    fault,
     fetch,
     gather,
     gather_rows,
     gather_small,
+    lds_access,
     note_access,
     put,
     scatter,
@@ -26,7 +28,7 @@ from luthier.emulator.ir.memory_code import (
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
-from luthier.emulator.layout import FAULT_LDS, GRID_BARRIERS, LAUNCH, RETRY
+from luthier.emulator.layout import GRID_BARRIERS, LAUNCH, RETRY
 from luthier.emulator.operations.flat import small_row
 from luthier.emulator.operations.transpose import exchanged
 
@@ -34,28 +36,28 @@ operations = OperationTable()
 
 
 def _place(addr: Slot, offset: Value) -> Value:
-    """Byte offsets in LDS."""
+    """Return byte offsets in LDS."""
     return addr.row(0) + addr.w.splat(offset & 0xFFFF)
 
 
-def _hosts(w: WaveBuilder, addr: Slot, offset: Slot, size: int) -> Value:
-    return check_lds(w, _place(addr, offset.scalar()), size)
+def _access(w: WaveBuilder, addr: Slot, offset: Slot, size: int) -> tuple[Value, Value]:
+    return lds_access(w, _place(addr, offset.scalar()), size)
 
 
 def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
     @operations.wave(load_names, f"addr:u32 #offset -> vdst:u32x{dwords}")
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset]."""
-        hosts = _hosts(w, addr, offset, 4 * dwords)
-        rows = gather_rows(w, hosts, dwords)
+        hosts, inside = _access(w, addr, offset, 4 * dwords)
+        rows = gather_rows(w, hosts, dwords, inside)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
     @operations.wave(store_names, f"addr:u32 data0:u32x{dwords} #offset ->")
     def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
         """LDS[addr + offset] = D."""
-        hosts = _hosts(w, addr, offset, 4 * dwords)
-        scatter_rows(w, hosts, [data.row(index) for index in range(dwords)])
+        hosts, inside = _access(w, addr, offset, 4 * dwords)
+        scatter_rows(w, hosts, [data.row(index) for index in range(dwords)], inside)
 
 
 for _dwords in (1, 2, 3, 4):
@@ -70,7 +72,8 @@ def _declare_small(names: str, bits: int, signed: bool, half: str) -> None:
     @operations.wave(names, "addr:u32 #offset -> vdst:u32")
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset], a byte or half-word."""
-        value = gather_small(w, _hosts(w, addr, offset, bits // 8), bits)
+        hosts, inside = _access(w, addr, offset, bits // 8)
+        value = gather_small(w, hosts, bits, inside)
         result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
 
 
@@ -96,7 +99,8 @@ def _declare_small_store(names: str, bits: int, high: bool) -> None:
         row = data.row(0)
         if high or data.access.high:
             row = row >> 16
-        scatter_small(w, _hosts(w, addr, offset, bits // 8), row, bits)
+        hosts, inside = _access(w, addr, offset, bits // 8)
+        scatter_small(w, hosts, row, bits, inside)
 
 
 for _names, _bits, _high in (
@@ -117,16 +121,22 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     tail = f"st64_b{bits}" if stride64 else f"_b{bits}"
     new_tail = f"_stride64_b{bits}" if stride64 else f"_b{bits}"
 
-    def hosts_of(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
-        return check_lds(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
+    def access(w: WaveBuilder, addr: Slot, offset: Slot) -> tuple[Value, Value]:
+        return lds_access(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
 
-    @operations.wave(f"ds_read2{tail} ds_load_2addr{new_tail}", f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}")
+    def read(w: WaveBuilder, accesses: list[tuple[Value, Value]]) -> list[Value]:
+        """Return the rows at both addresses; from GFX11 on zeros where one of them is outside LDS (`lds_access`)."""
+        both = accesses[0][1] & accesses[1][1]
+        return [
+            row for hosts, inside in accesses for row in gather_rows(w, hosts, units, both if w.major >= 11 else inside)
+        ]
+
+    names = f"ds_read2{tail} ds_load_2addr{new_tail}"
+
+    @operations.wave(names, f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}", generations=True)
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset0: Slot, offset1: Slot) -> None:
         """D = LDS at both addresses."""
-        rows = []
-        for offset in (offset0, offset1):
-            hosts = hosts_of(w, addr, offset)
-            rows += gather_rows(w, hosts, units)
+        rows = read(w, [access(w, addr, offset) for offset in (offset0, offset1)])
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
@@ -136,26 +146,25 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     )
     def store(w: WaveBuilder, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
         """LDS at both addresses = D0, D1."""
-        first, second = (hosts_of(w, addr, offset) for offset in (offset0, offset1))
-        for hosts, data in ((first, data0), (second, data1)):
-            scatter_rows(w, hosts, [data.row(index) for index in range(units)])
+        accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
+        for (hosts, inside), data in zip(accesses, (data0, data1), strict=True):
+            scatter_rows(w, hosts, [data.row(index) for index in range(units)], inside)
 
     @operations.wave(
         f"ds_wrxchg2{'st64' if stride64 else ''}_rtn_b{bits} "
         f"ds_storexchg_2addr{'_stride64' if stride64 else ''}_rtn_b{bits}",
         f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 -> vdst:u32x{2 * units}",
+        generations=True,
     )
     def exchange(
         w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot
     ) -> None:
         """D = LDS at both addresses; LDS = D0, D1."""
-        rows = []
-        places = [hosts_of(w, addr, offset) for offset in (offset0, offset1)]
-        for hosts in places:
-            rows += gather_rows(w, hosts, units)
+        accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
+        rows = read(w, accesses)
         data = [data0.row(index) for index in range(units)], [data1.row(index) for index in range(units)]
-        for hosts, words in zip(places, data, strict=True):
-            scatter_rows(w, hosts, words)
+        for (hosts, inside), words in zip(accesses, data, strict=True):
+            scatter_rows(w, hosts, words, inside)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
@@ -169,7 +178,7 @@ for _bits in (32, 64):
 
 
 def _with_return(name: str) -> str:
-    """``add_u32`` to ``ds_add_rtn_u32``."""
+    """Return ``ds_add_rtn_u32`` for ``add_u32``."""
     stem, _, tail = name.rpartition("_")
     return f"ds_{stem}_rtn_{tail}"
 
@@ -186,7 +195,8 @@ def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
         places = _place(addr, offset.scalar())
         check_aligned(w, places, 4 * atomic.units)
         rows = [source.row(index) for source in sources for index in range(atomic.units)]
-        atomic_lanes(w, atomic, check_lds(w, places, 4 * atomic.units), rows, result)
+        hosts, inside = lds_access(w, places, 4 * atomic.units)
+        atomic_lanes(w, atomic, hosts, rows, result, inside)
 
 
 for _atomic in ATOMICS:
@@ -202,8 +212,11 @@ for _bits in (32, 64):
 
 
 def _named_lane(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
-    """The lane (addr + offset) / 4. GFX10 and GFX11 permute the halves of 64 lanes apart, as LLVM
-    (GCNSubtarget::supportsWaveWideBPermute) and Mesa have it; their documents only say that it is modulo 32."""
+    """Return the lane (addr + offset) / 4.
+
+    GFX10 and GFX11 permute the halves of 64 lanes apart, as LLVM (GCNSubtarget::supportsWaveWideBPermute) and Mesa have
+    it; their documents only say that it is modulo 32.
+    """
     reach = 32 if w.major in (10, 11) else w.wave_size
     lane = (_place(addr, offset.scalar()) >> 2) & (reach - 1)
     return lane if reach == w.wave_size else lane | (w.lane_id() & 32)
@@ -266,17 +279,24 @@ def _swizzle_source(pattern: int, lane: int) -> int:
 def _declare_counter(name: str, operation: str) -> None:
     @operations.wave(name, "#offset -> vdst:u32")
     def count(w: WaveBuilder, result: Slot, offset: Slot) -> None:
-        """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted."""
+        """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted; outside LDS 0."""
         m0 = w.m0
         place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
-        limit = w.load(w.wave_field("lds_size"), "u64")
-        with w.when((place.to("u64") + 4) > limit):
-            fault(w, place, w.number(0), 4, FAULT_LDS)
-        host = w.load(w.wave_field("lds"), "u64") + place.to("u64")
-        note_access(w, host, 4)
-        amount = w.popcount(w.exec_bits).to("u32")
-        old = w.ir.atomic_rmw(operation, w.ir.inttoptr(host.llvm, PTR), amount.llvm, "seq_cst")
-        result.write(w.splat(w.wrap(old, "u32")))
+        inside = place.to("u64") + 4 <= w.load(w.wave_field("lds_size"), "u64")
+        with w.ir.if_else(inside.llvm) as (counted, dropped):
+            with counted:
+                host = w.load(w.wave_field("lds"), "u64") + place.to("u64")
+                note_access(w, host, 4)
+                amount = w.popcount(w.exec_bits).to("u32")
+                old = w.ir.atomic_rmw(operation, w.ir.inttoptr(host.llvm, PTR), amount.llvm, "seq_cst")
+                after_counted = w.ir.block
+            with dropped:
+                note_access(w, place.to("u64"), 4, outside=True)
+                after_dropped = w.ir.block
+        merged = w.ir.phi(I32)
+        merged.add_incoming(old, after_counted)
+        merged.add_incoming(ir.Constant(I32, 0), after_dropped)
+        result.write(w.splat(w.wrap(merged, "u32")))
 
 
 _declare_counter("ds_append", "add")
@@ -291,13 +311,15 @@ def _addtid_place(w: WaveBuilder, offset: Slot) -> Value:
 @operations.wave("ds_read_addtid_b32 ds_load_addtid_b32", "#offset -> vdst:u32")
 def load_addtid(w: WaveBuilder, result: Slot, offset: Slot) -> None:
     """D = LDS[M0.low16 + offset + lane * 4]."""
-    result.write(gather(w, check_lds(w, _addtid_place(w, offset), 4)))
+    hosts, inside = lds_access(w, _addtid_place(w, offset), 4)
+    result.write(gather(w, hosts, 0, inside))
 
 
 @operations.wave("ds_write_addtid_b32 ds_store_addtid_b32", "data0:u32 #offset ->")
 def store_addtid(w: WaveBuilder, data: Slot, offset: Slot) -> None:
     """LDS[M0.low16 + offset + lane * 4] = D."""
-    scatter(w, check_lds(w, _addtid_place(w, offset), 4), data.row(0))
+    hosts, inside = lds_access(w, _addtid_place(w, offset), 4)
+    scatter(w, hosts, data.row(0), 0, inside)
 
 
 # Transposing loads (gfx950) ------------------------------------------------------------------------------------------
@@ -307,14 +329,17 @@ def _declare_transposing(bits: int, dwords: int) -> None:
     count = 32 * dwords // bits
 
     def source(lane: int, index: int) -> tuple[int, int]:
-        """Rows of 16 lanes are 16 by E matrices, in E/16 interleaved squares each of which is transposed."""
+        """Return the source of an element of a transposed load.
+
+        Rows of 16 lanes are 16 by E matrices, in E/16 interleaved squares each of which is transposed.
+        """
         return (lane & ~15) + index * (16 // count) + (lane & 15) // count, (lane & 15) % count
 
-    @operations.wave(f"ds_read_b{32 * dwords}_tr_b{bits}", f"addr:u32 #offset -> vdst:u32x{dwords}", majors=(9,))
+    @operations.wave(f"ds_read_b{32 * dwords}_tr_b{bits}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(9,))
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset] with elements exchanged between the 16 lanes of a row."""
-        hosts = _hosts(w, addr, offset, 4 * dwords)
-        rows = gather_rows(w, hosts, dwords)
+        hosts, inside = _access(w, addr, offset, 4 * dwords)
+        rows = gather_rows(w, hosts, dwords, inside)
         for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
 
@@ -326,12 +351,12 @@ for _bits, _dwords in ((16, 2), (8, 2), (4, 2), (6, 3)):
 # Global wave sync: a barrier of the whole grid ------------------------------------------------------------------------
 
 
-@operations.wave("ds_gws_init ds_gws_sema_release_all", "->", majors=(9, 10, 11))
+@operations.wave("ds_gws_init ds_gws_sema_release_all", "->", since=(9, 10), until=(12,))
 def gws_init(w: WaveBuilder) -> None:
-    """Sets how many waves a barrier waits for; here each wave that waits says it, too."""
+    """Set how many waves a barrier waits for; here each wave that waits says it, too."""
 
 
-@operations.control("ds_gws_barrier", "data0:u32 #offset ->", majors=(9, 10, 11))
+@operations.control("ds_gws_barrier", "data0:u32 #offset ->", since=(9, 10), until=(12,))
 def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
     """Wait until as many waves of the grid are here as D (of the first active lane) says, minus one: LLVM's
     llvm.amdgcn.ds.gws.barrier. Only a cooperative launch has them all running."""
@@ -364,11 +389,14 @@ def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
 
 def _declare_float_compare(bits: int) -> None:
     def swap_old(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-        """Before GFX11: data is what to compare with, then the new value. -0 equals +0, NaN nothing."""
+        """Return the result of compare-and-swap before GFX11: data is the comparison, then the new value.
+
+        -0 equals +0, NaN nothing.
+        """
         return w.select(old == data[0], data[1], old)
 
     def swap_new(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-        """From GFX11 on: data is the new value, then what to compare with."""
+        """Return the result of compare-and-swap from GFX11 on: data is the new value, then the comparison."""
         return w.select(old == data[1], data[0], old)
 
     kind = Type("f", bits)
@@ -392,18 +420,19 @@ def wrap(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, off
     places = _place(addr, offset.scalar())
     check_aligned(w, places, 4)
     atomic = Atomic((), (), Type("u", 32), combine, "", 2)
-    atomic_lanes(w, atomic, check_lds(w, places, 4), [data0.row(0), data1.row(0)], result)
+    hosts, inside = lds_access(w, places, 4)
+    atomic_lanes(w, atomic, hosts, [data0.row(0), data1.row(0)], result, inside)
 
 
 @operations.wave("ds_condxchg32_rtn_b64", "addr:u32 data0:u32x2 #offset -> vdst:u32x2")
 def condxchg32(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
     """D = LDS, two dwords; each dword of LDS whose data has bit 31 set = data with bit 31 clear."""
     places = addr.row(0) + w.splat(offset.scalar() & 0xFFF8)
-    hosts = check_lds(w, places, 8)
-    old = [gather(w, hosts, 4 * index) for index in range(2)]
+    hosts, inside = lds_access(w, places, 8)
+    old = [gather(w, hosts, 4 * index, inside) for index in range(2)]
     for index in range(2):
         row = data.row(index)
-        chosen = ((row >> 31) != 0) & w.exec
+        chosen = ((row >> 31) != 0) & inside
         scatter(w, hosts, row & 0x7FFFFFFF, 4 * index, chosen)
     for index, row in enumerate(old):
         result.store_row(index, row, w.exec)
@@ -411,4 +440,4 @@ def condxchg32(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slo
 
 @operations.wave("ds_nop", "->")
 def nop(w: WaveBuilder) -> None:
-    """Nothing."""
+    """Do nothing."""

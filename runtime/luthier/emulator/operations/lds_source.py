@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
-from luthier.emulator.ir.memory_code import check_aligned, check_lds, gather, scatter
+from luthier.emulator.ir.memory_code import check_aligned, gather, lds_access, scatter
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
@@ -23,20 +23,21 @@ def _second(w: WaveBuilder, addr: Slot, dwords: int) -> list[Value]:
     if offset & 0x8000:
         raise Unsupported("an offset in the upper half of the address, where nothing says what is left of the address")
     distance = (offset & 0x7FFF) - ((offset & 0x4000) << 1)
-    hosts = check_lds(w, addr.row(0) + 4 * distance, 4 * dwords)
-    return [gather(w, hosts, 4 * index) for index in range(dwords)]
+    hosts, inside = lds_access(w, addr.row(0) + 4 * distance, 4 * dwords)
+    return [gather(w, hosts, 4 * index, inside) for index in range(dwords)]
 
 
 def _declare(atomic: Atomic, name: str) -> None:
     stem, _, tail = name.rpartition("_")
 
-    @operations.wave(f"ds_{stem}_src2_{tail}", "addr:u32 ->", static=("offset",), majors=(9,))
+    @operations.wave(f"ds_{stem}_src2_{tail}", "addr:u32 ->", static=("offset",), since=(9,))
     def run(w: WaveBuilder, addr: Slot) -> None:
         """LDS[A] = op(LDS[A], LDS[B])."""
         size = 4 * atomic.units
         data = _second(w, addr, atomic.units)
         check_aligned(w, addr.row(0), size)
-        atomic_lanes(w, atomic, check_lds(w, addr.row(0), size), data, None)
+        hosts, inside = lds_access(w, addr.row(0), size)
+        atomic_lanes(w, atomic, hosts, data, None, inside)
 
 
 for _atomic in ATOMICS:
@@ -47,11 +48,11 @@ for _bits in (32, 64):
     _declare(Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg"), f"write_b{_bits}")
 
 
-@operations.wave("buffer_store_lds_dword", f"{PLACE} ->", **STATIC, majors=(9,))
+@operations.wave("buffer_store_lds_dword", f"{PLACE} ->", **STATIC, since=(9,))
 def store_lds(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
     """buffer[…] = LDS[M0[15:0] + offset + lane * 4]."""
     access = buffer_access(w, vaddr, srsrc, soffset, offset)
     good = access.in_bounds(0, 4)
     hosts = access.hosts(0, 4, good)
-    places = w.splat((w.m0 & 0xFFFF) + (offset.scalar() & 0xFFF)) + w.lane_id() * 4
-    scatter(w, hosts, gather(w, check_lds(w, places, 4)), 0, good)
+    sources, inside = lds_access(w, w.splat((w.m0 & 0xFFFF) + (offset.scalar() & 0xFFF)) + w.lane_id() * 4, 4)
+    scatter(w, hosts, gather(w, sources, 0, inside), 0, good)

@@ -68,7 +68,10 @@ def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, r
 
 
 def _mfma_family(kind: str, shapes: Iterable[tuple[int, int, int]], old: str = "", new: str = "") -> None:
-    """Shapes are rows, K, blocks; `old` is how GFX908 and GFX90A spell the type, `new` how later processors do."""
+    """Declare MFMAs of a type.
+
+    Shapes are rows, K, blocks; `old` is how GFX908 and GFX90A spell the type, `new` how later processors do.
+    """
     result = {"i8": "i32", "f64": "f64"}.get(kind, "f32")
     for rows, steps, blocks in shapes:
         size = f"v_mfma_{result}_{rows}x{rows}x{steps}"
@@ -96,7 +99,10 @@ for _left in EIGHT_BIT:
 
 
 def _scaled(rows: int, steps: int) -> None:
-    """The formats are in CBSZ and BLGP; with scales, each block of 32 steps has one a row of A and column of B."""
+    """Declare MFMAs with formats in CBSZ and BLGP.
+
+    With scales, each block of 32 steps has one per row of A and column of B.
+    """
     formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
     def side(slot: Slot, code: int, scale: Scale | None) -> Side:
@@ -194,7 +200,7 @@ def _signs(w: WaveBuilder, key: str) -> tuple[bool, bool]:
 
 
 def _side(w: WaveBuilder, slot: Slot, kind: str, key: str, source: Callable[[int], layout.Source]) -> Side:
-    """Of integers the first negation bit means signed."""
+    """Return one input of a product; for integers the first negation bit means signed."""
     if kind.startswith("iu"):
         form = FORMATS[f"{'i' if _signs(w, key)[0] else 'u'}{kind[2:]}"]
         return Side(slot, form, source(form.bits))
@@ -213,7 +219,7 @@ def _result(w: WaveBuilder, kind: str) -> layout.Result:
 def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
     name = f"v_wmma_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
 
-    @operations.wave(name, "u32 u32 src2:u32x4 -> u32x4", exact=result == "i32", static=_MODIFIERS, majors=(major,))
+    @operations.wave(name, "u32 u32 src2:u32x4 -> u32x4", exact=result == "i32", static=_MODIFIERS, since=(major,))
     def wmma(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
         """D = A * B + C."""
 
@@ -250,7 +256,7 @@ def _swmmac(steps: int, left: str, right: str, result: str) -> None:
         "u32 u32 src2:u32 -> u32x4",
         exact=result == "i32",
         static=(*_MODIFIERS, "index_key_8bit", "index_key_16bit"),
-        majors=(12,),
+        since=(12,),
     )
     def swmmac(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
         """D = A * B + D; of every four elements in a row of A two are stored. A key chooses the indices."""

@@ -64,7 +64,7 @@ class Product:
     c: Slot
     d: Slot
     index: Slot | None = None
-    """Of sparse operations: 4 bits for every pair of elements of A, in the lane that has the pair."""
+    """Index of sparse operations: 4 bits for every pair of elements of A, in the lane that has the pair."""
     index_bit: int = 0
     """Bit of the index register at which they begin."""
     broadcast: tuple[int, int] = (0, 0)
@@ -78,7 +78,7 @@ class Product:
 
 
 def stack(w: WaveBuilder, kind: ir.Type) -> Any:
-    """Room on the stack; only outside of loops."""
+    """Return room on the stack; only outside of loops."""
     place = w.ir.alloca(kind)
     place.type = PTR
     return place
@@ -87,7 +87,7 @@ def stack(w: WaveBuilder, kind: ir.Type) -> Any:
 def loop(
     w: WaveBuilder, count: int, carried: Sequence[Value], body: Callable[[Any, list[Value]], Sequence[Value]]
 ) -> list[Value]:
-    """`body(i, values)` for i below `count` (an i64), its results carried to the next turn."""
+    """Emit `body(i, values)` for i below `count` (an i64), its results carried to the next turn; return the last."""
     before = w.ir.block
     head = w.ir.append_basic_block()
     w.ir.branch(head)
@@ -127,7 +127,7 @@ class Table:
         self.variable.initializer = ir.Constant(kind, [ir.Constant(I32, number) for number in numbers])
 
     def read(self, index: Any, column: int) -> Any:
-        """An i64."""
+        """Return an entry as an i64."""
         place = self.w.ir.add(self.w.ir.mul(index, ir.Constant(I64, 4 * self.width)), ir.Constant(I64, 4 * column))
         return self.w.ir.zext(self.w.ir.load(self.w.address(self.variable, place), typ=I32), I64)
 
@@ -145,12 +145,12 @@ class Array:
         return self.w.address(self.base, self.w.ir.mul(element, ir.Constant(I64, self.size)))
 
     def vector(self, element: Any, lanes: int) -> Value:
-        """Elements from `element` (an i64) on."""
+        """Return elements from `element` (an i64) on."""
         shape = ir.VectorType(self.kind.llvm, lanes)
         return self.w.wrap(self.w.ir.load(self._address(element), typ=shape, align=self.size), self.kind)
 
     def scalar(self, element: Any) -> Value:
-        """One element, by its number (an i64)."""
+        """Return one element, by its number (an i64)."""
         return self.w.wrap(self.w.ir.load(self._address(element), typ=self.kind.llvm), self.kind)
 
     def store(self, element: Any, value: Value) -> None:
@@ -218,7 +218,10 @@ class _Emitter:
         return type(self.p.model).unusual is not Model.unusual
 
     def _allocate(self, name: str, side: Side, lanes: int) -> None:
-        """Arrays for what decoding gives; its types are found by decoding in a function that is thrown away."""
+        """Allocate arrays for what decoding gives.
+
+        Their types are found by decoding in a function that is thrown away.
+        """
         w = self.w
         saved = w.ir
         module = ir.Module()
@@ -237,7 +240,7 @@ class _Emitter:
         return len(side.source.lanes)
 
     def _permuted(self) -> Any:
-        """B's registers with the lanes that BLGP chooses, on the stack."""
+        """Return B's registers with the lanes that BLGP chooses, on the stack."""
         w, p = self.w, self.p
         count = max(1, (max(p.b.source.elements) + 1) * p.b.form.bits // 32)
         copy = stack(w, ir.ArrayType(I32, count * w.wave_size))
@@ -299,7 +302,7 @@ class _Emitter:
         loop(w, self.steps_of(side), [], step)
 
     def _scaled(self, fields: Fields, scale: Scale, k: Any, lanes: int) -> Fields:
-        """The exponent raised by the scale of the step's block; the scale 255 makes NaN."""
+        """Return the exponent raised by the scale of the step's block; the scale 255 makes NaN."""
         w = self.w
         if scale.slot.is_vector:
             place = w.ir.mul(w.ir.lshr(k, ir.Constant(I64, 5)), ir.Constant(I64, 4 * lanes))
@@ -313,7 +316,7 @@ class _Emitter:
         return size, own + (exponent.as_("i32") - 127), w.select(exponent == 255, nan, value)
 
     def _decode_index(self, slot: Slot) -> None:
-        """For each stored element of A: where in B's array its k begins."""
+        """Return for each stored element of A where in B's array its k begins."""
         w, p = self.w, self.p
         source = p.a.source
         table = [
@@ -345,7 +348,7 @@ class _Emitter:
     # C and D --------------------------------------------------------------------------------------------------------
 
     def _load_row(self, base: Any, offset: Any, shift: Any) -> Value:
-        """A row of C, or of what D has in its place, as numbers of its type."""
+        """Return a row of C, or of what D has in its place, as numbers of its type."""
         w, columns = self.w, self.p.columns
         shape = ir.VectorType(I32, columns)
         low = w.wrap(w.ir.load(w.address(base, offset), typ=shape, align=4), "u32")
@@ -359,7 +362,7 @@ class _Emitter:
         return low.as_(self.kind)
 
     def _initial(self, offset: Any, shift: Any) -> Value:
-        """A row of C."""
+        """Return a row of C."""
         w, p = self.w, self.p
         if p.c.is_vector:
             value = self._load_row(p.c.base(), offset, shift)
@@ -374,7 +377,7 @@ class _Emitter:
         return -value if p.negate_c else value
 
     def _rows(self, block: Any, special: bool) -> None:
-        """All rows of one block."""
+        """Emit all rows of one block."""
         w, p = self.w, self.p
 
         def row(number: Any, _: list[Value]) -> list[Value]:
@@ -410,7 +413,7 @@ class _Emitter:
         loop(w, p.rows, [], row)
 
     def _write(self) -> None:
-        """The results into the registers of D."""
+        """Write the results into the registers of D."""
         w, p = self.w, self.p
         base = p.d.base()
 

@@ -1,4 +1,4 @@
-"""Where the elements of matrices are in registers, for MFMA, SMFMAC, WMMA and SWMMAC.
+"""Layouts of the elements of matrices in registers, for MFMA, SMFMAC, WMMA and SWMMAC.
 
 Sources: AMD matrix instruction calculator; ISA documents, "Matrix arithmetic instructions" of CDNA1 to CDNA4, "WMMA"
 of RDNA3 and RDNA4. All layouts have in common that neighbouring rows of A, columns of B, and columns of D lie in
@@ -43,19 +43,25 @@ def _source(steps: int, lane: object, element: object) -> Source:
 
 
 def mfma_source(rows: int, steps: int, blocks: int) -> Source:
-    """A lane holds consecutive k; of several blocks, those of one k come first."""
+    """Return the layout of an input of MFMA.
+
+    A lane holds consecutive k; of several blocks, those of one k come first.
+    """
     each = rows * steps * blocks // 64
     return _source(steps, lambda k: k // each * rows * blocks, lambda k: k % each)
 
 
 def interleaved_source(rows: int, steps: int, run: int) -> Source:
-    """A lane holds several runs of `run` consecutive k; all lanes' first runs come before the second ones (GFX950)."""
+    """Return a layout in which a lane holds several runs of `run` consecutive k (GFX950).
+
+    All lanes' first runs come before the second ones.
+    """
     groups = 64 // rows
     return _source(steps, lambda k: k % (run * groups) // run * rows, lambda k: k // (run * groups) * run + k % run)
 
 
 def gfx950_compressed_bytes(rows: int, steps: int) -> Source:
-    """A of SMFMAC with 8-bit elements and K of 128 (16 rows) or 64 (32 rows)."""
+    """Return the layout of A of SMFMAC with 8-bit elements and K of 128 (16 rows) or 64 (32 rows)."""
 
     def bit(k: int, number: int) -> int:
         return k >> number & 1
@@ -70,7 +76,10 @@ def gfx950_compressed_bytes(rows: int, steps: int) -> Source:
 
 
 def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> Result:
-    """Four rows lie in four registers of the same lanes (64-bit results: one row), then the next lanes follow."""
+    """Return the layout of the result of MFMA.
+
+    Four rows lie in four registers of the same lanes (64-bit results: one row), then the next lanes follow.
+    """
     height = 1 if wide else 4
     across = 64 // columns
     shared = -(-64 * height // (rows * columns))  # blocks that share a register
@@ -87,12 +96,18 @@ def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> Result:
 
 
 def gfx11_source(steps: int) -> Source:
-    """A lane holds its whole row; every group of 16 lanes holds all rows, of which the first is read."""
+    """Return the layout of an input of GFX11's WMMA.
+
+    A lane holds its whole row; every group of 16 lanes holds all rows, of which the first is read.
+    """
     return _source(steps, lambda k: 0, lambda k: k)
 
 
 def gfx11_result(wave_size: int, shift: int) -> Result:
-    """Rows are dealt to the groups of 16 lanes in turn; 16-bit results use one half of each register."""
+    """Return the layout of the result of GFX11's WMMA.
+
+    Rows are dealt to the groups of 16 lanes in turn; 16-bit results use one half of each register.
+    """
     groups = wave_size // 16
     rows = range(16)
     return Result(tuple(row % groups * 16 for row in rows), tuple(row // groups for row in rows), (shift,) * 16)
@@ -102,7 +117,7 @@ def gfx11_result(wave_size: int, shift: int) -> Result:
 
 
 def gfx12_source(wave_size: int, bits: int, steps: int) -> Source:
-    """A or B of WMMA."""
+    """Return the layout of A or B of WMMA."""
     if wave_size == 32:
         if bits == 16:
             return _source(steps, lambda k: 16 * (k // 4 % 2), lambda k: k // 8 * 4 + k % 4)
@@ -118,7 +133,7 @@ def gfx12_source(wave_size: int, bits: int, steps: int) -> Source:
 
 
 def gfx12_sparse_source(wave_size: int, bits: int, steps: int) -> Source:
-    """B of SWMMAC, whose K is `steps`."""
+    """Return the layout of B of SWMMAC, whose K is `steps`."""
     half, quarter = steps // 2, steps // 4
     if wave_size == 32:
         if bits == 16:
@@ -130,7 +145,10 @@ def gfx12_sparse_source(wave_size: int, bits: int, steps: int) -> Source:
 
 
 def gfx12_compressed_source(wave_size: int, bits: int, steps: int) -> Source:
-    """A of SWMMAC, of which `steps` elements a row are stored, two for every four of B."""
+    """Return the layout of A of SWMMAC.
+
+    Of A, `steps` elements per row are stored, two for every four of B.
+    """
     half, quarter = steps // 2, steps // 4
     if wave_size == 32:
         if bits == 16:
@@ -144,7 +162,10 @@ def gfx12_compressed_source(wave_size: int, bits: int, steps: int) -> Source:
 
 
 def gfx12_result(wave_size: int, packed: bool) -> Result:
-    """Each group of 16 lanes has a run of rows; 16-bit results fill both halves of a register."""
+    """Return the layout of the result of GFX12's WMMA.
+
+    Each group of 16 lanes has a run of rows; 16-bit results fill both halves of a register.
+    """
     each = 256 // wave_size
     rows = range(16)
     if wave_size == 32:

@@ -1,4 +1,4 @@
-"""How each processor sums the products of matrix operations.
+"""Summation of the products of matrix operations, as each processor does it.
 
 Sums. No ISA document says in which order and with how many bits the matrix units add. Integers, 32-bit and 64-bit
 floats need no such statement or were found to be plain: a chain of fused multiply-adds over k. For the narrow formats
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from luthier.emulator.ir.wave import WaveBuilder
 
 Fields = tuple[Value, ...]
-"""What of an element a sum needs: its value, or significand, exponent and value."""
+"""Parts of an element that a sum needs: its value, or significand, exponent and value."""
 
 
 def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]:
-    """Of a finite number: its significand in [1, 2) (of denormals below), signed, a 32-bit float; and its exponent."""
+    """Return the significand and the exponent of a finite number.
+
+    The significand is in [1, 2) (of denormals below), signed, a 32-bit float.
+    """
     if form.bits == 32:
         raw, fraction, top = raw >> (23 - form.fraction), form.fraction, form.exponent + form.fraction
     else:
@@ -54,26 +57,26 @@ def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]
 
 @dataclass(frozen=True)
 class Model:
-    """How products are added to the accumulator: `group` of them at a time, in the order of k."""
+    """Model of adding products to the accumulator: `group` of them at a time, in the order of k."""
 
     group: int
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
-        """What of an element is kept."""
+        """Return the parts of an element that are kept."""
         return (float_value(w, raw, form) if form.is_float else integer_value(raw, form),)
 
     def start(self, w: WaveBuilder, accumulator: Value) -> Value:
-        """The accumulator before the first product."""
+        """Return the accumulator before the first product."""
         return accumulator
 
     def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
-        """A mask of elements that only `step` with `special` does right; None if there are none."""
+        """Return a mask of elements that only `step` with `special` handles; None if there are none."""
         return None
 
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
-        """The accumulator plus the products."""
+        """Return the accumulator plus the products."""
         raise NotImplementedError
 
 
@@ -84,7 +87,7 @@ class Chain(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
-        """One product after the other."""
+        """Return the accumulator plus one product after the other."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator) if x.type.is_float else accumulator + x * y
         return accumulator
@@ -102,7 +105,7 @@ class Flushed(Model):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
-        """The number in 32 bits, denormals as 0."""
+        """Return the number in 32 bits, denormals as 0."""
         exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
         return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
 
@@ -113,7 +116,7 @@ class Flushed(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
-        """Sums of neighbours first; every result is flushed."""
+        """Return the accumulator plus the products: sums of neighbours first, and every result flushed."""
         sums = [_flush(w, x * y, True) for (x,), (y,) in zip(a, b, strict=True)]
         while len(sums) > 1:
             sums = [_flush(w, x + y, True) for x, y in zip(sums[::2], sums[1::2], strict=True)]
@@ -121,7 +124,7 @@ class Flushed(Model):
 
 
 def _two_sum(w: WaveBuilder, x: Value, y: Value) -> tuple[Value, Value]:
-    """The rounded sum of two 64-bit floats, and what rounding lost."""
+    """Return the rounded sum of two 64-bit floats, and what rounding lost."""
     total = x + y
     back = total - x
     return total, (x - (total - back)) + (y - back)
@@ -134,7 +137,7 @@ class Exact(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
-        """The exact sum by error-free additions in 64 bits, rounded once."""
+        """Return the exact sum by error-free additions in 64 bits, rounded once."""
         products = [x.to("f64") * y.to("f64") for (x,), (y,) in zip(a, b, strict=True)]
         c = accumulator.to("f64")
         plain = products[0]
@@ -158,7 +161,7 @@ class Exact(Model):
 
 
 def _power(w: WaveBuilder, exponent: Value) -> Value:
-    """2**exponent in 64 bits, for exponents of normal numbers."""
+    """Return 2**exponent in 64 bits, for exponents of normal numbers."""
     biased = w.ir.zext((exponent + 1023).llvm, w.shaped(I64, exponent.lanes))
     return (w.wrap(biased, "u64") << 52).as_("f64")
 
@@ -177,11 +180,11 @@ class Fused(Model):
     """8-bit floats: even and odd products are summed apart."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
-        """Significand, exponent, and the number itself for what is not finite."""
+        """Return significand, exponent, and the number itself for what is not finite."""
         return (*significand(w, raw, form), float_value(w, raw, form))
 
     def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
-        """Infinity, NaN, and exponents that a product of finite numbers could overflow with."""
+        """Return a mask of infinity, NaN, and exponents with which a product of finite numbers could overflow."""
         _, exponent, value = fields
         mask = ~(abs(value) < float("inf"))
         return mask | (exponent >= 63) if form.exponent == 8 else mask
@@ -189,7 +192,7 @@ class Fused(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
-        """The cut products as integers in 64-bit floats; with `special` also what is not finite."""
+        """Return the sum of truncated products as integers in 64-bit floats; with `special` also of non-finite ones."""
         products = []
         for (sa, ea, _), (sb, eb, _) in zip(a, b, strict=True):
             s = sb * sa
@@ -220,7 +223,7 @@ class Fused(Model):
         return result
 
     def _sum(self, w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
-        """The integer sum in units of 2**-24 of the exponent, and the exponent."""
+        """Return the integer sum in units of 2**-24 of the exponent, and the exponent."""
         top = products[0][1]
         for _, exponent in products[1:]:
             top = w.maximum(top, exponent)
@@ -235,11 +238,11 @@ class Fused(Model):
 
 
 def model_of(processor: str, kind: str, steps: int, pairs: bool) -> Model:
-    """How `processor` sums products of elements of format `kind`.
+    """Return the model by which `processor` sums products of elements of format `kind`.
 
     Args:
-        steps: products a sum has.
-        pairs: GFX90A's older bfloat operations, which have two elements a lane.
+        steps: products of a sum.
+        pairs: GFX90A's older bfloat operations, which have two elements per lane.
     """
     narrow = {"f16": 8, "bf16": 8, "xf32": 4, "fp8": 16, "bf8": 16, "fp6": 16, "bf6": 16, "fp4": 16}
     if kind in narrow:

@@ -27,33 +27,36 @@ class Format:
     """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: what would be -0 is NaN;
     ``none``: there are only numbers."""
     signed: bool = True
-    """Of integers."""
+    """True for signed integers."""
 
     @property
     def is_float(self) -> bool:
-        """Whether the numbers have an exponent."""
+        """Return whether the numbers have an exponent."""
         return self.exponent > 0
 
     @property
     def sign(self) -> int:
-        """The sign bit."""
+        """Return the sign bit."""
         return 1 << (self.exponent + self.fraction)
 
     @property
     def infinity(self) -> int | None:
-        """None: what is too large becomes NaN, or the largest number where there is no NaN."""
+        """Return the code of infinity.
+
+        None: what is too large becomes NaN, or the largest number where there is no NaN.
+        """
         return ((1 << self.exponent) - 1) << self.fraction if self.special == "ieee" else None
 
     @property
     def nan(self) -> int | None:
-        """The canonical NaN; of ``zero`` the code that would be -0."""
+        """Return the canonical NaN; of ``zero`` the code that would be -0."""
         if self.infinity is not None:
             return self.infinity | 1 << (self.fraction - 1)
         return {"one": self.sign - 1, "zero": self.sign}.get(self.special)
 
     @property
     def largest(self) -> int:
-        """The largest number."""
+        """Return the largest number."""
         if self.infinity is not None:
             return self.infinity - 1
         return self.sign - (2 if self.special == "one" else 1)
@@ -80,18 +83,21 @@ FORMATS = {
 
 
 EIGHT_BIT = ("fp8", "bf8")
-"""What operations call the 8-bit floats, whose encoding depends on the processor."""
+"""Operations' names of the 8-bit floats, whose encoding depends on the processor."""
 
 
 def format_of(processor: str, kind: str) -> Format:
-    """The format that an operation of `processor` calls `kind`."""
+    """Return the format that an operation of `processor` calls `kind`."""
     if kind in EIGHT_BIT and processor.startswith("gfx94"):
         return FORMATS[f"{kind}_fnuz"]
     return FORMATS[kind]
 
 
 def float_value(b: Builder, raw: Value, form: Format) -> Value:
-    """The number in 32 bits, exactly (in 64 for 64-bit ones). `raw` is an integer; above the element it is zero."""
+    """Return the number in 32 bits, exactly (in 64 for 64-bit ones).
+
+    `raw` is an integer; above the element it is zero.
+    """
     if form.bits == 64:
         return raw.as_("f64")
     if form.bits == 32:
@@ -115,6 +121,6 @@ def float_value(b: Builder, raw: Value, form: Format) -> Value:
 
 
 def integer_value(raw: Value, form: Format) -> Value:
-    """A signed 32-bit integer."""
+    """Return a signed 32-bit integer."""
     kind = "i32" if form.signed else "u32"
     return raw.as_(kind).bits(0, form.bits).as_("i32")

@@ -141,7 +141,7 @@ def pk_mov_b32(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...]) -> Value:
 # Mixed precision ----------------------------------------------------------------------------------------------------
 
 _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
-"""Of a source of v_fma_mix, in its modifiers; the last says that it is 16 bits wide."""
+"""Modifiers of a source of v_fma_mix; the last says that it is 16 bits wide."""
 _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 
@@ -213,7 +213,7 @@ def dot2_bf16_bf16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Va
 
 
 def _accumulate(b: Builder, products: list[Value], z: Value) -> Value:
-    """z plus 64-bit products, wrapped or saturated to z's type."""
+    """Return z plus 64-bit products, wrapped or saturated to z's type."""
     total = z.to(str(products[0].type))
     for product in products:
         total = total + product
@@ -221,7 +221,7 @@ def _accumulate(b: Builder, products: list[Value], z: Value) -> Value:
 
 
 def _fields(value: Value, bits: int, signed: bool) -> list[Value]:
-    """The elements of a register, low first, in 64 bits."""
+    """Return the elements of a register, low first, in 64 bits."""
     word = value.as_("i32" if signed else "u32")
     return [word.bits(place, bits).to("i64") for place in range(0, 32, bits)]
 

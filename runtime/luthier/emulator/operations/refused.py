@@ -1,4 +1,4 @@
-"""Why there is no operation for some instructions."""
+"""Reasons why there is no operation for some instructions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ WAVE32_ONLY = dict.fromkeys(
 
 
 def reason(name: str) -> str:
-    """Why the operation `name` is refused, for people."""
+    """Return why the operation `name` is refused, for people."""
     return REASONS.get(name, f"no operation {name}")
 
 
 def is_graphics(name: str) -> bool:
-    """Whether it belongs to graphics pipelines, like image instructions."""
+    """Return whether it belongs to graphics pipelines, like image instructions."""
     return REASONS.get(name, "").startswith(_GRAPHICS)

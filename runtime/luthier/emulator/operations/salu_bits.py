@@ -71,7 +71,7 @@ def _of_width(bits: int) -> None:
         return flbit(b, (x ^ (x >> (bits - 1))).as_(word))
 
     def _in_quads(x: Value) -> Value:
-        """The lowest bit of each group of four set where any of the four is."""
+        """Return the lowest bit of each group of four set where any of the four is."""
         pairs = x | (x >> 1)
         return (pairs | (pairs >> 2)) & (0x1111111111111111 & ((1 << bits) - 1))
 
@@ -154,7 +154,7 @@ _WITH_EXEC: dict[str, Callable[[Value, Value], Value]] = {
 
 
 def _change_exec(w: WaveBuilder, x: Value, bits: int, combine: Callable[[Value, Value], Value]) -> tuple[Value, Value]:
-    """Old and new EXEC, the new one written; a 32-bit operation changes only the low half."""
+    """Write a new EXEC, and return the old and the new one; a 32-bit operation changes only the low half."""
     old = w.exec_bits.to(f"u{bits}")
     new = combine(x, old)
     if bits == 32 and w.wave_size == 64:

@@ -9,13 +9,13 @@ from luthier.emulator.operations.number_formats import float_value, format_of
 
 
 def decode(b: Builder, x: Value, kind: str) -> Value:
-    """The low bits of an integer as a 32-bit float, exactly."""
+    """Return the low bits of an integer as a 32-bit float, exactly."""
     form = format_of(b.processor, kind)
     return float_value(b, x.to("u32") & (2 * form.sign - 1), form)
 
 
 def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Value:
-    """A 64-bit float rounded to nearest even, as a u32 code with its sign.
+    """Return a 64-bit float rounded to nearest even, as a u32 code with its sign.
 
     Args:
         random: 32 bits that are added below the last place instead, the rest cut off. Only as many of them count, from
@@ -53,14 +53,14 @@ def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Valu
 
 
 def block_scale(b: Builder, scale: Value) -> Value:
-    """2 to the exponent of a 32-bit float, in 64 bits; NaN where the exponent is that of NaN."""
+    """Return 2 to the exponent of a 32-bit float, in 64 bits; NaN where the exponent is that of NaN."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(clamp_integer(b, exponent.as_("i32").to("i64") - 127, -127, 127), 64)
     return b.select(exponent == 0xFF, b.bits_const("f64", 0x7FF8000000000000), power)
 
 
 def block_unscale(b: Builder, scale: Value) -> Value:
-    """The inverse of `block_scale`, exactly."""
+    """Return the inverse of `block_scale`, exactly."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(127 - exponent.as_("i32").to("i64"), 64)
     return b.select(exponent == 0xFF, b.bits_const("f64", 0x7FF8000000000000), power)

@@ -13,7 +13,7 @@ operations = OperationTable()
 
 
 def _offset(soffset: Slot, offset: Slot) -> Value:
-    """Immediate (signed) plus SGPR (unsigned) offset, as u64."""
+    """Return the immediate (signed) plus SGPR (unsigned) offset, as u64."""
     w = soffset.w
     total = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
     if soffset.present:
@@ -34,7 +34,7 @@ def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot)
 
 
 def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
-    """Address and bytes of the buffer that a descriptor names."""
+    """Return the address and bytes of the buffer that a descriptor names."""
     words = base.scalars()
     start = (words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)) & 0xFFFFFFFFFFFFFFFC
     stride = (words[1] >> 16 & 0x3FFF).to("u64")
@@ -88,7 +88,8 @@ def _declare_store(count: int) -> None:
     @operations.wave(
         f"s_store_{name} s_scratch_store_{name}",
         f"sdata:u32x{count} sbase:u64 soffset:u32 #offset ->",
-        majors=(9, 10),
+        since=(9, 10),
+        until=(11,),
     )
     def store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """Dwords at (base + offset) & ~3 = D."""
@@ -97,7 +98,9 @@ def _declare_store(count: int) -> None:
         for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
             w.store(word, w.address(pointer, 4 * index), align=4)
 
-    @operations.wave(f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", majors=(9, 10))
+    @operations.wave(
+        f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", since=(9, 10), until=(11,)
+    )
     def buffer_store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """Dwords of a buffer = D; those beyond its number of records are dropped."""
         start, size = _buffer(w, base)
@@ -113,7 +116,7 @@ for _count in (1, 2, 4):
 
 
 def _declare_atomic(atomic: Atomic) -> None:
-    """GFX9's scalar atomics: the data register is replaced by the old value when GLC asks for it."""
+    """Declare GFX9's scalar atomics: the data register is replaced by the old value when GLC asks for it."""
     names = [name for name in atomic.vector_names if name[-3:] not in ("u32", "u64", "i32", "i64", "b32", "b64")]
     kind = f"u{32 * atomic.units}"
     data_kind = f"{kind}x{atomic.data_count}"
@@ -122,7 +125,8 @@ def _declare_atomic(atomic: Atomic) -> None:
         @operations.wave(
             " ".join(f"{prefix}_{name}" for name in names),
             f"sdata:{data_kind} sbase:{base_type} soffset:u32 #offset -> sdst:{kind}",
-            majors=(9, 10),
+            since=(9, 10),
+            until=(11,),
         )
         def run(
             w: WaveBuilder,
@@ -156,7 +160,7 @@ for _atomic in ATOMICS:
 def _load_small(bits: int, signed: bool) -> None:
     names = f"s_load_{'i' if signed else 'u'}{bits}"
 
-    @operations.wave(names, "sbase:u64 soffset:u32 #offset -> sdst:u32", majors=(12,))
+    @operations.wave(names, "sbase:u64 soffset:u32 #offset -> sdst:u32", since=(12,))
     def load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """D = the 8 or 16 bits at base + offset, extended."""
         address = base.scalar() + _offset(soffset, offset)
@@ -168,7 +172,7 @@ def _load_small(bits: int, signed: bool) -> None:
 
     buffer_names = f"s_buffer_load_{'i' if signed else 'u'}{bits}"
 
-    @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", majors=(12,))
+    @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", since=(12,))
     def buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """D = 8 or 16 bits of a buffer, extended; 0 beyond its number of records."""
         start, size = _buffer(w, base)

@@ -23,7 +23,7 @@ Source = Callable[[int, int], tuple[int, int]]
 
 
 def _elements(rows: list[Value], bits: int) -> list[Value]:
-    """The elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
+    """Return the elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
     found = []
     for index in range(32 * len(rows) // bits):
         word, position = divmod(index * bits, 32)
@@ -35,7 +35,7 @@ def _elements(rows: list[Value], bits: int) -> list[Value]:
 
 
 def exchanged(w: WaveBuilder, rows: list[Value], bits: int, source: Source) -> list[Value]:
-    """Registers whose elements are exchanged between lanes."""
+    """Return registers whose elements are exchanged between lanes."""
     elements = _elements(rows, bits)
     packed = [w.const("u32", 0) for _ in rows]
     for index in range(len(elements)):
@@ -52,17 +52,20 @@ def exchanged(w: WaveBuilder, rows: list[Value], bits: int, source: Source) -> l
 
 
 def _square(lane: int, index: int) -> tuple[int, int]:
-    """16-bit elements: groups of eight lanes are squares."""
+    """Return the source of a 16-bit element: groups of eight lanes are squares."""
     return lane & ~7 | index, lane & 7
 
 
 def _pairs(lane: int, index: int) -> tuple[int, int]:
-    """8-bit elements: 16 rows of 16, each lane with half a row, in the order that matrix operations read them in."""
+    """Return the source of an 8-bit element.
+
+    They are 16 rows of 16, each lane with half a row, in the order in which matrix operations read them.
+    """
     return lane & 16 | (index >> 2) << 3 | (lane >> 3 & 1) << 2 | index & 3, lane & 7
 
 
 def _declare_global(name: str, dwords: int, bits: int, source: Source) -> None:
-    @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", majors=(12,))
+    @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", since=(12,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
         every = (1 << w.wave_size) - 1
@@ -85,7 +88,7 @@ def _declare_block(space: str) -> None:
     def places(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, index: Value) -> Value:
         return checked(w, space, vaddr, saddr, offset, 4, index.to("u32") << 2)
 
-    @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", majors=(12,))
+    @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """For each bit i of M0: D[i] = memory[address + 4 i]."""
         with each_lane(w, w.m0) as index:
@@ -94,7 +97,7 @@ def _declare_block(space: str) -> None:
             old = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
             w.ir.store(w.select(w.exec, value, old).llvm, place, align=4 * w.wave_size)
 
-    @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", majors=(12,))
+    @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,))
     def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot) -> None:
         """For each bit i of M0: memory[address + 4 i] = D[i]."""
         with each_lane(w, w.m0) as index:

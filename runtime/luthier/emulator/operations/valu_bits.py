@@ -273,7 +273,7 @@ def prng_b32(b: Builder, x: Value) -> Value:
 
 
 def next_random(b: Builder, x: Value) -> Value:
-    """One step of the generator that stochastic rounding uses."""
+    """Return the next state of the generator that stochastic rounding uses."""
     return (x << 1) ^ b.select((x >> 31) != 0, 197, b.like(0, x))
 
 

@@ -58,7 +58,7 @@ def _subtraction(kind: str) -> None:
 
 
 def _unfused(kind: str, legacy: str) -> None:
-    """Multiply-add with two roundings, which the hardware never does on denormals."""
+    """Declare multiply-adds with two roundings, which the hardware never does on denormals."""
 
     def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
         product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
@@ -93,14 +93,14 @@ _unfused("f16", " v_mad_legacy_f16")
 _unfused("f32", "")
 
 
-@operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", majors=(9,))
+@operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", since=(9,))
 def fma_legacy_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = S0 * S1 + S2, rounded once."""
     return b.fma(x, y, z)
 
 
 def either_is_zero(b: Builder, x: Value, y: Value) -> Value:
-    """Where x or y is a zero of any sign."""
+    """Return where x or y is a zero of any sign."""
     return (x == 0.0) | (y == 0.0)
 
 
@@ -123,7 +123,7 @@ def fmac_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return fma_legacy(b, x, y, z)
 
 
-@operations.lane("v_mad_legacy_f32", "f32 f32 f32 -> f32", majors=(9,))
+@operations.lane("v_mad_legacy_f32", "f32 f32 f32 -> f32", since=(9,))
 def mad_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = S0 * S1 + S2, rounded twice, denormals flushed, where 0 times anything is +0."""
     x, y = flush_denormal(b, x), flush_denormal(b, y)
@@ -180,7 +180,10 @@ for _kind in ("f16", "f32", "f64"):
 
 
 def _division(kind: str, step: int, high: int, tiny: int) -> None:
-    """The helpers of an IEEE division: scaling by 2**±step where a step of it would overflow or lose bits, and back."""
+    """Declare the helpers of an IEEE division.
+
+    They scale by 2**±step where a step of it would overflow or lose bits, and back.
+    """
     bits = int(kind[1:])
     bias, fraction = {32: (127, 23), 64: (1023, 52)}[bits]
 
@@ -229,7 +232,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         return x.as_(f"u{bits}") == y.as_(f"u{bits}")
 
     def _denormal_quotient(numerator: Value, denominator: Value) -> Value:
-        """numerator/denominator is below the least normal number, rounding left aside; neither is infinite."""
+        """Return where numerator/denominator is below the least normal number, rounding aside; neither is infinite."""
         # Both scaled so that what decides is exact.
         shift = {32: 100, 64: 600}[bits]
         top, bottom = abs(numerator) * 2.0**shift, abs(denominator) * 2.0 ** (shift + 1 - bias)
@@ -258,7 +261,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
 
 
 def fix_quotient(b: Builder, quotient: Value, denominator: Value, numerator: Value) -> Value:
-    """The last step of a division (ISA documents, V_DIV_FIXUP)."""
+    """Return the quotient after the last step of a division (ISA documents, V_DIV_FIXUP)."""
     bits = quotient.type.bits
     kind = f"f{bits}"
     word = f"u{bits}"
@@ -298,7 +301,7 @@ def div_fixup_f16(b: Builder, x: Value, denominator: Value, numerator: Value) ->
 
 
 def _major_axis(x: Value, y: Value, z: Value) -> tuple[Value, Value]:
-    """Where z is the major axis, and where it is y if it is not z."""
+    """Return where z is the major axis, and where it is y if it is not z."""
     return (abs(z) >= abs(x)) & (abs(z) >= abs(y)), abs(y) >= abs(x)
 
 

@@ -10,12 +10,12 @@ operations = OperationTable()
 
 
 def clamps(b: Builder) -> bool:
-    """Whether the instruction asks for saturation."""
+    """Return whether the instruction asks for saturation."""
     return bool(b.modifiers.get("clamp"))
 
 
 def narrow(b: Builder, value: Value, kind: str) -> Value:
-    """A wider integer cut to `kind`, or saturated to it where the instruction says so."""
+    """Return a wider integer truncated to `kind`, or saturated to it where the instruction says so."""
     if not clamps(b):
         return value.to(kind)
     bits = int(kind[1:])
@@ -134,13 +134,13 @@ def lshl_add_u64(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return (x << (y & 7).to("u64")) + z
 
 
-@operations.lane("v_add_nc_u64", "u64 u64 -> u64", majors=(12,))
+@operations.lane("v_add_nc_u64", "u64 u64 -> u64", since=(12,))
 def add_nc_u64(b: Builder, x: Value, y: Value) -> Value:
     """D = S0 + S1; not declared for clamp."""
     return x + y
 
 
-@operations.lane("v_sub_nc_u64", "u64 u64 -> u64", majors=(12,))
+@operations.lane("v_sub_nc_u64", "u64 u64 -> u64", since=(12,))
 def sub_nc_u64(b: Builder, x: Value, y: Value) -> Value:
     """D = S0 - S1; not declared for clamp."""
     return x - y
@@ -226,7 +226,7 @@ def mad_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]
     return (b.select(carry, 0xFFFFFFFFFFFFFFFF, total) if clamps(b) else total), carry
 
 
-@operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", majors=(12,))
+@operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", since=(12,))
 def mad_nc_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = S0 * S1 + S2, of GFX1250."""
     return x.to("u64") * y.to("u64") + z
@@ -249,7 +249,7 @@ def mad_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]
 
 
 def middle(b: Builder, x: Value, y: Value, z: Value) -> Value:
-    """The median of three integers."""
+    """Return the median of three integers."""
     return b.maximum(b.minimum(x, y), b.minimum(b.maximum(x, y), z))
 
 
@@ -299,7 +299,7 @@ for _kind in ("i32", "u32", "i16", "u16"):
 
 
 def difference(b: Builder, x: Value, y: Value) -> Value:
-    """|x - y| of two unsigned integers."""
+    """Return |x - y| of two unsigned integers."""
     return b.select(x > y, x - y, y - x)
 
 

@@ -19,7 +19,7 @@ Choice = Callable[[Builder, Value, Value], Value]
 
 
 def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
-    """The smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
+    """Return the smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
     first = (x > y) | ((x == y) & ~is_negative(x)) if larger else (x < y) | ((x == y) & is_negative(x))
     return b.select(first, x, y)
 
@@ -35,12 +35,18 @@ def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def legacy_minimum(b: Builder, x: Value, y: Value) -> Value:
-    """The smaller one: a NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted."""
+    """Return the smaller one.
+
+    A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
+    """
     return _legacy(b, x, y, False)
 
 
 def legacy_maximum(b: Builder, x: Value, y: Value) -> Value:
-    """The larger one, in the same way."""
+    """Return the larger one.
+
+    A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
+    """
     return _legacy(b, x, y, True)
 
 
@@ -50,12 +56,12 @@ def _number(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def number_minimum(b: Builder, x: Value, y: Value) -> Value:
-    """minimumNumber of IEEE 754-2019: a NaN gives the other number."""
+    """Return minimumNumber of IEEE 754-2019: a NaN gives the other number."""
     return _number(b, x, y, False)
 
 
 def number_maximum(b: Builder, x: Value, y: Value) -> Value:
-    """maximumNumber of IEEE 754-2019."""
+    """Return maximumNumber of IEEE 754-2019."""
     return _number(b, x, y, True)
 
 
@@ -67,17 +73,17 @@ def _spreading(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def spreading_minimum(b: Builder, x: Value, y: Value) -> Value:
-    """minimum of IEEE 754-2019: a NaN gives NaN."""
+    """Return minimum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, False)
 
 
 def spreading_maximum(b: Builder, x: Value, y: Value) -> Value:
-    """maximum of IEEE 754-2019: a NaN gives NaN."""
+    """Return maximum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, True)
 
 
 def median(b: Builder, x: Value, y: Value, z: Value, minimum: Choice, maximum: Choice) -> Value:
-    """The middle one; the smallest if any is NaN."""
+    """Return the middle one; the smallest if any is NaN."""
     largest = maximum(b, maximum(b, x, y), z)
     result = b.select(largest == y, maximum(b, x, z), maximum(b, x, y))
     result = b.select(largest == x, maximum(b, y, z), result)

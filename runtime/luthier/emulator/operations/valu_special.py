@@ -22,7 +22,7 @@ operations = OperationTable()
 
 
 def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
-    """Highest power first."""
+    """Return the value of a polynomial, whose coefficients begin with the highest power."""
     total = b.like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         total = b.fma(total, x, coefficient)
@@ -30,7 +30,7 @@ def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
 
 
 def exponential(b: Builder, x: Value) -> Value:
-    """2**x for |x| below 1000; of NaN NaN, of larger ones infinity or 0."""
+    """Return 2**x for |x| below 1000; of NaN NaN, of larger ones infinity or 0."""
     bounded = b.select(x > 1000.0, 1000.0, b.select(x < -1000.0, -1000.0, x))
     whole = b.round_even(bounded)
     rest = (bounded - whole) * math.log(2)
@@ -40,7 +40,7 @@ def exponential(b: Builder, x: Value) -> Value:
 
 
 def logarithm(b: Builder, x: Value) -> Value:
-    """log2(x) of a normal number; -infinity of 0, NaN below."""
+    """Return log2(x) of a normal number; -infinity of 0, NaN below."""
     fraction, exponent = split(b, x)
     # Into [sqrt(1/2), sqrt(2)), so that the logarithm of a number near 1 keeps its relative precision.
     small = fraction < math.sqrt(0.5)
@@ -57,7 +57,7 @@ def logarithm(b: Builder, x: Value) -> Value:
 
 
 def _turns(b: Builder, x: Value, cosine: bool) -> Value:
-    """sin or cos of x full turns."""
+    """Return sin or cos of x full turns."""
     rest = x - b.round_even(x)  # exact, in [-1/2, 1/2]
     quarter = b.round_even(rest * 4.0)
     angle = (rest - quarter * 0.25) * (2 * math.pi)  # in [-pi/4, pi/4]
@@ -132,7 +132,7 @@ FUNCTIONS: dict[str, Function] = {"exp": exp, "log": log, "rcp": rcp, "rsq": rsq
 
 
 def bounded(b: Builder, x: Value, function: Function) -> Value:
-    """The function rounded to nearest to x's type; of 32-bit numbers denormals are zeros."""
+    """Return the function rounded to nearest to x's type; of 32-bit numbers denormals are zeros."""
     flushes = x.type.bits == 32
     if flushes:
         x = flush_denormal(b, x)
@@ -211,7 +211,7 @@ _FRACTION_BITS = 1201
 
 
 def _two_over_pi() -> int:
-    """floor(2/pi * 2**1201), by Machin's formula."""
+    """Return floor(2/pi * 2**1201), by Machin's formula."""
     extra = 64
     one = 1 << (_FRACTION_BITS + extra)
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.channels import Channel, Drain, Printer, Ring, describe
-from luthier.channels.layout import Kind
-from luthier.channels.mark import MAGIC
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.module.embedded import plain_name
 from luthier.objects import CodeObject
 from luthier.terminal import say_raw
+from luthier.wire.channels import MAGIC, Kind
 
 LONGEST_STRING = 1 << 16
 """Bytes of a format that are looked at."""
@@ -39,7 +38,7 @@ class DeviceChannel(Channel):
         self._listener: Callable[[NDArray[Any]], object] | None = None
 
     def records(self) -> NDArray[Any]:
-        """What the launches since the last call have pushed, in the order of tickets."""
+        """Return what the launches since the last call have pushed, in the order of tickets."""
         kept, self._kept[:] = list(self._kept), []
         return np.concatenate([np.zeros(0, self.dtype), *kept]).astype(self.dtype, copy=False)
 
@@ -67,11 +66,11 @@ class DeviceChannel(Channel):
 
 
 def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str, DeviceChannel]:
-    """The channels that an object defines, by symbol, each with a ring.
+    """Open the channels that an object defines, by symbol, each with a ring.
 
     Raises:
-        ToolError: a malformed channel.
-        DeviceError: not enough memory.
+        ToolError: a channel is malformed.
+        DeviceError: there is not enough memory.
     """
     channels: dict[str, DeviceChannel] = {}
     if MAGIC not in object.data:
@@ -95,7 +94,7 @@ def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str,
 
 @contextmanager
 def drained(channels: Mapping[str, DeviceChannel]) -> Iterator[None]:
-    """Meanwhile records are taken out of the channels' rings.
+    """Drain the channels' rings meanwhile.
 
     Raises:
         BaseException: what a listener raised, unless the block raises.

@@ -20,7 +20,7 @@ from luthier.errors import EmulationError
 QUANTUM = 4096
 """Backward branches and jumps a wave takes in one turn."""
 STEPPED_QUANTUM = 16
-"""The same where Python looks at every instruction."""
+"""Quantum where Python observes every instruction."""
 
 Observer = Callable[[WorkerState], bool]
 """Called before every instruction, with the worker whose current wave is about to execute it; False ends all."""
@@ -28,7 +28,7 @@ Observer = Callable[[WorkerState], bool]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an execution."""
+    """Outcome of an execution."""
 
     counts: NDArray[np.uint64]
     """Executions by record."""

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from luthier.emulator import layout
+from luthier.emulator import agreement, layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
 from luthier.errors import DeviceError
+from luthier.wire.structures import Layout
 
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
@@ -42,7 +43,7 @@ def _library() -> ctypes.CDLL:
         raise DeviceError(f"{_LIBRARY} is missing: build it with `make setup` ({problem})") from problem
     pointer = ctypes.c_void_p
     for name, result, arguments in (
-        ("layouts", ctypes.c_char_p, []),
+        ("digest", ctypes.c_char_p, []),
         ("open", pointer, [pointer]),
         ("close", None, [pointer]),
         ("launch", ctypes.c_bool, [pointer, pointer]),
@@ -54,15 +55,15 @@ def _library() -> ctypes.CDLL:
     ):
         function = getattr(library, f"luthier_{name}")
         function.restype, function.argtypes = result, arguments
-    if library.luthier_layouts().decode() != layout.digest():
-        raise DeviceError(f"{_LIBRARY} was built from other sources: build it again (make setup)")
+    if library.luthier_digest().decode() != agreement.digest():
+        raise DeviceError(agreement.differs(f"the executor ({_LIBRARY})", "Luthier's Python modules"))
     return library
 
 
 class Block:
     """A structure of `layout` that native code reads."""
 
-    def __init__(self, structure: layout.Layout, values: Mapping[str, int]) -> None:
+    def __init__(self, structure: Layout, values: Mapping[str, int]) -> None:
         self._bytes = bytearray(structure.size)
         for name, value in values.items():
             field = structure.fields[name]
@@ -72,8 +73,8 @@ class Block:
         self.address = ctypes.addressof(self._view)
         """Valid as long as this."""
 
-    def read(self, structure: layout.Layout, name: str) -> int:
-        """A field as native code has left it."""
+    def read(self, structure: Layout, name: str) -> int:
+        """Return a field as native code has left it."""
         field = structure.fields[name]
         return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
 
@@ -92,7 +93,7 @@ class Executor:
         self._handle = 0
 
     def _open(self) -> int:
-        """The native executor; another one in a child process, which has none of its parent's threads."""
+        """Return the native executor; another one in a child process, which has none of its parent's threads."""
         if self._process != os.getpid():
             code = machine_code()
             constants = np.frombuffer(inline_bytes(), np.uint8)
@@ -143,7 +144,7 @@ class Executor:
                 state = library.luthier_next(self._handle, self._event, _GLANCE)
 
     def own(self) -> tuple[int, int]:
-        """Addresses of the first worker's context and group, as the last launch left them."""
+        """Return the addresses of the first worker's context and group, as the last launch left them."""
         _library().luthier_own(self._handle, self._event)
         return self._event[_CONTEXT], self._event[_GROUP]
 

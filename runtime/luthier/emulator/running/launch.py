@@ -31,19 +31,19 @@ RESIDENT_GROUPS = 1024
 
 @dataclass(frozen=True)
 class Result:
-    """What a launch did."""
+    """Result of a launch."""
 
     stats: LaunchStats
     fault: EmulationError | None
-    """What stopped it."""
+    """Fault that stopped it."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What is launched.
+    """A kernel with its geometry and arguments, as it is launched.
 
     Raises:
-        DeviceError: a launch that no device of the target would take.
+        DeviceError: no device of the target would take the launch.
     """
 
     target: Target
@@ -78,7 +78,7 @@ class Launch:
 
     @property
     def waves(self) -> int:
-        """Waves of a work-group."""
+        """Return the number of waves of a work-group."""
         return -(-self.geometry.items // self.kernel.wave_size)
 
     def run(self, memory: Memory, executor: Executor) -> Result:
@@ -104,7 +104,7 @@ class Launch:
 
     @contextmanager
     def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
-        """What is dispatched, with what it finds in memory, which is given back afterwards."""
+        """Provide what is dispatched, with what it finds in memory, which is given back afterwards."""
         kernel, geometry = self.kernel, self.geometry
         workers = geometry.groups if self.cooperative else min(threads, geometry.groups)
         scratch_lane = abi.scratch_bytes(kernel, self.target)
@@ -144,7 +144,7 @@ class Launch:
                 memory.free(allocation)
 
     def _find_beyond(self, outcome: Outcome) -> EmulationError | None:
-        """Executing an instruction that names a register beyond what the descriptor allocates is a fault."""
+        """Return the fault of an executed instruction that names a register beyond what the descriptor allocates."""
         descriptor, code = self.kernel.descriptor, self.code
         for name, records, limit in beyond(self.kernel, self.target, code, outcome.counts != 0):
             used = {"v": code.vgprs, "a": code.agprs, "s": code.sgprs}[name]

@@ -58,7 +58,7 @@ class Image:
             self._relocate(relocation.offset, relocation.type, relocation.symbol, relocation.addend, resolve)
 
     def host(self, address: int) -> int:
-        """Host address of a virtual address of the object."""
+        """Return the host address of a virtual address of the object."""
         return self.bias + address
 
     def unload(self) -> None:
@@ -84,7 +84,7 @@ class Image:
         target.view()[place - target.address :][:size] = np.frombuffer(raw, np.uint8)
 
     def address_of(self, name: str) -> int | None:
-        """Host address of a symbol that the object defines."""
+        """Return the host address of a symbol that the object defines."""
         found = self.code.symbol(name)
         return None if found is None or not found.defined else self.host(found.address)
 
@@ -100,7 +100,10 @@ class Image:
         return outside
 
     def _managed(self) -> None:
-        """HIP managed variables: ``NAME`` holds a pointer; give it storage that starts as ``NAME.managed``."""
+        """Give HIP managed variables their storage.
+
+        ``NAME`` holds a pointer; the storage starts as ``NAME.managed``.
+        """
         self.managed: dict[str, Allocation] = {}
         for symbol in self.code.symbols:
             if not symbol.name.endswith(".managed") or not symbol.defined:

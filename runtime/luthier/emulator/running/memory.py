@@ -26,22 +26,22 @@ class Allocation:
     size: int
     """Bytes."""
     label: str
-    """What it is, for reports."""
+    """Name for reports."""
     keep: Any
     """Holds the host memory alive."""
 
     @property
     def end(self) -> int:
-        """Address behind the last byte."""
+        """Return the address after the last byte."""
         return self.address + self.size
 
     def view(self) -> NDArray[np.uint8]:
-        """The bytes, writable."""
+        """Return the bytes, writable."""
         return host_bytes(self.address, self.size)
 
 
 def host_bytes(address: int, size: int) -> NDArray[np.uint8]:
-    """A writable view of host memory. The caller knows it is mapped."""
+    """Return a writable view of host memory, which the caller knows to be mapped."""
     if size == 0:
         return np.zeros(0, np.uint8)
     interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
@@ -63,7 +63,7 @@ class Arena:
 
 
 def _host_memory() -> int:
-    """Bytes of the host's memory: more would end the process when it is touched."""
+    """Return the bytes of the host's memory: more would end the process when it is touched."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -83,7 +83,7 @@ class Memory:
         self._used = 0
 
     def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
-        """Zeroed memory of `size` bytes.
+        """Allocate `size` bytes of zeroed memory.
 
         Raises:
             DeviceError: there is not that much.
@@ -141,10 +141,13 @@ class Memory:
             self._table = None
 
     def table(self) -> tuple[NDArray[np.uint64], tuple[Allocation, ...]]:
-        """Address and length of every allocation, sorted, as compiled code reads them, never changed once given out;
-        and the allocations, whose host memory stays while they are held, even if another thread frees them.
+        """Return the table of allocations for compiled code, and the allocations.
 
-        It never gets shorter: records remember an index into it from launch to launch. Unused entries hold nothing.
+        The table has the address and length of every allocation, sorted, and is never changed once given out. The
+        allocations' host memory stays while they are held, even if another thread frees them.
+
+        The table never gets shorter: records remember an index into it from launch to launch. Unused entries hold
+        nothing.
         """
         with self._lock:
             if self._table is None:
@@ -155,7 +158,7 @@ class Memory:
             return self._table
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation that holds `address`."""
+        """Return the allocation that holds `address`."""
         with self._lock:
             ordered = sorted(self._allocations)
             at = bisect.bisect_right(ordered, address)
@@ -164,7 +167,7 @@ class Memory:
         return None
 
     def describe(self, address: int) -> str:
-        """Where an address is, in words: inside what, or how far from the nearest allocation."""
+        """Describe where an address is: inside what, or how far from the nearest allocation."""
         if address < 4096:
             return "a null pointer" if address == 0 else f"a null pointer plus {address}"
         inside = self.find(address)

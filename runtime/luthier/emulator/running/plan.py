@@ -23,12 +23,12 @@ USER_SGPRS = (
     *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
     *("flat_scratch_init", "private_segment_size", "kernarg_preload"),
 )
-"""What the executor puts into user SGPRs, if the descriptor asks for it."""
+"""Values that the executor puts into user SGPRs, if the descriptor asks for them."""
 _SINK = layout.WAVE["sink"]
 
 
 def entry_of(kernel: Kernel, code: Code) -> int:
-    """The record of the first instruction that hardware executes.
+    """Return the record of the first instruction that hardware executes.
 
     Raises:
         EmulationError: no instruction begins there.
@@ -40,8 +40,10 @@ def entry_of(kernel: Kernel, code: Code) -> int:
 
 
 def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, int]:
-    """The fields of `layout.PLAN` for waves that begin at the record `entry` with all vector registers and nothing in
-    them: work-item ids, work-group ids and other inputs go nowhere."""
+    """Return the fields of `layout.PLAN` for waves that begin at the record `entry`.
+
+    They have all vector registers and nothing in them: work-item ids, work-group ids and other inputs are discarded.
+    """
     row = 4 * code.isa.wave_size
     return {
         "code": code.number,
@@ -63,7 +65,7 @@ def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, in
 
 
 def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
-    """The fields of `layout.PLAN` for a kernel.
+    """Return the fields of `layout.PLAN` for a kernel.
 
     Raises:
         EmulationError: its entry is no instruction.
@@ -90,7 +92,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
 
 
 def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
-    """Where inputs go, as offsets in a wave: user SGPRs in the order of the ABI, then the system SGPRs."""
+    """Return where inputs go, as offsets in a wave: user SGPRs in the order of the ABI, then the system SGPRs."""
     descriptor = kernel.descriptor
     places: dict[str, int] = {}
     for name, (first, count) in descriptor.sgpr_inputs.items():
@@ -118,8 +120,10 @@ def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
 def beyond(
     kernel: Kernel, target: Target, code: Code, executed: NDArray[np.bool_]
 ) -> list[tuple[str, NDArray[np.intp], int]]:
-    """Of the records that are `executed` those that name registers beyond what the descriptor allocates, which is a
-    fault: for each file of registers its letter, the records, and how many registers there are."""
+    """Return the `executed` records that name registers beyond what the descriptor allocates, which is a fault.
+
+    For each file of registers it is its letter, the records, and how many registers there are.
+    """
     descriptor = kernel.descriptor
     vgprs = descriptor.architected_vgprs
     if target.unified_vgprs and not (executed & (code.agprs > 0)).any():

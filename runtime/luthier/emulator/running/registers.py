@@ -27,12 +27,14 @@ class WaveRegisters:
     wave_size: int
 
     def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """VGPRs from `index`, one value of `dtype` a lane ([count, lanes] for several); 64-bit types take two
-        registers."""
+        """Return VGPRs from `index`, one value of `dtype` per lane ([count, lanes] for several).
+
+        64-bit types take two registers.
+        """
         return self._vectors(layout.VECTORS, index, count, dtype)
 
     def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """The same of AGPRs."""
+        """Return AGPRs from `index`, like `vgpr`."""
         return self._vectors(layout.agprs(self.wave_size), index, count, dtype)
 
     def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
@@ -63,7 +65,10 @@ class WaveRegisters:
         self.memory[place : place + row].view(np.uint32)[:] = values
 
     def sgpr(self, index: int, count: int = 1) -> int:
-        """SGPRs from `index` as one number; VCC, M0 and EXEC have their unit numbers (`luthier.isa.registers`)."""
+        """Return SGPRs from `index` as one number.
+
+        VCC, M0 and EXEC have their unit numbers (`luthier.isa.registers`).
+        """
         _check(index, count, EXEC_HI + 1)
         return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
 
@@ -74,31 +79,31 @@ class WaveRegisters:
 
     @property
     def vcc(self) -> int:
-        """VCC, as wide as the wave."""
+        """Return VCC, as wide as the wave."""
         return self.sgpr(VCC_LO, self.wave_size // 32)
 
     @property
     def exec(self) -> int:
-        """EXEC, as wide as the wave."""
+        """Return EXEC, as wide as the wave."""
         return self.sgpr(EXEC_LO, self.wave_size // 32)
 
     @property
     def m0(self) -> int:
-        """The register M0."""
+        """Return the register M0."""
         return self.sgpr(M0)
 
     @property
     def scc(self) -> int:
-        """The condition code, 0 or 1."""
+        """Return the condition code, 0 or 1."""
         return get_field(self.memory, layout.WAVE, "scc")
 
     @property
     def mode(self) -> int:
-        """The register MODE."""
+        """Return the register MODE."""
         return get_field(self.memory, layout.WAVE, "mode")
 
     def dump(self, sgprs: int = len(SGPRS), vgprs: int = 0) -> str:
-        """The registers as text: scalars that are not 0, and the first `vgprs` vector registers by lane."""
+        """Return the registers as text: scalars that are not 0, and the first `vgprs` vector registers by lane."""
         lines = [f"EXEC {self.exec:#x}  VCC {self.vcc:#x}  SCC {self.scc}  M0 {self.m0:#x}  MODE {self.mode:#x}"]
         scalars = [f"s{index}={self.sgpr(index):#x}" for index in range(sgprs) if self.sgpr(index)]
         lines += [" ".join(scalars[start : start + 8]) for start in range(0, len(scalars), 8)]

@@ -31,7 +31,7 @@ _FORMAT = {
 
 
 def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
-    """The error for a code that the compiled scheduler returned."""
+    """Return the error for a code that the compiled scheduler returned."""
     if reason in (layout.DEADLOCK, layout.RUNAWAY):
         return _stuck(kernel, code, worker, reason)
     wave = worker.current()

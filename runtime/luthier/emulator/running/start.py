@@ -1,4 +1,4 @@
-"""What a kernel finds when it starts: kernel arguments, SGPRs, VGPRs, the dispatch packet.
+"""Initial state of a kernel: kernel arguments, SGPRs, VGPRs, the dispatch packet.
 
 Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for
 the packet.
@@ -44,17 +44,17 @@ class Geometry:
 
     @property
     def items(self) -> int:
-        """Work-items of a work-group."""
+        """Return the work-items of a work-group."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def groups(self) -> int:
-        """Work-groups of the grid."""
+        """Return the work-groups of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> int:
-    """What the runtime puts into a hidden argument; 0 for services that do not exist here."""
+    """Return what the runtime puts into a hidden argument; 0 for services that do not exist here."""
     kind = argument.value_kind.removeprefix("hidden_")
     axis = {"x": 0, "y": 1, "z": 2}.get(kind[-1], 0)
     if kind.startswith("block_count_"):
@@ -76,10 +76,10 @@ def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> in
 
 
 def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geometry: Geometry, queue: int) -> bytes:
-    """The kernarg segment: explicit values in order, then hidden ones.
+    """Return the kernarg segment: explicit values in order, then hidden ones.
 
     Raises:
-        DeviceError: wrong number of values, or one that its argument cannot hold.
+        DeviceError: the number of values is wrong, or an argument cannot hold its value.
     """
     segment = bytearray(pack_explicit(kernel, values))
     _store_hidden(segment, kernel, geometry, queue)
@@ -87,10 +87,10 @@ def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geomet
 
 
 def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> bytes:
-    """The kernarg segment with explicit values in order, and zeros for hidden ones.
+    """Return the kernarg segment with explicit values in order, and zeros for hidden ones.
 
     Raises:
-        DeviceError: wrong number of values, or one that its argument cannot hold; too many bytes.
+        DeviceError: the number of values is wrong, or an argument cannot hold its value; there are too many bytes.
     """
     _check_size(kernel)
     segment = bytearray(kernel.kernarg_size)
@@ -106,15 +106,15 @@ def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> byte
 
 
 def explicit_size(kernel: Kernel) -> int:
-    """Bytes of the kernarg segment up to the last explicit argument's end."""
+    """Return the bytes of the kernarg segment up to the last explicit argument's end."""
     return max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
 
 
 def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
-    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
+    """Return the kernarg segment for the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
 
     Raises:
-        DeviceError: fewer bytes than the explicit arguments have, or more than the segment; too many.
+        DeviceError: there are fewer bytes than the explicit arguments have, or more than the segment; too many.
     """
     _check_size(kernel)
     needed = explicit_size(kernel)
@@ -154,7 +154,7 @@ def _store(segment: bytearray, argument: KernelArgument, raw: bytes, kernel: Ker
 
 
 def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel) -> bytes:
-    """One explicit argument as bytes."""
+    """Return one explicit argument as bytes."""
     size = argument.size
     name = argument.name or "an argument"
     if isinstance(value, bytes):
@@ -182,7 +182,7 @@ def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel
 def dispatch_packet(
     kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int
 ) -> bytes:
-    """An AQL kernel dispatch packet (HSA specification 2.9.6)."""
+    """Return an AQL kernel dispatch packet (HSA specification 2.9.6)."""
     dimensions = 3 if geometry.grid[2] * geometry.block[2] > 1 else 2 if geometry.grid[1] * geometry.block[1] > 1 else 1
     items = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
     return struct.pack(
@@ -227,7 +227,7 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
 
 
 def initial_mode(kernel: Kernel) -> int:
-    """The register MODE of a wave that starts."""
+    """Return the register MODE of a wave that starts."""
     descriptor = kernel.descriptor
     return (
         descriptor.float_round_mode_32
@@ -242,10 +242,10 @@ def initial_mode(kernel: Kernel) -> int:
 
 
 def scratch_bytes(kernel: Kernel, target: Target) -> int:
-    """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
+    """Return the scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
 
     Raises:
-        DeviceError: more than the hardware can give a wave.
+        DeviceError: it is more than the hardware can give a wave.
     """
     size = kernel.private_segment_fixed_size
     most = target.scratch_per_lane(kernel.wave_size)
@@ -260,7 +260,7 @@ def scratch_bytes(kernel: Kernel, target: Target) -> int:
 
 
 def as_triple(size: int | Sequence[int]) -> Triple:
-    """One to three numbers as three."""
+    """Return one to three numbers as three."""
     values: list[Any] = [size]
     if isinstance(size, (Sequence, np.ndarray)) and not isinstance(size, (str, bytes)):
         values = list(size)

@@ -1,4 +1,4 @@
-"""What a launch did, counted by the emulator itself."""
+"""Statistics of a launch, counted by the emulator itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BlockCounts(NamedTuple):
     end: int
     """Virtual address behind its last instruction."""
     executions: int
-    """How often a wave entered it."""
+    """Number of times that waves entered it."""
     active_lanes: int
     """Lanes set in EXEC at its entry, summed over the executions."""
     instructions: int
@@ -64,23 +64,23 @@ class LaunchStats:
 
     @cached_property
     def opcode_of(self) -> Mapping[int, str]:
-        """Mnemonic of each address in `by_address`."""
+        """Return the mnemonic of each address in `by_address`."""
         return self.name_opcodes()
 
     @cached_property
     def instructions(self) -> int:
-        """Wave-instructions executed."""
+        """Return the wave-instructions executed."""
         return int(self.by_address.executions.sum())
 
     @cached_property
     def opcodes(self) -> dict[str, int]:
-        """Wave-instructions by mnemonic, as LLVM prints it; most frequent first."""
+        """Return the wave-instructions by mnemonic, as LLVM prints it; most frequent first."""
         totals = self._by_opcode(self.by_address.executions)
         return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
     @cached_property
     def opcode_lanes(self) -> dict[str, int]:
-        """Active lanes by mnemonic, summed over its executions; in the order of `opcodes`."""
+        """Return the active lanes by mnemonic, summed over its executions; in the order of `opcodes`."""
         totals = self._by_opcode(self.by_address.active_lanes)
         return {name: totals[name] for name in self.opcodes}
 
@@ -93,11 +93,12 @@ class LaunchStats:
 
     @cached_property
     def blocks(self) -> tuple[BlockCounts, ...]:
-        """The basic blocks that were entered, in the order of functions, then of addresses; each instruction belongs
-        to one. The kernel is lifted for it.
+        """Return the basic blocks that were entered, in the order of functions, then of addresses.
+
+        Each instruction belongs to one. The kernel is lifted for it.
 
         Raises:
-            LiftError: its code cannot be understood, or waves went where lifting did not see a way.
+            LiftError: its code cannot be understood, or waves took a path that lifting did not see.
         """
         if self.lift is None:
             raise LiftError("these counts know no code", kernel=self.kernel)
@@ -127,8 +128,10 @@ class LaunchStats:
         return tuple(found)
 
     def to_json(self, *, blocks: bool = True) -> dict[str, Any]:
-        """All counts as what `json.dumps` takes: ``kernel``, ``waves``, ``workgroups``, ``seconds``,
-        ``instructions``; ``opcodes`` by mnemonic, ``addresses`` and, unless `blocks` is false, ``blocks`` as rows.
+        """Return all counts as plain data for `json.dumps`.
+
+        They are ``kernel``, ``waves``, ``workgroups``, ``seconds``, ``instructions``; ``opcodes`` by mnemonic,
+        ``addresses`` and, unless `blocks` is false, ``blocks`` as rows.
 
         Raises:
             LiftError: as `blocks`.
@@ -154,11 +157,11 @@ class LaunchStats:
         return result
 
     def executions_at(self, address: int) -> int:
-        """Wave-instructions executed at one virtual address."""
+        """Return the wave-instructions executed at one virtual address."""
         return self._lookup(address, self.by_address.executions)
 
     def active_lanes_at(self, address: int) -> int:
-        """Active lanes summed over the executions at one virtual address."""
+        """Return the active lanes summed over the executions at one virtual address."""
         return self._lookup(address, self.by_address.active_lanes)
 
     def _lookup(self, address: int, column: NDArray[np.int64]) -> int:

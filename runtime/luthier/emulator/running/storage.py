@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier import storage
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.errors import DeviceError
+from luthier.support import device_memory as storage
 
 
 class DeviceBuffer(storage.Buffer):

@@ -12,6 +12,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import LuthierError
+from luthier.wire.structures import Layout
 
 
 def poke(array: NDArray[np.uint8], offset: int, size: int, value: int) -> None:
@@ -24,13 +25,13 @@ def peek(array: NDArray[np.uint8], offset: int, size: int) -> int:
     return int.from_bytes(array[offset : offset + size].tobytes(), "little")
 
 
-def put_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, value: int, base: int = 0) -> None:
+def put_field(array: NDArray[np.uint8], structure: Layout, name: str, value: int, base: int = 0) -> None:
     """Write a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     poke(array, base + field.offset, field.size, value)
 
 
-def get_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, base: int = 0) -> int:
+def get_field(array: NDArray[np.uint8], structure: Layout, name: str, base: int = 0) -> int:
     """Read a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     return peek(array, base + field.offset, field.size)
@@ -40,17 +41,19 @@ def get_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, bas
 class Access:
     """A checked memory access of an instruction."""
 
-    hosts: NDArray[np.uint64]
-    """Host address of each lane in `lanes`."""
+    places: NDArray[np.uint64]
+    """Host address of each lane in `lanes`, or what it took for an offset in LDS."""
     lanes: NDArray[np.intp]
     size: int
     """Bytes a lane."""
     scalar: bool
     """Made by the wave, not by a lane."""
+    outside: bool
+    """Beyond the end of LDS."""
 
 
 class WorkerState:
-    """What can be seen of a worker: its context, its work-group, its waves.
+    """Visible state of a worker: its context, its work-group, its waves.
 
     Args:
         context: memory of `layout.CONTEXT`, group of `layout.GROUP`, waves that of all waves: live, or copies of what
@@ -64,27 +67,27 @@ class WorkerState:
         self._stride = self.group_field("wave_stride")
 
     def wave(self, index: int) -> NDArray[np.uint8]:
-        """The memory of one wave."""
+        """Return the memory of one wave."""
         return self._waves[index * self._stride : (index + 1) * self._stride]
 
     def field(self, name: str) -> int:
-        """A field of the context."""
+        """Return a field of the context."""
         return get_field(self._context, layout.CONTEXT, name)
 
     def group_field(self, name: str) -> int:
-        """A field of the work-group."""
+        """Return a field of the work-group."""
         return get_field(self._group, layout.GROUP, name)
 
     def current(self) -> NDArray[np.uint8]:
-        """The wave that returned last."""
+        """Return the wave that returned last."""
         return self.wave((self.field("current") - self.group_field("waves")) // self.group_field("wave_stride"))
 
     def record_of(self, wave: NDArray[np.uint8]) -> int:
-        """The record a wave continues at."""
+        """Return the record a wave continues at."""
         return (get_field(wave, layout.WAVE, "pc") - get_field(wave, layout.WAVE, "table")) // layout.RECORD.size
 
     def describe_wave(self, index: int) -> str:
-        """One line about a wave: where it is and what it does."""
+        """Describe in one line where a wave is and what it does."""
         code = self._code
         wave = self.wave(index)
         status = {layout.READY: "runs", layout.WAITING: "waits at a barrier", layout.ENDED: "has ended"}
@@ -99,13 +102,15 @@ class WorkerState:
         return f"wave {index} {state}{where}"
 
     def origin_of(self, wave: NDArray[np.uint8]) -> str:
-        """Whose the instruction is that a wave continues at, and where in the source, behind a comma; nothing that is
-        wrong with that may hide what is told of the wave."""
+        """Describe the origin of the instruction that a wave continues at, and its place in the source, after a comma.
+
+        No error in that may hide what is reported of the wave.
+        """
         code = self._code
         below = self.field("code_base") - code.base
 
         def scalar_pair(index: int) -> int:
-            """The address of code that an SGPR pair holds, as those in `code` are."""
+            """Return the address of code that an SGPR pair holds, as those in `code` are."""
             return int.from_bytes(wave[4 * index : 4 * index + 8].tobytes(), "little") - below
 
         try:
@@ -115,11 +120,11 @@ class WorkerState:
         return origin and f", {origin}"
 
     def lds(self) -> NDArray[np.uint8]:
-        """LDS of the work-group; of this process only."""
+        """Return the LDS of the work-group; of this process only."""
         return host_bytes(self.group_field("lds"), self.group_field("lds_size"))
 
     def take_accesses(self) -> list[Access]:
-        """What the instruction stepped last accessed, and forget it."""
+        """Return what the instruction stepped last accessed, and forget it."""
         count = min(self.field("accesses"), layout.ACCESSES)
         if count == 0:
             return []
@@ -127,18 +132,19 @@ class WorkerState:
         found = []
         for number in range(count):
             base = layout.CONTEXT["access_log"] + number * layout.ACCESS.size
-            mask, size, scalar = (
-                get_field(self._context, layout.ACCESS, name, base) for name in ("mask", "size", "scalar")
+            mask, size, kind = (
+                get_field(self._context, layout.ACCESS, name, base) for name in ("mask", "size", "kind")
             )
             lanes = np.array([lane for lane in range(64) if mask >> lane & 1], np.intp)
             start = base + layout.ACCESS["addresses"]
-            hosts = self._context[start : start + 64 * 8].view(np.uint64)[lanes]
-            found.append(Access(hosts, lanes, size, bool(scalar)))
+            places = self._context[start : start + 64 * 8].view(np.uint64)[lanes]
+            scalar, outside = kind == layout.ACCESS_SCALAR, kind == layout.ACCESS_OUTSIDE
+            found.append(Access(places, lanes, size, scalar, outside))
         return found
 
 
 def worker_at(code: Code, context: int, group: int) -> WorkerState:
-    """The worker of this process whose context and group are at these addresses, live."""
+    """Return the worker of this process whose context and group are at these addresses, live."""
     block = host_bytes(group, layout.GROUP.size)
     size = get_field(block, layout.GROUP, "wave_stride") * get_field(block, layout.GROUP, "wave_count")
     waves = host_bytes(get_field(block, layout.GROUP, "waves"), size)

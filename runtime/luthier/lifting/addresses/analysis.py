@@ -1,5 +1,7 @@
-"""Where register jumps and calls go, and which code makes addresses from the program counter: a forward analysis of
-one function."""
+"""Forward analysis of one function that finds the targets of indirect jumps and calls.
+
+It also finds the code that makes addresses from the program counter.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ GETPC_SIZE = 4
 
 @dataclass
 class FunctionAddresses:
-    """What the analysis of one function finds. Instructions are addresses."""
+    """Results of the analysis of one function. Instructions are addresses."""
 
     resolutions: dict[int, Resolution] = field(default_factory=dict)
     """By address of the jump or call."""
@@ -65,14 +67,14 @@ class FunctionAddresses:
 
 @dataclass(frozen=True)
 class World:
-    """What the analysis of one function needs to know of the rest.
+    """Facts about the rest of the object that the analysis of one function needs.
 
     Attributes:
         clobbers: address of a function -> scalar units it may leave changed; None asks for one that is not known.
         slot_value: address of a 64-bit word in memory -> code address it is certain to hold at run time, or None.
         table: address in memory -> address and size of the constant object of code addresses it is in, or None.
         is_code: whether an address is in executable code.
-        filled: addresses in the code that the loader writes to: what stands there says nothing.
+        filled: addresses in the code that the loader writes to: the bytes in the file are meaningless.
     """
 
     clobbers: Callable[[int | None], int]
@@ -88,7 +90,7 @@ class Part(NamedTuple):
     at: int
     """Index of the instruction; -1 for steps that are not looked at."""
     followed: bool
-    """Whether it makes values."""
+    """True if it makes values."""
     reads: int
     writes: int
     kills: int
@@ -143,17 +145,19 @@ class AddressAnalysis:
             may_return=lambda index: self._leaving.get(columns.opcode[index]) == Control.JUMP_REGISTER,
         )
         self._parts: dict[int, list[Part]] = {}
-        """Of the function at hand, by node."""
+        """Parts of the current function, by node."""
         self._asked: set[int | None] = set()
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
-        """Analyse the function entered at these addresses, called with its return address in the unit pairs at
-        `links`."""
+        """Analyse the function entered at these addresses.
+
+        It is called with its return address in the unit pairs at `links`.
+        """
         links = tuple(links)
         roots = [self.graph.node_at[entry] for entry in entries]
         self._asked = set()
         found = self._analyse(roots, links, finished=False)
-        # Where the address of a computed program counter goes decides whether the code can be moved.
+        # The uses of a computed program counter decide whether the code can be moved.
         return self._analyse(roots, links, finished=True) if found.computed else found
 
     def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
@@ -179,7 +183,7 @@ class AddressAnalysis:
         return self._collect(states, links)
 
     def _held(self, number: int, state: State) -> State:
-        """A copy of the state before a block, with which the block is gone through."""
+        """Return a copy of the state before a block, to run the block on."""
         self._effort.spend(1 + (1 + len(self._parts[number])) * (_PART + state.size) // _UNIT)
         return state.copy()
 
@@ -199,7 +203,7 @@ class AddressAnalysis:
             number: list(map(Step._make, self._native.steps(nodes[number].first, nodes[number].last, self._alone)))
             for number in reach(nodes, roots)
         }
-        # Who calls a function must know which registers it puts back. Nobody calls a kernel.
+        # Callers of a function must know which registers it restores. A kernel has no callers.
         relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds, self._effort)
         self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
 
@@ -229,11 +233,11 @@ class AddressAnalysis:
         return self.world.clobbers(function)
 
     def _return_from_call(self, number: int, state: State) -> None:
-        """After a call, what the callee leaves changed is unknown.
+        """Forget, after a call, what the callee may leave changed.
 
-        Scalars in lanes, and call targets in vector registers, are taken to survive: a caller that reads its return
-        address back from a lane that the callee overwrote would return to nowhere. So is EXEC, which functions must
-        give back as it was (AMDGPUUsage, "Non-Kernel Functions").
+        Scalars in lanes, and call targets in vector registers, are assumed to survive: a caller that reads its return
+        address back from a lane that the callee overwrote would not return. So is EXEC, which functions must restore
+        (AMDGPUUsage, "Non-Kernel Functions").
         """
         node = self.graph.nodes[number]
         if node.exit != "call":
@@ -302,7 +306,7 @@ class AddressAnalysis:
         found: FunctionAddresses,
         notes: Notes,
     ) -> None:
-        """Where control may leave the function: by a call, a return, a tail call."""
+        """Record where control may leave the function: by a call, a return, a tail call."""
         elsewhere = r.SGPR_MASK | r.VCC_MASK
         if control != Control.CALL:
             operand = 1 if control == Control.CALL_REGISTER else 0
@@ -322,14 +326,17 @@ class AddressAnalysis:
                         found.clobbers |= self._clobbers(target)
                 else:
                     return  # a jump inside the function: the analysis goes on there
-        # Whoever runs next might use an unfinished address that is still in a register.
+        # The code that runs next might use an unfinished address that is still in a register.
         notes.use(state.tainted(elsewhere), self.columns.address[index])
 
     def _node_of(self, index: int) -> int:
         return bisect.bisect_right(self._starts, index) - 1
 
     def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
-        """Where the register pair at `operand` points. `links` are the pairs a return may go by."""
+        """Return where the register pair at `operand` points.
+
+        `links` are the pairs through which it may return.
+        """
         unit = self._operations.unit(index, operand)
         if unit < 0:
             return Resolution(reason="its address is not in registers that can be followed")
@@ -377,13 +384,13 @@ class AddressAnalysis:
             targets=tuple(sorted(targets)),
             reason=reason,
             references=tuple(sorted(references)),
-            # Words around which there may be others that matter must stay where they are.
+            # Words whose neighbours may matter must stay where they are.
             slots=tuple(sorted({word for getpc in slots.keys() - elsewhere for word in slots[getpc]})),
             direct=direct,
         )
 
     def _words(self, value: Slot | Element) -> list[int]:
-        """Addresses of the words in memory that a loaded value may be."""
+        """Return the addresses of the words in memory that a loaded value may be."""
         address = self.program_counter(value.getpc) + value.offset & MASK64
         if isinstance(value, Slot):
             return [address]
@@ -391,12 +398,12 @@ class AddressAnalysis:
         return [] if table is None else list(range(table[0], table[0] + table[1], 8))
 
     def program_counter(self, getpc: int) -> int:
-        """What the s_getpc_b64 at this address reads: the address after it."""
+        """Return what the s_getpc_b64 at this address reads: the address after it."""
         return getpc + GETPC_SIZE
 
 
 def _changed(state: State) -> int:
-    """Scalar units that do not hold their entry value."""
+    """Return the scalar units that do not hold their entry value."""
     changed = state.unknown
     for key, values in state.values.items():
         if isinstance(key, int) and key < r.VGPR_FIRST:

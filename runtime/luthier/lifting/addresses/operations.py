@@ -1,4 +1,4 @@
-"""How scalar operations make values that are addresses."""
+"""Scalar operations that make values that are addresses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from luthier.lifting.instructions.semantics import Lanes
 Results: TypeAlias = dict[Key, Values | None]
 
 _TRUTH = (frozenset([Const(1)]), frozenset([Const(0)]))
-"""What SCC is when it is kept in a register."""
+"""Values of SCC where it is kept in a register."""
 
 
 class Operations:
@@ -80,7 +80,7 @@ class Operations:
             state[key] = values
         if name == "V_WRITELANE_B32":
             lane = self._lane(index, state)
-            if lane is not None:  # what was in that lane is gone, whatever it was
+            if lane is not None:  # the previous value of that lane is lost
                 state.taint((self.unit(index, 0), lane), fresh)
             elif fresh and notes is not None:
                 notes.use(fresh, self.columns.address[index])
@@ -89,7 +89,7 @@ class Operations:
                 state.taint(unit, fresh)
 
     def _taints(self, name: str, index: int, effects: Effects, state: State) -> frozenset[Taint]:
-        """The program counters that may be in what an instruction reads; of a lane, those in that lane."""
+        """Return the program counters that may be in what an instruction reads; for a lane, those in that lane."""
         lane = self._lane(index, state) if name in _LANE_MOVES else None
         if lane is None:
             return state.tainted(effects.reads)
@@ -99,12 +99,12 @@ class Operations:
         return found
 
     def unit(self, index: int, operand: int) -> int:
-        """First unit of a register operand, -1 if it has none."""
+        """Return the first unit of a register operand, -1 if it has none."""
         registers = self.columns.registers(index)
         return self.first_unit[registers[operand]] if operand < len(registers) else -1
 
     def source(self, state: State, index: int, operand: int, half: int = 0) -> Values | None:
-        """Values of a 32-bit operand, or of one half of a 64-bit one."""
+        """Return the values of a 32-bit operand, or of one half of a 64-bit one."""
         columns = self.columns
         position = columns.start[index] + operand
         register = columns.register[position]
@@ -120,7 +120,7 @@ class Operations:
         return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
 
     def is_immediate(self, index: int, operand: int) -> bool:
-        """Whether an operand is a constant, not a register."""
+        """Return whether an operand is a constant, not a register."""
         return self.columns.register[self.columns.start[index] + operand] == 0
 
     # Each action gives the new values of what it writes; what it does not give becomes unknown.
@@ -153,7 +153,7 @@ class Operations:
         return result
 
     def _compare(self, index: int, state: State, notes: Notes | None) -> Results:
-        """Whether a number is another one: SCC again, where it is one that `_conditional` kept."""
+        """Return SCC after a comparison, where it restores one that `_conditional` kept."""
         values = self.source(state, index, 0)
         if values and self.source(state, index, 1) == _TRUTH[1] and all(isinstance(one, Carry) for one in values):
             return {r.SCC: values}
@@ -204,7 +204,7 @@ class Operations:
         return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
 
     def _indexed(self, unit: int, values: Values, half: int) -> Results:
-        """The sum of a finished address and something that is not known: an element of what it points to."""
+        """Return the sum of a finished address and an unknown: an element of what it points to."""
         result: set[Value] = set()
         for value in values:
             if isinstance(value, Near) and value.half == half:
@@ -253,7 +253,7 @@ class Operations:
         return {self.unit(index, 0): frozenset(sums)}
 
     def _add_pair(self, index: int, state: State, notes: Notes | None) -> Results:
-        # GFX12's 64-bit add; what is added to a finished address leads somewhere into the same object.
+        # GFX12's 64-bit add; a finished address plus an offset points into the same object.
         unit = self.unit(index, 0)
         for operand in (1, 2):
             source = self.unit(index, operand)
@@ -267,7 +267,7 @@ class Operations:
     def _operands(
         self, index: int, state: State, kind: type[Low] | type[High], subtract: bool
     ) -> tuple[Values | None, Values | None, bool]:
-        """The sources of a sum with the address first, and whether the second is an immediate."""
+        """Return the sources of a sum with the address first, and whether the second is an immediate."""
         one, other = self.source(state, index, 1), self.source(state, index, 2)
         if not subtract and other and any(isinstance(value, kind) for value in other):
             return other, one, self.is_immediate(index, 1)
@@ -287,7 +287,7 @@ class Operations:
         return state[unit] if unit >= 0 else frozenset([Const(0)])  # SGPR_NULL
 
     def _load_at(self, index: int, state: State, immediate: int, register: Values | None) -> Results:
-        """A scalar load from a base pair plus an immediate and what a register holds."""
+        """Return the results of a scalar load from a base pair plus an immediate and a register."""
         unit, base = self.unit(index, 0), self.unit(index, 1)
         if unit < 0 or base < 0:
             return {}
@@ -314,7 +314,7 @@ class Operations:
         }
 
     def _load_lanes(self, index: int, state: State, notes: Notes | None) -> Results:
-        """A load from a base pair, an immediate and what each lane has in a VGPR."""
+        """Return the results of a load from a base pair, an immediate and a VGPR, for each lane."""
         unit, base = self.unit(index, 0), self.unit(index, 1)
         pair = pair_of(state[base], state[base + 1]) if base >= 0 else None
         if unit < 0 or pair is None or not pair[1]:
@@ -325,7 +325,7 @@ class Operations:
         for one in range(self.unit_count[self.columns.registers(index)[0]]):
             starts = {offset, offset + immediate & MASK64}
             results[unit + one] = frozenset([LaneElement(place, getpc, start, one & 1) for start in starts])
-        for key, values in state.values.items():  # what is known of an earlier run of this load holds no more
+        for key, values in state.values.items():  # what is known from an earlier execution of this load no longer holds
             if values and any(isinstance(value, Within) and place in value.loads for value in values):
                 results[key] = frozenset(
                     [Within(value.loads - {place}) if isinstance(value, Within) else value for value in values]
@@ -359,7 +359,10 @@ class Operations:
         return {unit + half: state[r.EXEC_LO + half] for half in halves if r.EXEC_LO + half in state.values}
 
     def _combine_masks(self, index: int, state: State, notes: Notes | None) -> Results:
-        """An operation on two masks that gives no lane which neither has: it is within what both are within."""
+        """Return the results of an operation on two masks that sets no lane which neither has.
+
+        The result is within what both are within.
+        """
         unit = self.unit(index, 0)
         results: Results = {}
         for half in range(self.unit_count[self.columns.registers(index)[0]]):
@@ -383,7 +386,7 @@ class Operations:
         return others
 
     def _lane(self, index: int, state: State) -> int | None:
-        """The lane that an instruction reads or writes; None if that is not known."""
+        """Return the lane that an instruction reads or writes; None if it is not known."""
         lane = self.source(state, index, 2)
         (which,) = lane if lane is not None and len(lane) == 1 else (None,)
         return which.value & 63 if isinstance(which, Const) else None
@@ -394,7 +397,10 @@ class Operations:
 
 
 def value_reads(name: str, reads: int) -> int:
-    """Of the units that an operation with this generic name reads, those its results in a `State` depend on."""
+    """Return those units that an operation reads on which its results in a `State` depend.
+
+    The operation is given by its generic name.
+    """
     if name in _CARRIES:
         return reads
     if name in _SAVES:
@@ -406,23 +412,25 @@ def value_reads(name: str, reads: int) -> int:
 
 
 def carries_entry(name: str) -> bool:
-    """Whether the operation with this generic name may hand on what a register held at the function's entry."""
+    """Return whether the operation with this generic name may pass on what a register held at function entry."""
     return name in _COPIES
 
 
 def needs_counter(name: str) -> bool:
-    """Whether the operation with this generic name makes values only of such as were made of a program counter."""
+    """Return whether the operation with this generic name makes values only from ones made of a program counter."""
     return name in _LANE_LOADS
 
 
 def moves(name: str) -> bool:
-    """Whether the result of the operation with this generic name is one of its sources, and a program counter one
-    again."""
+    """Return whether the result of the operation with this generic name is one of its sources.
+
+    It is then a program counter again.
+    """
     return name in _MOVES
 
 
 def is_followed(name: str) -> bool:
-    """Whether the results of the operation with this generic name may be known."""
+    """Return whether the results of the operation with this generic name may be known."""
     return name in _ACTIONS
 
 
@@ -459,7 +467,7 @@ for _words in ("", "X2", "X4", "X8", "X16"):
 
 _LANE_MOVES = frozenset({"V_WRITELANE_B32", "V_READLANE_B32"})
 _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
-"""Whose results depend on what is known of EXEC, or that tell something of it."""
+"""Operations whose results depend on what is known of EXEC, or that reveal something about it."""
 _SAVES = frozenset({"S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"})
 _COPIES = _LANE_MOVES | _SAVES | {"S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"}
 _CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32", "S_CSELECT_B32"})

@@ -32,10 +32,10 @@ _found: weakref.WeakKeyDictionary[Text, tuple[int, ...]] = weakref.WeakKeyDictio
 
 
 def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
-    """Addresses of the functions, but for kernels, that a pointer in memory or in registers may lead to, ascending.
+    """Return the addresses of the functions that a pointer in memory or in registers may lead to, ascending.
 
-    More than there are rather than less. Not among them are functions whose address is made on the spot, called,
-    and, as far as the order of the code tells, used for nothing else.
+    Kernels are left out. There may be too many, but not too few. Not among them are functions whose address is made on
+    the spot, called, and, as far as the order of the code shows, used for nothing else.
     """
     found = _found.get(text)
     if found is None:
@@ -46,7 +46,7 @@ def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
 
 
 def pointers_in_data(object: CodeObject) -> Iterator[tuple[int, int]]:
-    """The addresses that the loader writes into memory: where each goes, and which it is."""
+    """Yield the addresses that the loader writes into memory: where each goes, and which it is."""
     for relocation in object.relocations:
         if relocation.type == R_AMDGPU_RELATIVE64:
             yield relocation.offset, relocation.addend
@@ -70,13 +70,13 @@ def _in_code(text: Text) -> Iterator[int]:
 
 
 def _made_in(text: Text, piece: Piece) -> Iterator[int]:
-    """Addresses made by an s_getpc_b64 and the additions of two literals that follow it closely."""
+    """Yield the addresses made by an s_getpc_b64 and the additions of two literals that follow it closely."""
     isa, columns = text.isa, piece.columns
     names = {number: isa.opcode(number).pseudo for number in columns.opcodes if number >= 0}
     first_unit = isa.register_first_unit
 
     def literal(index: int, unit: int) -> int | None:
-        """What an addition to register `unit` adds, if it is that and adds a constant."""
+        """Return what an addition to register `unit` adds, if it is one and adds a constant."""
         registers, values = columns.registers(index), columns.values(index)
         if int(first_unit[registers[0]]) != unit:
             return None
@@ -107,7 +107,7 @@ def _made_in(text: Text, piece: Piece) -> Iterator[int]:
 
 
 def _is_value(text: Text, piece: Piece, names: dict[int, str], first: int, held: set[int]) -> bool:
-    """Whether an address does more than to be called.
+    """Return whether an address is used for more than a call.
 
     Args:
         first: the instruction from which on it is in the units `held`.

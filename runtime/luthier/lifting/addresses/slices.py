@@ -1,5 +1,7 @@
-"""Which instructions of a function can matter to where its register jumps go, to addresses made of the program
-counter, and to what it puts back before it returns.
+"""Slice of the instructions of a function that can matter to its indirect jumps.
+
+They are those that matter to where register jumps go, to addresses made from the program counter, and to what the
+function restores before it returns.
 
 Two passes over bit sets of units, both over-approximations: forward, what a program counter may be in; backward, what
 holds something that matters. The analysis of values then follows the few instructions found and nothing else.
@@ -19,7 +21,7 @@ from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.graph import Node
 
 _STEPS = 16
-"""How many are looked at with one unit of `Effort`."""
+"""Steps that are visited with one unit of `Effort`."""
 
 
 class Step(NamedTuple):
@@ -35,15 +37,15 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Kinds:
-    """What has to be known of instructions, each by index.
+    """Predicates on instructions, each by index.
 
     Attributes:
         followed: whether its results may be known.
         value_reads: the units those results depend on.
         is_getpc: whether it reads the program counter.
-        needs_counter: whether it makes values only of such as were made of a program counter.
+        needs_counter: whether it makes values only from ones made of a program counter.
         moves: whether its result is one of its sources.
-        copies: whether it may hand on what a register held at the function's entry.
+        copies: whether it may pass on what a register held at the function's entry.
         by_register: whether it goes to an address in registers.
         may_return: whether it may leave for the caller.
     """
@@ -67,13 +69,12 @@ def relevant_steps(
     kinds: Kinds,
     effort: Effort,
 ) -> set[int]:
-    """The instructions whose results, or whose effect on what is known of EXEC, can matter.
+    """Return the instructions whose results, or whose effect on what is known of EXEC, can matter.
 
     Args:
         steps: of each node that control reaches from `roots`.
-        called: whether somebody has to know which registers the function puts back.
-        finished: whether it matters where all those addresses go that were made of a program counter, and not only
-            how they are made.
+        called: whether it matters which registers the function restores.
+        finished: whether it matters where all addresses made from a program counter go, and not only how they are made.
         effort: counts what is done.
 
     Raises:
@@ -101,8 +102,11 @@ def _reading_counters(
     kinds: Kinds,
     effort: Effort,
 ) -> tuple[set[int], set[int]]:
-    """Forward: the followed instructions that read a program counter to which nothing has been added, and those that
-    read what may be made of one; both with those that read the program counter itself."""
+    """Return, by a forward pass, the followed instructions that read a program counter.
+
+    They are those that read one to which nothing has been added, and those that read what may be derived from one; both
+    with those that read the program counter itself.
+    """
     getpcs = {index for index in followed if kinds.is_getpc(index)}
     from_fresh, from_derived = set(getpcs), set(getpcs)
     before = dict.fromkeys(roots, (0, 0)) if getpcs else {}
@@ -116,7 +120,7 @@ def _reading_counters(
         for step in steps[number]:
             index = step.first
             reads, reads_fresh = step.reads & derived, step.reads & fresh
-            kept = ~(step.kills & r.SCALAR_MASK)  # what is in a lane is never taken to be gone
+            kept = ~(step.kills & r.SCALAR_MASK)  # the value in a lane is never assumed to be lost
             fresh, derived = fresh & kept, derived & kept
             if index in getpcs:
                 fresh, derived = fresh | step.writes, derived | step.writes
@@ -137,9 +141,9 @@ def _reading_counters(
 
 
 def _restorable(copies: list[tuple[int, int]]) -> int:
-    """Scalar units that may get back what they held at the entry: such a value goes round through copies.
+    """Return the scalar units that may get back what they held at the entry: such a value moves through copies.
 
-    EXEC is left out: what a function does to it is not asked (`AddressAnalysis._return_from_call`).
+    EXEC is left out: what a function does to it does not matter (`AddressAnalysis._return_from_call`).
 
     Args:
         copies: the units each reads and writes.
@@ -157,7 +161,7 @@ def _restorable(copies: list[tuple[int, int]]) -> int:
 
 
 class _Backward:
-    """What is needed at each point: units whose known values can matter later."""
+    """Backward pass that finds what is needed at each point: units whose known values can matter later."""
 
     def __init__(
         self,
@@ -176,7 +180,7 @@ class _Backward:
         self.kinds = kinds
         self.relevant = set(seeds)
         self.plain: dict[int, int] = {}
-        """What those nodes write that hold nothing but instructions that are not followed."""
+        """Units that nodes write which hold no followed instructions."""
         for number, own in steps.items():
             if not any(step.first in followed or kinds.by_register(step.first) for step in own):
                 self.plain[number] = reduce(or_, [step.writes for step in own])
@@ -229,5 +233,8 @@ class _Backward:
         return needed
 
     def _tells(self, step: Step) -> int:
-        """The units of which a followed instruction may tell something: a load to lanes tells which are active."""
+        """Return the units about which a followed instruction may reveal something.
+
+        A load to lanes reveals which are active.
+        """
         return step.writes | (r.EXEC_MASK if step.writes & r.VECTOR_MASK else 0)

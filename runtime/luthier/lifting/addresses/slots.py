@@ -21,7 +21,7 @@ class CodeSlots:
         self._relocations = text.relocations
 
     def is_constant(self, address: int) -> bool:
-        """Whether nothing can write the word at `address` once the object is loaded."""
+        """Return whether nothing can write the word at `address` once the object is loaded."""
         for segment in self._object.elf.segments:
             if (
                 segment.type == _PT_GNU_RELRO
@@ -35,7 +35,7 @@ class CodeSlots:
         )
 
     def table(self, address: int) -> tuple[int, int] | None:
-        """Address and size of the object at `address` if it is an array of nothing but constant code addresses."""
+        """Return address and size of the object at `address` if it is an array of constant code addresses only."""
         for symbol in self._object.symbols:
             if symbol.type == "object" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
                 words = range(symbol.address, symbol.address + symbol.size, 8)
@@ -45,7 +45,10 @@ class CodeSlots:
         return None
 
     def value(self, address: int) -> int | None:
-        """The code address the word at `address` holds when the object is loaded at 0; None if that is not certain."""
+        """Return the code address that the word at `address` holds when the object is loaded at 0.
+
+        None if that is not certain.
+        """
         if not self.is_constant(address):
             return None
         relocation = self._relocations.get(address)

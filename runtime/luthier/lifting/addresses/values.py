@@ -20,7 +20,7 @@ MOST_VALUES = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What `unit` held when the function was entered."""
+    """The value of `unit` when the function was entered."""
 
     unit: int
 
@@ -113,16 +113,16 @@ Taint: TypeAlias = tuple[int, bool]
 
 
 class State:
-    """What is known at a point.
+    """Abstract state at a point.
 
     Attributes:
         values: a scalar unit that is missing holds its entry value, unless it is in `unknown`; a lane or a vector unit
             that is missing, anything.
         unknown: bit set of the scalar units that may hold anything.
         taints: every program counter that may be in a register, whether its value is known or not: unlike values,
-            nothing is ever forgotten where ways join.
+            nothing is ever forgotten where paths join.
         held: bit set of the units that have a key in `values` or had one.
-        tainted_units: the same of `taints`.
+        tainted_units: bit set of the units that have a key in `taints` or had one.
     """
 
     __slots__ = ("held", "tainted_units", "taints", "unknown", "values")
@@ -134,7 +134,7 @@ class State:
         self.held = self.tainted_units = 0
 
     def copy(self) -> State:
-        """The same state, to be changed on its own."""
+        """Return an independent copy."""
         other = State()
         other.values, other.unknown, other.taints = dict(self.values), self.unknown, dict(self.taints)
         other.held, other.tainted_units = self.held, self.tainted_units
@@ -161,7 +161,7 @@ class State:
 
     @property
     def size(self) -> int:
-        """How many values and program counters it holds."""
+        """Return how many values and program counters it holds."""
         return len(self.values) + sum(map(len, self.taints.values()))
 
     def join(self, other: State) -> bool:
@@ -188,7 +188,7 @@ class State:
         return changed
 
     def taint(self, key: Key, taints: frozenset[Taint]) -> None:
-        """Exactly these program counters may be in `key` now."""
+        """Set the program counters that may be in `key`."""
         self.taints[key] = taints
         self.tainted_units |= 1 << unit_of(key)
 
@@ -201,7 +201,7 @@ class State:
             self.held &= ~units
 
     def overwrite(self, units: int, replaced: int) -> None:
-        """`forget`, and no program counter is in those scalar units any more that are wholly replaced."""
+        """Forget units, and the program counters in those scalar units that are wholly replaced."""
         self.forget(units)
         replaced &= self.tainted_units & r.SCALAR_MASK
         if replaced:
@@ -210,7 +210,7 @@ class State:
                 del self.taints[unit]
 
     def tainted(self, units: int) -> frozenset[Taint]:
-        """The program counters that may be in these units."""
+        """Return the program counters that may be in these units."""
         found: frozenset[Taint] = frozenset()
         if units & self.tainted_units:
             for key, taints in self.taints.items():
@@ -220,7 +220,7 @@ class State:
 
 
 def unit_of(key: Key) -> int:
-    """The unit that a key of `State.values` is, or has a lane of."""
+    """Return the unit that a key of `State.values` is, or has a lane of."""
     return key if isinstance(key, int) else key[0]
 
 
@@ -235,7 +235,9 @@ class Reference:
 
 
 class Notes:
-    """What the operations of one function tell besides values. Instructions are addresses.
+    """Findings about the operations of one function, besides values.
+
+    Instructions are addresses.
 
     Args:
         leaves: whether control may leave the function at an instruction.
@@ -251,7 +253,7 @@ class Notes:
         self.raw_uses: set[int] = set()
         """s_getpc_b64 whose value is read by what is not followed before an offset was added."""
         self.other_uses: set[int] = set()
-        """The same of values with an offset."""
+        """Instructions that use values with an offset."""
         self.values: set[int] = set()
         """Those of `other_uses` that go elsewhere than to jumps."""
 
@@ -267,7 +269,7 @@ class Notes:
 
 
 def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
-    """s_getpc_b64 and 64-bit offset of a register pair that holds exactly one whole address."""
+    """Return s_getpc_b64 and 64-bit offset of a register pair that holds exactly one whole address."""
     if low is None or high is None or len(low) != 1 or len(high) != 1:
         return None
     (one,), (other,) = low, high
@@ -279,7 +281,7 @@ def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
 
 
 def near_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
-    """s_getpc_b64 and 64-bit offset of the object that a register pair points into."""
+    """Return s_getpc_b64 and 64-bit offset of the object that a register pair points into."""
     if low is None or high is None or len(low) != 1 or len(high) != 1:
         return None
     (one,), (other,) = low, high

@@ -1,8 +1,7 @@
-"""How much work finding the targets of register jumps may be.
+"""Limit on the work spent on finding the targets of indirect jumps.
 
-The analyses behind it go round until nothing changes, over states that grow. Real kernels settle in a few rounds; code
-that is made for it has them go round for minutes on a few kilobytes. So work is counted, and what is linear in the code
-is allowed.
+These are fixpoint analyses over states that grow. Real kernels settle in a few rounds; code that is made for it takes
+minutes on a few kilobytes. So work is counted, and an amount linear in the size of the code is allowed.
 """
 
 from __future__ import annotations

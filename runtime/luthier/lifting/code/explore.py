@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from luthier.errors import LiftError
 from luthier.isa import NO_TARGET, InstructionArray
 from luthier.lifting.code.text import UNDECODABLE, Extent, Piece, Text, concatenate
-from luthier.lifting.instructions import semantics as sem
 from luthier.lifting.instructions.effects import Columns, listed
 from luthier.lifting.instructions.semantics import Control
 
@@ -24,13 +23,13 @@ _COMING_BACK = (_CALL, int(Control.CALL_REGISTER), int(Control.TRAP))
 
 @dataclass
 class Resolution:
-    """Where a jump or call by register goes."""
+    """Targets of an indirect jump or call."""
 
     is_return: bool = False
     targets: tuple[int, ...] = ()
     """Addresses, all of them if `reason` is empty."""
     reason: str = ""
-    """Why it is not known, else empty."""
+    """Reason why the targets are not known, else empty."""
     references: tuple[int, ...] = ()
     """Addresses of the s_getpc_b64 that flow into it."""
     slots: tuple[int, ...] = ()
@@ -58,17 +57,17 @@ class Explorer:
         self._seen: dict[int, bytearray] = {}
         self._work: list[int] = []
         self._whole: tuple[list[tuple[int, int]], InstructionArray, Columns, Sequence[int]] | None = None
-        """What `code` last put together, with the start and end of each piece in it."""
+        """Result that `code` last put together, with the start and end of each piece in it."""
         self._function_starts = text.function_starts
 
     def fail(self, message: str, address: int) -> LiftError:
-        """An error at `address`."""
+        """Return an error at `address`."""
         return LiftError(
             message, object=self.text.name, kernel=self.kernel, offset=address, target=str(self.text.isa.target)
         )
 
     def extent(self, address: int) -> Extent | None:
-        """The function symbol with a known size that holds `address`."""
+        """Return the function symbol with a known size that holds `address`."""
         at = bisect.bisect_right(self._function_starts, address) - 1
         if at < 0:
             return None
@@ -76,7 +75,7 @@ class Explorer:
         return found if address < found.end else None
 
     def add_function(self, entry: int, link: int | None, caller: int) -> bool:
-        """Explore a function; True if it or its link register is new."""
+        """Explore a function, and return whether it or its link register is new."""
         if entry % 4:
             raise self.fail(f"call to the misaligned address {entry:#x}", caller)
         links = self.entries.get(entry)
@@ -89,7 +88,7 @@ class Explorer:
         return new
 
     def reach(self, address: int, origin: int) -> bool:
-        """Explore everything that control reaches from `address`; False if that was known.
+        """Explore everything that control reaches from `address`; return False if that was known.
 
         Raises:
             LiftError: control gets to bytes that are no code, or to operations that cannot be followed.
@@ -165,7 +164,7 @@ class Explorer:
             raise self.fail("control reaches bytes that are no instruction", address)
         if control == _REFUSED:
             pseudo = self.text.isa.opcode(piece.columns.opcode[index]).pseudo
-            raise self.fail(f"{pseudo.lower()}: {sem.REFUSED_REASONS[pseudo]}", address)
+            raise self.fail(f"{pseudo.lower()}: {self.text.isa.target.target.refused_control[pseudo]}", address)
         if control in _WITH_TARGET:
             target = piece.columns.target[index]
             if target == NO_TARGET:
@@ -181,7 +180,7 @@ class Explorer:
             self._goto(following, address)
 
     def add_function_later(self, entry: int, link: int | None, caller: int) -> None:
-        """`add_function` from inside an exploration."""
+        """Add a function like `add_function`, from inside an exploration."""
         if entry not in self.entries:
             self.entries[entry] = set()
             self._goto(entry, caller)
@@ -197,9 +196,9 @@ class Explorer:
             raise self.fail(f"control falls into the function {self.text.functions[following].name}", following)
 
     def comes_back(self, address: int, following: int) -> bool:
-        """Whether control can come back to behind the call or trap at `address`.
+        """Return whether control can return to after the call or trap at `address`.
 
-        Compilers put nothing behind a call that never returns: the function ends there, or what follows is no code.
+        Compilers put nothing after a call that never returns: the function ends there, or what follows is no code.
         """
         extent = self.extent(address)
         if (extent is not None and following >= extent.end) or following in self.text.functions:
@@ -210,13 +209,15 @@ class Explorer:
         return piece.control[index] not in (UNDECODABLE, _REFUSED)
 
     def link_of(self, columns: Columns, index: int) -> int | None:
-        """First unit of the destination of a call, which receives the return address."""
+        """Return the first unit of the destination of a call, which receives the return address."""
         first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
         return first if first >= 0 else None
 
     def code(self) -> tuple[InstructionArray, Columns, Sequence[int], list[int]]:
-        """The reachable text: instructions, the same as lists, control of each, and the indices of those reached whose
-        control is not `Control.NEXT`.
+        """Return the reachable text.
+
+        It is instructions, the same as lists, the control of each, and the indices of those reached whose control is
+        not `Control.NEXT`.
 
         Raises:
             LiftError: two reached instructions overlap.
@@ -230,7 +231,7 @@ class Explorer:
         return self._several(used)
 
     def _several(self, used: list[int]) -> tuple[InstructionArray, Columns, Sequence[int], list[int]]:
-        """`code` of the pieces that begin at `used`."""
+        """Return the `code` of the pieces that begin at `used`."""
         pieces: list[InstructionArray] = []
         controls: list[NDArray[np.int8]] = []
         cuts: list[tuple[int, int]] = []

@@ -54,7 +54,7 @@ _DIRECT_EXIT: dict[int, BlockExit] = {
 _NEXT, _CONDITIONAL, _CALL = int(Control.NEXT), int(Control.CONDITIONAL), int(Control.CALL)
 _CALL_REGISTER, _JUMP_REGISTER = int(Control.CALL_REGISTER), int(Control.JUMP_REGISTER)
 _NODES, _MEMBERS = 4, 16
-"""How many blocks are made, or found to be of a function, with one unit of `Effort`."""
+"""Blocks that are made, or found to belong to a function, with one unit of `Effort`."""
 _BRANCHES = (int(Control.BRANCH), _CONDITIONAL)
 _COMING_BACK = (_CALL, _CALL_REGISTER, int(Control.TRAP))
 
@@ -150,7 +150,7 @@ def _register_jump(
 
 
 def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
-    """Whether a jump from `place` to `target` is one to another function, rather than a long branch."""
+    """Return whether a jump from `place` to `target` is one to another function, rather than a long branch."""
     extent = explorer.extent(place)
     if target in explorer.text.functions:
         return extent != explorer.text.functions[target]
@@ -158,7 +158,7 @@ def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
 
 
 def reach(nodes: list[Node], entries: list[int]) -> list[int]:
-    """Numbers of the nodes that control reaches from these, ascending."""
+    """Return the numbers of the nodes that control reaches from these, ascending."""
     seen = set(entries)
     work = list(entries)
     while work:

@@ -17,7 +17,7 @@ from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode
 from luthier.lifting.model import Clause, Restriction
 
 _MODE_NUMBER = 1
-"""Which hardware register MODE is for s_setreg."""
+"""Number of the hardware register MODE in s_setreg."""
 
 # What may hold at a point, as bits: one for each value of M0[15:12] in VGPR index mode, and these.
 _ANY_MASK = 1 << 16
@@ -38,7 +38,7 @@ _SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_S
 
 @dataclass
 class Regions:
-    """What was found, by instruction index."""
+    """Regions with a mode or a restriction, by instruction index."""
 
     indexed: dict[int, IndexMode] = field(default_factory=dict)
     skipped: dict[int, SkipMode] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def _clauses(interesting: dict[int, str], columns: Columns, found: Regions) -> N
 
 
 class _Flow:
-    """What may hold before each instruction."""
+    """Data flow of what may hold before each instruction."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Flow:
         self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
         self._dealloc_vgprs = table.isa.target.target.dealloc_vgprs_message
         self._sources: list[SkipMode] = []
-        """What vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
+        """Values that vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
         """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
@@ -147,7 +147,7 @@ class _Flow:
             self._note(graph.nodes[number], state, found)
 
     def _is_plain(self, node: Node, state: int) -> bool:
-        """Whether no mode is on in a block, and nothing there changes that."""
+        """Return whether no mode is on in a block, and nothing there changes that."""
         at = bisect.bisect_left(self._marks, node.first)
         return state == _MODES_OFF and (at == len(self._marks) or self._marks[at] > node.last)
 
@@ -181,22 +181,22 @@ class _Flow:
         return state
 
     def _bits(self, state: int) -> list[int]:
-        """Which of `_sources` vector skip mode may have been set from."""
+        """Return which of `_sources` vector skip mode may have been set from."""
         return [bit for bit in range(len(self._sources)) if state >> _FIRST_SOURCE + bit & 1]
 
     def _skipping(self, index: int) -> int:
-        """What holds of vector skip mode behind an s_setvskip."""
+        """Return the state of vector skip mode after an s_setvskip."""
         if not self._may_skip(index):
             return _NOT_SKIPPING
         source = SkipMode(self.table.isa.text(self.columns.code, index), self.table.of(self.columns, index).reads)
-        if source.reads & ~r.SGPR_MASK:  # hooks may change these under their own feet
+        if source.reads & ~r.SGPR_MASK:  # hooks may change these before the mode is restored from them
             return _ANY_SKIP
         if source not in self._sources:
             self._sources.append(source)
         return 1 << _FIRST_SOURCE + self._sources.index(source)
 
     def _skip_mode(self, state: int) -> SkipMode | None:
-        """How vector skip mode is given back; None where it is off."""
+        """Return how vector skip mode is restored; None where it is off."""
         bits = self._bits(state)
         if not bits and not state & _ANY_SKIP:
             return None
@@ -210,7 +210,7 @@ class _Flow:
         return self.columns.values(index)[operand]
 
     def _may_skip(self, index: int) -> bool:
-        """Whether s_setvskip may turn the mode on: to the bit S1[4:0] of S0."""
+        """Return whether s_setvskip may turn the mode on: to the bit S1[4:0] of S0."""
         (bits, which), registers = self.columns.values(index)[:2], self.columns.registers(index)
         if registers[0]:
             return True
@@ -250,7 +250,10 @@ class _Flow:
                     raise self.fail(f"a call or return in {mode}", self.columns.address[node.last])
 
     def _check_skipped(self, index: int) -> None:
-        """Masks and lanes that hold scalars are followed as if what makes them were executed."""
+        """Raise an error if an instruction in vector skip mode makes masks, or lanes that hold scalars.
+
+        These are followed as if what makes them were executed.
+        """
         pseudo = self.table.opcode(self.columns.opcode[index]).opcode.pseudo
         scalar = pseudo.startswith("S_") or not self.table.of(self.columns, index).writes & r.SCALAR_MASK
         if not scalar or pseudo == "V_WRITELANE_B32":

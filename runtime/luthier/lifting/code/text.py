@@ -7,15 +7,14 @@ between two functions then spoils nothing, and lifting one kernel of many decode
 from __future__ import annotations
 
 import bisect
-import threading
 import weakref
-from collections import OrderedDict
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, InstructionFlag, Isa
 from luthier.lifting.instructions.effects import Columns, listed
@@ -61,20 +60,20 @@ _OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
 
 @lru_cache(maxsize=64)
 def _control_table(isa: Isa) -> NDArray[np.int8]:
-    """By opcode, filled when one is first seen. The last place is that of -1."""
+    """Return the table of controls by opcode, filled when one is first seen; the last place is that of -1."""
     table = np.full(_OPCODES + 1, _NOT_SEEN, np.int8)
     table[-1] = UNDECODABLE
     return table
 
 
 def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
-    """`Control` of each opcode, `UNDECODABLE` of -1."""
+    """Return the `Control` of each opcode, `UNDECODABLE` for -1."""
     table = _control_table(isa)
     control = table[opcodes]
     fresh = opcodes[control == _NOT_SEEN]
     if len(fresh):
         for number in set(fresh.tolist()):
-            table[number] = int(control_of(isa.opcode(number).pseudo))
+            table[number] = int(control_of(isa.opcode(number).pseudo, isa.target.target))
         control = table[opcodes]
     return control
 
@@ -119,7 +118,7 @@ class Text:
         return None
 
     def bytes_between(self, first: int, end: int) -> bytes:
-        """The bytes of one section from `first` up to `end`.
+        """Return the bytes of one section from `first` up to `end`.
 
         Raises:
             LiftError: they are not all in one executable section.
@@ -132,11 +131,12 @@ class Text:
         return object.read(first, end - first)
 
     def piece(self, start: int) -> Piece:
-        """The piece that begins at `start`, a member of `starts`, and ends at the next one or with the section."""
+        """Return the piece from `start`, a member of `starts`, to the next one or to the end of the section."""
         known = self._pieces.get(start)
         if known is None:
             known = self._pieces[start] = self.decode(start, self.starts)
-        _kept.use(known, self)
+        if _kept.use(known) is None:
+            _kept.put(known, weakref.ref(self))
         return known
 
     def drop(self, start: int) -> None:
@@ -153,35 +153,19 @@ class Text:
         return Piece(self.isa, self.bytes_between(start, end), start)
 
 
-class _Kept:
-    """The pieces that are kept, of all texts, the last one used at the end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._texts: OrderedDict[Piece, weakref.ref[Text]] = OrderedDict()
-        self._instructions = 0
-
-    def use(self, piece: Piece, text: Text) -> None:
-        """Note that a piece was used, and drop those used longest ago."""
-        with self._lock:
-            if piece not in self._texts:
-                self._texts[piece] = weakref.ref(text)
-                self._instructions += len(piece.control)
-            self._texts.move_to_end(piece)
-            while self._instructions > MOST_KEPT and len(self._texts) > 1:
-                oldest, owner = self._texts.popitem(last=False)
-                self._instructions -= len(oldest.control)
-                if (alive := owner()) is not None:
-                    alive.drop(oldest.start)
+def _drop(piece: Piece, owner: weakref.ref[Text]) -> None:
+    if (text := owner()) is not None:
+        text.drop(piece.start)
 
 
-_kept = _Kept()
+_kept: BoundedCache[Piece, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.control), _drop)
+"""The pieces that are kept, of all texts."""
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()
 
 
 def text_of(object: CodeObject, isa: Isa) -> Text:
-    """The decoded text of `object`, made once."""
+    """Return the decoded text of `object`, made once."""
     by_isa = _texts.setdefault(object, {})
     found = by_isa.get(isa)
     if found is None:
@@ -190,7 +174,7 @@ def text_of(object: CodeObject, isa: Isa) -> Text:
 
 
 def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
-    """One array of several that lie in ascending order and do not overlap."""
+    """Return one array of several that lie in ascending order and do not overlap."""
     if len(pieces) == 1:
         return pieces[0]
     address = pieces[0].address
@@ -207,7 +191,7 @@ def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
 
 
 def joined(pieces: list[InstructionArray], code: bytes, address: int) -> InstructionArray:
-    """One array of several that lie in ascending order in `code`, which begins at `address`."""
+    """Return one array of several that lie in ascending order in `code`, which begins at `address`."""
     counts = np.cumsum([0, *(len(piece.operand_value) for piece in pieces)])
     starts = [piece.operand_start[:-1] + base for piece, base in zip(pieces, counts[:-1], strict=True)]
     columns = (

@@ -1,4 +1,4 @@
-"""Which VGPRs instructions name where their numbers have upper bits elsewhere (``s_set_vgpr_msb``).
+"""VGPRs that instructions name where their numbers have upper bits elsewhere (``s_set_vgpr_msb``).
 
 A wave of some processors has 1,024 VGPRs, and instructions have numbers for 256. Two more bits for each of four places
 of operands (src0, src1, src2, the result, or what stands for them: `Isa.vgpr_places`) are state of the wave: the
@@ -6,7 +6,7 @@ operand of ``s_set_vgpr_msb``, bits 1:0 to 7:6. Its upper half is a note of what
 read. A function is entered, called and left with all of them 0.
 
 Found here by a forward analysis of the blocks; then the registers in the columns are those that are meant, and nothing
-that comes later need know. A backward one finds which bits are used before they are set again: where ways meet that
+that comes later need know. A backward one finds which bits are used before they are set again: where paths meet that
 set them differently, and neither uses them, code that is inserted may leave any. Source: LLVM, AMDGPULowerVGPREncoding.
 """
 
@@ -33,23 +33,23 @@ _AT_ENTRY: State = (0, 0, 0, 0)
 _LEAVING = ("call", "tail", "return", "unknown")
 """Exits of blocks after which code of other functions runs."""
 _MODE = 1
-"""Which hardware register MODE is for s_setreg."""
+"""Number of the hardware register MODE in s_setreg."""
 _IN_MODE = 12
 """The lowest of the eight bits in MODE: of the result, then of src0, src1, src2."""
 
 
 def state_of(bits: int) -> State:
-    """What ``s_set_vgpr_msb`` with this operand makes of the state."""
+    """Return the state that ``s_set_vgpr_msb`` with this operand sets."""
     return (bits & 3, bits >> 2 & 3, bits >> 4 & 3, bits >> 6 & 3)
 
 
 def bits_of(state: State) -> int | None:
-    """The operand of ``s_set_vgpr_msb`` that makes this state, None where it is not wholly known."""
+    """Return the operand of ``s_set_vgpr_msb`` that sets this state, None where it is not wholly known."""
     return None if _UNKNOWN in state else sum(bits << 2 * place for place, bits in enumerate(state))
 
 
 def _with_zeros(state: State, places: int) -> State:
-    """The state with 0 for what is not known of these places."""
+    """Return the state with 0 for what is not known of these places."""
     a, b, c, d = (0 if bits == _UNKNOWN and places >> place & 1 else bits for place, bits in enumerate(state))
     return a, b, c, d
 
@@ -69,7 +69,7 @@ class VgprBanks:
         self._before = self._flow(starts)
 
     def _flow(self, starts: Iterable[int]) -> dict[int, State]:
-        """The state before each block."""
+        """Return the state before each block."""
         before: dict[int, State] = {}
         work = [(self._graph.node_at[entry], _AT_ENTRY) for entry in {*self._graph.members, *starts}]
         while work:
@@ -107,8 +107,11 @@ class VgprBanks:
         return self._columns.values(index)[self._position(index, "simm16")] & 0x3F == _MODE
 
     def _after_mode(self, index: int, name: str, state: State) -> State:
-        """Some hardware takes bits 19:12 of the operand whichever bits of MODE are named (LLVM, handleSetregMode), so
-        the state is known only where that makes no difference."""
+        """Return the state after a write of MODE.
+
+        Some hardware takes bits 19:12 of the operand whichever bits of MODE are named (LLVM, handleSetregMode), so the
+        state is known only where that makes no difference.
+        """
         if name != "S_SETREG_IMM32_B32":
             return (_UNKNOWN,) * 4
         result, *sources = state_of(self._columns.values(index)[self._position(index, "imm")] >> _IN_MODE)
@@ -118,7 +121,7 @@ class VgprBanks:
         return self._isa.opcode(self._columns.opcode[index]).operand_index[operand]
 
     def restored(self) -> dict[int, int | None]:
-        """What code inserted before an instruction has to leave in the state: the operand of ``s_set_vgpr_msb``.
+        """Return the state that code inserted before an instruction has to leave: the operand of ``s_set_vgpr_msb``.
 
         Returns:
             instruction index -> operand, None where bits that are used later are not known; those whose state is
@@ -135,7 +138,7 @@ class VgprBanks:
         return found
 
     def _used_after(self) -> dict[int, int]:
-        """Block number -> places whose bits may be used behind it before they are set again."""
+        """Return for each block number the places whose bits may be used after it before they are set again."""
         before: dict[int, list[int]] = {}
         after: dict[int, int] = {}
         for number in self._before:
@@ -155,7 +158,7 @@ class VgprBanks:
         return after
 
     def _used(self, node: Node, after: int) -> Iterable[tuple[int, int]]:
-        """Each instruction of a block, from its end, with the places whose bits may be used from there on."""
+        """Yield each instruction of a block, from its end, with the places whose bits may be used from there on."""
         for index in range(node.last, node.first - 1, -1):
             after = self._used_before(index, after, node)
             yield index, after
@@ -176,8 +179,10 @@ class VgprBanks:
         return after
 
     def _overwritten(self, index: int, node: Node) -> bool:
-        """Whether what an instruction writes is overwritten in its block before it is read: s_getreg of MODE is also
-        used as a wait for what has written MODE."""
+        """Return whether what an instruction writes is overwritten in its block before it is read.
+
+        s_getreg of MODE is also used as a wait for what has written MODE.
+        """
         written = self._table.of(self._columns, index).writes
         for later in range(index + 1, node.last + 1):
             effects = self._table.of(self._columns, later)
@@ -202,11 +207,12 @@ class VgprBanks:
                 raise self._fail(message, self._columns.address[node.last])
 
     def meant(self, code: InstructionArray) -> InstructionArray:
-        """The same instructions with the registers that are meant. Where that is not known, they are like words that
-        LLVM does not know: their opcode is -1.
+        """Return the same instructions with the registers that their numbers and the state denote.
+
+        Where the state is not known, they are like words that LLVM does not know: their opcode is -1.
 
         Raises:
-            LiftError: a register is meant that does not exist.
+            LiftError: such a register does not exist.
         """
         values, opcodes = code.operand_value.copy(), code.opcode.copy()
         for number, state in self._before.items():

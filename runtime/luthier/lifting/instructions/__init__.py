@@ -1,1 +1,1 @@
-"""What one instruction does: to control, to registers, to lanes."""
+"""Semantics of single instructions: control flow, registers, lanes."""

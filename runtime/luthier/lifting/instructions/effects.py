@@ -1,4 +1,4 @@
-"""Which register units an instruction reads and writes, and in which lanes.
+"""Register units that an instruction reads and writes, and in which lanes.
 
 Operands, tied operands and implicit registers come from LLVM's MC layer; `semantics` adds what MC does not know.
 Wherever it is not certain that a write replaces a whole register, it counts as a write that replaces nothing. What is
@@ -33,18 +33,18 @@ class Effects(NamedTuple):
     writes: int
     """Everything that may change."""
     kills: int
-    """What is wholly replaced in the active lanes, and scalars wholly replaced."""
+    """Units wholly replaced in the active lanes, and scalars wholly replaced."""
     hard_kills: int
-    """What is wholly replaced in every lane, and scalars wholly replaced; part of `kills`."""
+    """Units wholly replaced in every lane, and scalars wholly replaced; part of `kills`."""
     lanes: Lanes
-    """How lanes' activity may change; `Lanes.UNCHANGED` for nearly all."""
+    """Possible changes of lanes' activity; `Lanes.UNCHANGED` for nearly all."""
 
 
 class IndexMode(NamedTuple):
     """VGPR index mode at an instruction."""
 
     may: int
-    """Which operands may be indexed: bits 0 to 3 are src0, src1, src2 and the result, as in M0[15:12]."""
+    """Operands that may be indexed: bits 0 to 3 are src0, src1, src2 and the result, as in M0[15:12]."""
     known: int | None
     """Exactly which, where the mode is certainly on and there is one possibility."""
 
@@ -65,7 +65,7 @@ _INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vs
 
 @dataclass(frozen=True, slots=True)
 class OpcodeEffects:
-    """What is the same for every instruction of one opcode. Numbers are operand positions."""
+    """Effects that are the same for every instruction of one opcode. Numbers are operand positions."""
 
     opcode: Opcode
     control: Control
@@ -78,13 +78,13 @@ class OpcodeEffects:
     cross_lane: bool
     ignores_exec: bool
     writes_anywhere: bool
-    """Whether vector registers may be written in lanes that are not active."""
+    """True if vector registers may be written in lanes that are not active."""
     special: str
-    """What else has to be looked at in each instruction: "dpp", "sdwa", "getreg", "setreg", "relative vector",
+    """Property that each instruction has to be examined for: "dpp", "sdwa", "getreg", "setreg", "relative vector",
     "relative scalar", "everything" or ""."""
 
     def position(self, name: str) -> int:
-        """Position of the operand with this name, -1 if there is none."""
+        """Return the position of the operand with this name, -1 if there is none."""
         for index, operand in enumerate(self.opcode.operands):
             if operand.name == name:
                 return index
@@ -96,12 +96,12 @@ _LONG = 1 << 16
 
 
 def listed(column: NDArray[Any]) -> Sequence[int]:
-    """A column as what gives Python's numbers one at a time: a list, or a view of the array if it is long."""
+    """Return a column that yields Python's numbers one at a time: a list, or a view of the array if it is long."""
     return column.tolist() if len(column) < _LONG else np.ascontiguousarray(column).data
 
 
 def _list(values: Sequence[int]) -> list[int]:
-    """A part of such a column as a list."""
+    """Return a part of such a column as a list."""
     return values if isinstance(values, list) else list(values)
 
 
@@ -112,51 +112,51 @@ class Columns:
     def __init__(self, code: InstructionArray) -> None:
         self.code = code
         self.native: tuple[EffectTable, _mc.Code] | None = None
-        """The same for native analyses, made by `EffectTable.code` for one table."""
+        """Code for the native analyses, made by `EffectTable.code` for one table."""
 
     @cached_property
     def address(self) -> Sequence[int]:
-        """[n] virtual address of each instruction."""
+        """Return [n] the virtual address of each instruction."""
         return listed(self.code.addresses)
 
     @cached_property
     def size(self) -> Sequence[int]:
-        """[n] bytes of each."""
+        """Return [n] the bytes of each instruction."""
         return listed(self.code.size)
 
     @cached_property
     def opcode(self) -> Sequence[int]:
-        """[n] LLVM's opcode number of each, -1 where the bytes are none."""
+        """Return [n] LLVM's opcode number of each instruction, -1 where the bytes are none."""
         return listed(self.code.opcode)
 
     @cached_property
     def opcodes(self) -> frozenset[int]:
-        """Opcode numbers that occur, without -1."""
+        """Return the opcode numbers that occur, without -1."""
         return frozenset(self.opcode) - {-1}
 
     @cached_property
     def target(self) -> Sequence[int]:
-        """[n] virtual address that a branch or call encodes, `NO_TARGET` for others."""
+        """Return [n] the virtual address that a branch or call encodes, `NO_TARGET` for others."""
         return listed(self.code.target)
 
     @cached_property
     def start(self) -> Sequence[int]:
-        """[n + 1] position of each instruction's first operand in `value` and `register`."""
+        """Return [n + 1] the position of each instruction's first operand in `value` and `register`."""
         return listed(self.code.operand_start)
 
     @cached_property
     def value(self) -> Sequence[int]:
-        """[operands] immediate, or LLVM's number of the register."""
+        """Return [operands] the immediate, or LLVM's number of the register."""
         return listed(self.code.operand_value)
 
     @cached_property
     def register(self) -> Sequence[int]:
-        """LLVM register number of each operand, 0 (no register) where it is none."""
+        """Return [operands] the LLVM register number, 0 (no register) where the operand is none."""
         is_register = self.code.operand_kind == int(OperandKind.REGISTER)
         return listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
-        """Operand values of an instruction: register numbers and immediates alike."""
+        """Return the operand values of an instruction: register numbers and immediates alike."""
         return _list(self.value[self.start[index] : self.start[index + 1]])
 
     def registers(self, index: int) -> list[int]:
@@ -164,8 +164,10 @@ class Columns:
         return _list(self.register[self.start[index] : self.start[index + 1]])
 
     def alike(self, index: int) -> tuple[int, ...]:
-        """Opcode number and operands of an instruction, registers and immediates told apart: the same for instructions
-        that do the same."""
+        """Return the opcode number and operands of an instruction, with registers and immediates distinguished.
+
+        It is the same for instructions that do the same.
+        """
         begin, end = self.start[index], self.start[index + 1]
         return (self.opcode[index], *self.value[begin:end], *self.register[begin:end])
 
@@ -192,11 +194,11 @@ class EffectTable:
         self._native = native_table(isa)
 
     def opcode(self, number: int) -> OpcodeEffects:
-        """The shared part for one LLVM opcode number."""
+        """Return the shared effects of one LLVM opcode number."""
         return opcode_effects(self.isa, number)
 
     def code(self, columns: Columns) -> _mc.Code:
-        """Decoded instructions as the native analyses see them."""
+        """Return decoded instructions as the native analyses see them."""
         known = columns.native
         if known is not None and known[0] is self:
             return known[1]
@@ -219,7 +221,7 @@ class EffectTable:
     def of(
         self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: SkipMode | None = None
     ) -> Effects:
-        """Effects of instruction `index`.
+        """Return the effects of instruction `index`.
 
         Args:
             indexed: it runs in this VGPR index mode, where vector register numbers are computed.
@@ -243,7 +245,7 @@ class EffectTable:
     def _relative(
         self, entry: OpcodeEffects, registers: list[int], mask: int, reads: int, writes: int, kills: int
     ) -> tuple[int, int, int]:
-        """What a vector instruction in VGPR index mode reads, writes and replaces.
+        """Return what a vector instruction in VGPR index mode reads, writes and replaces.
 
         M0[7:0] is added to the numbers of those VGPR operands that `mask` names (bits: src0, src1, src2, result).
         An index out of range reads v0, as may a named operand that is no VGPR (ISA documents, "VGPR Indexing"; the
@@ -267,13 +269,13 @@ class EffectTable:
         return reads, writes, kills
 
     def _beyond(self, units: int) -> int:
-        """The vector units that indexing may make of an operand: those from its first one on."""
+        """Return the vector units that indexing may reach from an operand: those from its first one on."""
         return self.vector_universe & -(units & -units)
 
 
 @lru_cache(maxsize=64)
 def effect_table(isa: Isa) -> EffectTable:
-    """Effects of instructions of whatever code, payloads' say."""
+    """Return a table of effects for any code, such as that of payloads."""
     return EffectTable(isa, isa.wave_size, r.VECTOR_MASK)
 
 
@@ -297,19 +299,19 @@ _LANES = [Lanes(bits) for bits in range(16)]
 
 
 def unit_bytes(units: int) -> bytes:
-    """A set of units as the native module takes it."""
+    """Return a set of units as the native module takes it."""
     return units.to_bytes(r.UNIT_LIMIT // 8, "little")
 
 
 @lru_cache(maxsize=64)
 def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
-    """First unit and number of units of each LLVM register, as lists."""
+    """Return the first unit and number of units of each LLVM register, as lists."""
     return isa.register_first_unit.tolist(), isa.register_unit_count.tolist()
 
 
 @lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
-    """The native table of one processor; opcodes are told when they are first seen."""
+    """Return the native table of one processor; opcodes are described to it when they are first seen."""
     table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > r.NARROW_VGPRS else _mc.EffectTable
     return table(
         *register_lists(isa),
@@ -319,7 +321,7 @@ def native_table(isa: Isa) -> _mc.EffectTable:
 
 
 def _described(entry: OpcodeEffects) -> dict[str, object]:
-    """An opcode for the native table."""
+    """Return the description of an opcode for the native table."""
     pseudo = entry.opcode.pseudo
     mask = mask_form(pseudo, entry.special)
     lanes = exec_rule(pseudo, entry.special)
@@ -378,7 +380,7 @@ _PRESERVED = ("vdst_in", "old")
 
 @lru_cache(maxsize=1 << 16)
 def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
-    """The effects shared by all instructions of an LLVM opcode.
+    """Return the effects shared by all instructions of an LLVM opcode.
 
     Args:
         number: LLVM opcode number, not negative.
@@ -403,7 +405,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     for index, operand in enumerate(opcode.operands):
         if not operand.is_def:
             continue
-        keeps = index in preserved and not flags & InstructionFlag.DPP  # DPP's `old` is looked at in each instruction
+        keeps = index in preserved and not flags & InstructionFlag.DPP  # DPP's `old` is checked in each instruction
         if keeps or narrow or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES):
             partial.append(index)
         else:
@@ -434,7 +436,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         implicit_kills &= ~(1 << r.M0)  # bits 7:0 or 15:12
     return OpcodeEffects(
         opcode=opcode,
-        control=sem.control_of(pseudo),
+        control=sem.control_of(pseudo, isa.target.target),
         reads=tuple(reads),
         full_writes=tuple(full),
         partial_writes=tuple(partial),
@@ -460,7 +462,7 @@ def _implicit(isa: Isa, registers: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=64)
 def register_masks(isa: Isa) -> Mapping[int, int]:
-    """For each LLVM register number the mask of its units."""
+    """Return the mask of units of each LLVM register number."""
     return _Masks(isa)
 
 

@@ -1,4 +1,4 @@
-"""What the native data flow is told of an opcode, from LLVM's generic name: how it writes EXEC and other lane masks.
+"""Forms of opcodes for the native data flow: how each writes EXEC and other lane masks, by LLVM's generic name.
 
 `luthier.lifting.instructions.effects` adds which registers it reads and writes. The analyses themselves are in
 `runtime/native/lifting`.
@@ -15,7 +15,7 @@ from luthier.lifting.instructions.semantics import Lanes
 MOVE = 0b1100
 TABLES = {
     # Bit 2 * a + b of the truth table is the result for operand bits a and b. Operations that save EXEC, or write it
-    # and a register, take it as b. What follows for lanes is told from these: by `exec_rule` here, and in native
+    # and a register, take it as b. Effects on lanes are derived from these: by `exec_rule` here, and in native
     # mask_operations.cpp where masks are known.
     "AND": 0b1000,
     "OR": 0b1110,
@@ -33,7 +33,10 @@ TABLES = {
 
 
 class MaskForm(NamedTuple):
-    """What the result of an operation tells of lane masks. Operand positions are 0 for the target, then 1 and 2."""
+    """Relation of the result of an operation to lane masks.
+
+    Operand positions are 0 for the target, then 1 and 2.
+    """
 
     kind: str
     """logic, save, write, select, keep, compare, compare_exec, put_lane, get_lane, or other"""
@@ -44,7 +47,7 @@ class MaskForm(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def mask_form(pseudo: str, special: str) -> MaskForm:
-    """The form of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
+    """Return the form of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
     if pseudo.startswith("S_"):
         stem, _, width = pseudo[2:].rpartition("_")
         units = {"B32": 1, "B64": 2}.get(width, 0)
@@ -66,7 +69,10 @@ def mask_form(pseudo: str, special: str) -> MaskForm:
 
 
 class ExecRule(NamedTuple):
-    """How lanes' activity may change where an operation writes EXEC; the conditions in this order, None for none."""
+    """Possible changes of lanes' activity where an operation writes EXEC.
+
+    The conditions apply in this order, None for none.
+    """
 
     otherwise: Lanes
     if_ones: Lanes | None = None
@@ -77,7 +83,7 @@ class ExecRule(NamedTuple):
 
 
 def _change(table: int, *, a: int | None = None, is_exec: str = "") -> Lanes:
-    """What an operation with this truth table does to lanes.
+    """Return what an operation with this truth table does to lanes.
 
     Args:
         a: the bit of the first operand in every lane, where it is constant.
@@ -97,7 +103,7 @@ def _change(table: int, *, a: int | None = None, is_exec: str = "") -> Lanes:
 
 @lru_cache(maxsize=1 << 12)
 def exec_rule(pseudo: str, special: str) -> ExecRule:
-    """The rule of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
+    """Return the rule of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
     if pseudo.startswith("V_CMPX_"):  # a DPP compare may leave bits of disabled lanes alone
         return ExecRule(Lanes.ANY if special else Lanes.NARROWED)
     form = mask_form(pseudo, special)
@@ -117,4 +123,4 @@ def exec_rule(pseudo: str, special: str) -> ExecRule:
 
 
 EMPTY_WAY = {"S_CBRANCH_EXECZ": 1, "S_CBRANCH_EXECNZ": 0}
-"""The way out of a branch on EXEC on which no lane is active: 1 taken, 0 not."""
+"""Edge of a branch on EXEC on which no lane is active: 1 taken, 0 not."""

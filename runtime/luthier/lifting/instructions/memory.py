@@ -1,4 +1,4 @@
-"""Which memory an operation accesses, by its mnemonic: where, what it does there, how many bytes.
+"""Memory accesses of operations, by mnemonic: which memory, what is done there, how many bytes.
 
 Sources: the ISA documents, chapters on scalar memory, vector memory, flat and LDS operations; LLVM's mnemonics.
 """
@@ -13,18 +13,18 @@ from typing import Literal
 from luthier.isa import InstructionFlag, Opcode
 
 Space = Literal["global", "flat", "scratch", "buffer", "lds", "scalar", "scalar buffer", "image"]
-"""What kind of address an access has.
+"""Kind of address of an access.
 
 *global*, *flat*: 64-bit addresses; *scratch*: byte offsets in a lane's private memory; *buffer*: what a descriptor in
-SGPRs makes of an index and an offset; *lds*: byte offsets in the work-group's LDS; *scalar*, *scalar buffer*: the same
-as global and buffer, one address a wave; *image*: coordinates.
+SGPRs makes of an index and an offset; *lds*: byte offsets in the work-group's LDS; *scalar*, *scalar buffer*: like
+global and buffer, one address per wave; *image*: coordinates.
 """
 AccessKind = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """What one operation does to memory."""
+    """Memory access of one operation."""
 
     space: Space
     kind: AccessKind
@@ -35,7 +35,7 @@ class MemoryAccess:
     scale: int = 1
     """Bytes that each of two offsets counts in."""
     unaddressable: str | None = None
-    """Why its addresses cannot be told."""
+    """Reason why its addresses cannot be computed."""
 
 
 _SPACES: dict[str, Space] = {
@@ -72,14 +72,17 @@ _UNADDRESSABLE = {
 """Word in a mnemonic -> reason."""
 _TENSORS: dict[str, AccessKind] = {"tensor_load_to_lds": "load", "tensor_store_from_lds": "store"}
 _TWO = re.compile(r"2st64|2addr_stride64|2addr|(?:read|write|wrxchg)2(?=_)")
-"""What the mnemonic of an LDS operation with two offsets has."""
+"""Part of the mnemonic of an LDS operation with two offsets."""
 _LDS_NOTHING = re.compile(r"ds_(?:permute|bpermute|swizzle|nop$|gws_|add_gs|sub_gs)")
 """They do not access LDS."""
 _LDS_ELSEWHERE = re.compile(r"ds_(?:append|consume|bvh_|ordered_count|atomic_)")
 
 
 def _size(words: list[str]) -> int | None:
-    """Bytes, by the last word of a mnemonic that tells; what follows a `tr` behind it is the size of an element."""
+    """Return the bytes, by the last word of a mnemonic that determines them.
+
+    What follows a `tr` is the size of an element.
+    """
     end = words.index("tr") if "tr" in words[1:] else len(words)
     for word in reversed(words[:end]):
         if word in _WORDS:
@@ -93,7 +96,7 @@ def _size(words: list[str]) -> int | None:
 
 @functools.lru_cache(maxsize=4096)
 def memory_access(opcode: Opcode) -> MemoryAccess | None:
-    """What an operation does to memory; None where it accesses none, as caches and prefetches do."""
+    """Return the memory access of an operation; None where it has none, like operations on caches and prefetches."""
     name = re.sub(r"_e(?:32|64)$", "", opcode.mnemonic)
     if opcode.flags & InstructionFlag.IMAGE:
         return _image(name)

@@ -1,7 +1,8 @@
-"""What an operation does to control flow and to EXEC, by LLVM's generic opcode name.
+"""Effects of operations on control flow and on EXEC, by LLVM's generic opcode name.
 
-LLVM's MC layer says which registers an instruction reads and writes. What it does not say is here: how control leaves
-an instruction, what an EXEC write does to lanes, which operations look at other lanes, and which ones cannot be moved.
+LLVM's MC layer says which registers an instruction reads and writes. This module has what it does not say: how control
+leaves an instruction, what an EXEC write does to lanes, which operations look at other lanes, and which ones cannot be
+moved.
 
 Sources: the "Vega", "CDNA3", "RDNA2", "RDNA3" and "RDNA4" instruction set architecture documents, chapters "Program
 Flow Control", "Scalar ALU Operations" and "Vector ALU Operations"; LLVM AMDGPUUsage.
@@ -12,9 +13,11 @@ from __future__ import annotations
 import re
 from enum import IntEnum, IntFlag
 
+from luthier.arch.target import Target
+
 
 class Control(IntEnum):
-    """How control leaves an instruction."""
+    """Ways in which control leaves an instruction."""
 
     NEXT = 0
     """Only to the next instruction."""
@@ -33,7 +36,8 @@ class Control(IntEnum):
     TRAP = 7
     """Enters the trap handler, which comes back to the next instruction or never."""
     REFUSED = 8
-    """Its control flow or its meaning depends on state or addresses that cannot be followed: see `REFUSED_REASONS`."""
+    """Its control flow or its meaning depends on state or addresses that cannot be followed
+    (`Generation.refused_control`)."""
 
 
 _CONTROL = {
@@ -47,27 +51,10 @@ _CONTROL = {
     "S_TRAP": Control.TRAP,
 }
 
-REFUSED_REASONS = {
-    "S_CBRANCH_G_FORK": "divergent fork branches keep a stack of addresses",
-    "S_CBRANCH_I_FORK": "divergent fork branches keep a stack of addresses",
-    "S_CBRANCH_JOIN": "divergent fork branches keep a stack of addresses",
-    "S_SUBVECTOR_LOOP_BEGIN": "sub-vector loops run the code between twice with halves of EXEC",
-    "S_SUBVECTOR_LOOP_END": "sub-vector loops run the code between twice with halves of EXEC",
-    "S_RFE_B64": "a return from a trap handler outside one",
-    "S_RFE_RESTORE_B64": "a return from a trap handler outside one",
-    "S_CODE_END": "control reaches the end-of-code marker",
-    "S_ALLOC_VGPR": "the number of vector registers changes while the kernel runs",
-    "S_ADD_PC_I64": "a computed jump relative to the program counter",
-    "S_SWAP_PC_I64": "not supported yet",
-    "S_SET_PC_I64": "not supported yet",
-    "V_ILLEGAL": "control reaches an illegal instruction",
-    "S_ILLEGAL": "control reaches an illegal instruction",
-}
 
-
-def control_of(pseudo: str) -> Control:
-    """How control leaves the operation with this generic name."""
-    if pseudo in REFUSED_REASONS:
+def control_of(pseudo: str, target: Target) -> Control:
+    """Return how control leaves the operation with this generic name."""
+    if pseudo in target.refused_control:
         return Control.REFUSED
     if pseudo.startswith("S_CBRANCH_"):
         return Control.CONDITIONAL
@@ -75,7 +62,7 @@ def control_of(pseudo: str) -> Control:
 
 
 class Lanes(IntFlag):
-    """Which changes of a lane's activity an EXEC write can make."""
+    """Changes of a lane's activity that an EXEC write can make."""
 
     STAYS_ACTIVE = 1
     BECOMES_INACTIVE = 2
@@ -148,7 +135,7 @@ _WIDE_TYPES = frozenset({"F32", "U32", "I32", "B32", "F64", "U64", "I64", "B64",
 
 
 def result_is_narrow(pseudo: str) -> bool:
-    """Whether a vector operation may leave part of its 32-bit destination alone.
+    """Return whether a vector operation may leave part of its 32-bit destination unchanged.
 
     The first type in the name of a vector operation is that of its result. Packed operations fill the register.
     """

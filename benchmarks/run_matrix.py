@@ -1,0 +1,311 @@
+"""Run suites of tests above stacks of ROCm (scripts/rocm-stack) on virtual devices, and write down what passed.
+
+    python benchmarks/run_matrix.py --release 6.4 --target gfx90a,gfx1100 --suite rocRAND,llama.cpp
+
+Cases that have been tried are not tried again, unless with --again. Outcomes are kept in matrix.json beside this file,
+and each run makes the table between the markers in docs/running.md of them: without --suite it does just that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import itertools
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks/matrix.json"
+DOCUMENT = ROOT / "docs/running.md"
+MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
+PROGRAMS = ROOT / "tests/run/programs"
+NOT_ALONE = ("devices", "two_units")
+"""Programs that want several devices, or are of several sources."""
+OFFLOADED = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+"""What our own programs are built for."""
+NEWER = ("gfx942", "gfx1100", "gfx1201")
+"""Of these, what ROCm 5 does not know."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a suite's program has said."""
+
+    passed: int
+    failed: int
+    names: tuple[str, ...] = ()
+    """Of the tests that failed."""
+
+
+def read_gtest(said: str) -> Tally | None:
+    """Return what a program of GoogleTest's said at its end; None if it has not come there."""
+    if not re.search(r"^\[=+\] \d+ tests? from .* ran", said, re.MULTILINE):
+        return None
+    passed = re.search(r"^\[  PASSED  \] (\d+)", said, re.MULTILINE)
+    failed = re.findall(r"^\[  FAILED  \] ([^\s,]+)(?=,|$)", said.partition("[  PASSED  ]")[2], re.MULTILINE)
+    return Tally(int(passed[1]) if passed else 0, len(failed), tuple(failed))
+
+
+def read_thrust(said: str) -> Tally | None:
+    """Return what a program of Thrust's own framework said at its end; None if it has not come there."""
+    found = re.search(r"Totals: (\d+) failures, \d+ known failures, (\d+) errors, and (\d+) passes", said)
+    return found and Tally(int(found[3]), int(found[1]) + int(found[2]))
+
+
+def read_operations(said: str) -> Tally | None:
+    """Return what `test-backend-ops` said of the device; None if it has not come to its end."""
+    found = re.search(r"(\d+)/(\d+) tests passed", said)
+    if found is None:
+        return None
+    failed = re.findall(r"^  (\S+): .*\bFAIL\b", said, re.MULTILINE)
+    return Tally(int(found[1]), int(found[2]) - int(found[1]), tuple(failed))
+
+
+def read_nothing(said: str) -> Tally | None:
+    """Return that a program that checks itself has come to its end: its exit code tells the rest."""
+    return Tally(1, 0)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Programs that test something, each of which is a case of a table."""
+
+    packages: Mapping[str, str]
+    """Debian's, by release of ROCm, with commas; the first one's folder has the programs of GoogleTest's."""
+    programs: str = ""
+    """Which of that folder are tried."""
+    filters: Mapping[str, str] = field(default_factory=lambda: {"": "*"})
+    """What of a program is tried: GoogleTest's filter, by the name of the case; all of it has none."""
+    read: Callable[[str], Tally | None] = field(default=read_gtest)
+
+
+LARGE = {
+    "CONV_2D": r"ne_input=\[1,1,1,2\],",
+    "FLASH_ATTN_EXT": r"hsk=64,hsv=64,.*kv=113,nb=1,",
+    "MUL_MAT": r"type_a=(f32|f16|q4_0|q8_0),type_b=f32,m=16,n=(1|8),k=256,bs=\[1,1\],",
+    "MUL_MAT_ID": r"type_a=(f32|q4_0),type_b=f32,n_mats=4,n_used=2,",
+    "ROPE": r"type=f32,ne_a=\[128,32,2,1\]",
+}
+"""Operations of llama.cpp of which a part is tried: a regular expression of its parameters."""
+OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
+EVERYWHERE = ("5.7", "6.4", "7.2")
+FIRST_TYPES = {"": "*/0.*:*/1.*"}
+"""Of suites that are instantiated for dozens of types the first two, in each program."""
+TRANSFORMS = {
+    "pow2_1D": "len_64_*",
+    "pow3_1D": "len_81_*",
+    "pow5_1D": "len_125_*",
+    "prime_1D": "len_17_*",
+    "mix_1D": "len_300_*",
+    "pow2_2D": "len_16_16_*",
+    "pow2_3D": "len_4_8_4_*",
+}
+FACTORIZATIONS = ("POTF2", "POTRF", "GETF2", "GETRF", "GEQR2", "GEQRF", "GETRS", "SYTF2", "STEDC", "BDSQR")
+SUITES = {
+    "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
+    "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
+    "rocRAND": Suite(
+        dict.fromkeys(("5.7", "7.2"), "librocrand1-tests")
+        | {"6.4": "librocrand1-tests,llama.cpp-tests,libggml0-backend-hip"},
+        "test_*",
+    ),
+    "rocPRIM": Suite(dict.fromkeys(EVERYWHERE, "librocprim-tests"), "test_*", FIRST_TYPES),
+    "rocThrust": Suite(dict.fromkeys(EVERYWHERE, "librocthrust-tests"), "test_*", read=read_thrust),
+    "hipCUB": Suite(dict.fromkeys(EVERYWHERE, "libhipcub-tests"), "test_*", FIRST_TYPES),
+    "rocFFT": Suite(
+        dict.fromkeys(EVERYWHERE, "librocfft0-tests"),
+        "rocfft-test",
+        {name: f"{name}/*_forward_{sizes}" for name, sizes in TRANSFORMS.items()},
+    ),
+    "rocSPARSE": Suite(
+        {"5.7": "librocsparse0-tests", "6.4": "librocsparse1-tests", "7.2": "librocsparse1-tests"},
+        "rocsparse-test",
+        {"vectors": "*quick*axpyi*:*quick*gthr_*:*quick*doti*", "products": "*quick*csrmv_f32*:*quick*coomv_f32*"},
+    ),
+    "rocBLAS": Suite(
+        {"5.7": "librocblas0-tests", "6.4": "librocblas4-tests,librocsolver0-tests", "7.2": "librocblas5-tests"},
+        "rocblas-test",
+        {
+            "vectors": "*quick*axpy_f32*:*quick*dot_f32*:*quick*scal_f32*",
+            "products": "*quick*gemv_*f32*:*quick*gemm_*f32*",
+        },
+    ),
+    "rocSOLVER": Suite(
+        dict.fromkeys(("5.7", "7.2"), "librocsolver0-tests") | {"6.4": "librocsolver0-tests,librocblas4-tests"},
+        "rocsolver-test",
+        {name: f"checkin_lapack/{name}.__float/*" for name in FACTORIZATIONS},
+    ),
+    "hipBLASLt": Suite(
+        dict.fromkeys(("6.4", "7.2"), "libhipblaslt1-tests"), "hipblaslt-test", {"matmul": "*quick*matmul*"}
+    ),
+    "RCCL": Suite(dict.fromkeys(EVERYWHERE, "librccl1-tests"), "*"),
+}
+
+
+def stack(release: str, packages: str, *command: str) -> list[str]:
+    """Return the command line of a command above a release."""
+    more = ["--with", packages] if packages else []
+    return [str(ROOT / "scripts/rocm-stack"), release, *more, "--", *command]
+
+
+def commands(name: str, release: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each case of a suite, with its command line."""
+    suite = SUITES[name]
+    packages = suite.packages[release]
+    if name == "our programs":
+        for source in sorted(PROGRAMS.glob("*.hip")):
+            if "int main()" in source.read_text() and source.stem not in NOT_ALONE:
+                yield source.stem, build(source, release)
+    elif name == "llama.cpp":
+        said = subprocess.run(stack(release, packages, OPERATIONS, "--list-ops"), capture_output=True, text=True).stdout
+        for operation in re.findall(r"^  (\w+)$", said, re.MULTILINE):
+            part = ["-p", LARGE[operation]] if operation in LARGE else []
+            yield operation, [OPERATIONS, "test", "-b", "ROCm0", "-o", operation, *part]
+    else:
+        folder = f"/usr/libexec/rocm/{packages.partition(',')[0]}"
+        listing = stack(release, packages, "sh", "-c", f"cd {folder} && ls -d {suite.programs}")
+        for program in subprocess.run(listing, check=True, stdout=subprocess.PIPE, text=True).stdout.split():
+            for case, wanted in suite.filters.items():
+                chosen = [f"--gtest_filter={wanted}"] if wanted != "*" else []
+                yield case or program, [f"{folder}/{program}", *chosen]
+
+
+def build(source: Path, release: str) -> list[str]:
+    """Return the command line of one of our programs, built by the hipcc of a release."""
+    output = ROOT / "build/matrix" / release / source.stem
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # Compilers of earlier releases do not know all targets, and have hiprtc in the library of HIP.
+    targets = OFFLOADED if release > "5.7" else [one for one in OFFLOADED if one not in NEWER]
+    options = [*(f"--offload-arch={target}" for target in targets), "-O1", "-w", "-pthread"]
+    linked = ["-lhiprtc"] if release > "7" else []
+    if not output.exists():
+        subprocess.run(stack(release, "", "hipcc", *options, str(source), *linked, "-o", str(output)))
+    return [str(output)]
+
+
+def attempt(
+    suite: Suite, release: str, target: str, tool: str, limit: int, command: Sequence[str]
+) -> dict[str, object]:
+    """Run one case, and return its outcome."""
+    tools = ["-t", tool] if tool else []
+    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit), "--device", f"emu:{target}"]
+    begun = time.monotonic()
+    done = subprocess.run(
+        stack(release, suite.packages[release], *luthier, "--", *command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+    )
+    said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
+    tally = suite.read(said)
+    outcome: dict[str, object] = {"seconds": round(time.monotonic() - begun)}
+    if tally is not None:
+        outcome |= {"passed": tally.passed, "failed": tally.failed}
+    if done.returncode == 124:
+        return outcome | {"reason": f"not ended after {limit} s"}
+    if tally is None or (done.returncode and not tally.failed):
+        return outcome | {"reason": complaint(said) or f"exit code {done.returncode}"}
+    if tally.failed:
+        return outcome | {"reason": f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"}
+    return outcome
+
+
+def complaint(said: str) -> str:
+    """Return the line of what a program said that tells best why it failed."""
+    for wanted in (r"^luthier", r"\berror\b|HSA_STATUS|fault by", r"assert|abort|terminate|cannot|not found"):
+        for line in said.splitlines():
+            if re.search(wanted, line, re.IGNORECASE) and "nothing was instrumented" not in line:
+                return line.strip()[:110]
+    return ""
+
+
+def recorded() -> dict[str, dict[str, object]]:
+    """Return all outcomes so far, by release, target, suite, case and tool with slashes."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def record(key: str, outcome: Mapping[str, object]) -> None:
+    """Add an outcome to the others; several programs may do so."""
+    with open(ROOT / "build/matrix.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = dict(sorted((recorded() | {key: dict(outcome)}).items()))
+        lines = ",\n".join(
+            f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in results.items()
+        )
+        new = RESULTS.with_suffix(".new")
+        new.write_text(f"{{\n{lines}\n}}\n")
+        new.replace(RESULTS)
+
+
+def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield the lines of the table: a row for each suite, stack, target and tool."""
+    yield "| suite | ROCm | target | tool | cases passed | tests in them | failed |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+
+    def row(key: str) -> tuple[str, str, str, str]:
+        release, target, suite, _, tool = key.split("/")
+        return suite, release, target, tool
+
+    order = list(SUITES)
+    for (suite, release, target, tool), keys in itertools.groupby(
+        sorted(results, key=lambda key: (order.index(row(key)[0]), row(key))), row
+    ):
+        cases = {key.split("/")[3]: results[key] for key in keys}
+        # An operation that the device's back end does not have is none of the device's.
+        tried = {name: one for name, one in cases.items() if "reason" in one or one["passed"]}
+        failed = {name: one for name, one in tried.items() if "reason" in one}
+        tests = sum(int(str(one.get("passed", 0))) for one in tried.values())
+        told = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
+        count = f"{len(tried) - len(failed)} of {len(tried)}"
+        yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {told or '–'} |"
+
+
+def escape(text: object) -> str:
+    """Return text that says the same in a cell of a table."""
+    return re.sub(r"([|<>*_`\[\]])", r"\\\1", str(text))
+
+
+def write_table() -> None:
+    """Put the table into the document."""
+    before, begin, rest = DOCUMENT.read_text().partition(MARKERS[0])
+    _, end, after = rest.partition(MARKERS[1])
+    if not (begin and end):
+        raise SystemExit(f"{DOCUMENT} has no {MARKERS[0]} … {MARKERS[1]}")
+    DOCUMENT.write_text("\n".join([before + begin, "", *table(recorded()), "", end + after]))
+
+
+def main() -> None:
+    """Try what is asked for, and write the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--release", default="6.4", help="releases, with commas (default: 6.4)")
+    parser.add_argument("--target", default="gfx90a,gfx1100", help="targets, with commas (default: gfx90a,gfx1100)")
+    parser.add_argument("--suite", default="", help=f"suites, with commas: {', '.join(SUITES)}")
+    parser.add_argument("--case", default=".*", help="which cases, as a regular expression of their whole names")
+    parser.add_argument("--tool", default="", help="run under this tool")
+    parser.add_argument("--time-limit", type=int, default=120, help="seconds for a case (default: 120)")
+    parser.add_argument("--again", action="store_true", help="also what has been tried")
+    given = parser.parse_args()
+    (ROOT / "build").mkdir(exist_ok=True)
+    asked: Iterable[str] = filter(None, given.suite.split(","))
+    for suite, release in itertools.product(asked, given.release.split(",")):
+        if suite not in SUITES or release not in SUITES[suite].packages:
+            sys.exit(f"there is no suite {suite} of ROCm {release}")
+        cases = [(case, line) for case, line in commands(suite, release) if re.fullmatch(given.case, case)]
+        for target, (case, line) in itertools.product(given.target.split(","), cases):
+            key = "/".join((release, target, suite, case, given.tool))
+            if given.again or key not in recorded():
+                outcome = attempt(SUITES[suite], release, target, given.tool, given.time_limit, line)
+                record(key, outcome)
+                print(key, outcome, flush=True)
+    write_table()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What `luthier_build.wrapper` and the native launchers know of compile commands, and of what the one remembers for the
+others. The build makes ``wrapper_tables.h`` of it, for runtime/native/launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+HIP_SUFFIXES = (".hip",)
+HIPCC_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp")
+"""Suffixes of files that hipcc compiles as HIP by default."""
+LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
+
+# fmt: off
+WITH_VALUE = (
+    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-MF", "-MT", "-MQ",
+    "-MJ", "-include", "-imacros", "-include-pch", "-isystem", "-idirafter", "-iquote", "-iprefix", "-iwithprefix",
+    "-iwithprefixbefore", "-isysroot", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xanalyzer",
+    "-Xoffload-linker", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-mllvm", "-target", "-arch",
+    "-framework", "--param", "-dumpbase", "-working-directory", "-serialize-diagnostics",
+    "--serialize-diagnostics", "-install_name",
+)
+"""Options whose value is the next argument; all ``-Xarch_…`` are too."""
+
+ONLY_ASKING = ("--version", "-version", "--help", "-help", "-dumpversion", "-dumpmachine")
+"""Options that read no source."""
+
+NO_CODE = (
+    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###", "--cuda-host-only",
+    "--offload-host-only", "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch",
+)
+"""Options after which no device code is generated."""
+# fmt: on
+
+PLUGIN_FLAGS = ("-Xarch_device", "-fpass-plugin=", "-fplugin=", "-Xclang", "-fdepfile-entry=")
+"""Flags that load the plugin where device code is generated; its path comes behind each ``=``."""
+VARIABLES = (
+    "PATH",
+    "HIP_PLATFORM",
+    "HIP_CLANG_PATH",
+    "HIP_PATH",
+    "ROCM_PATH",
+    "HIP_COMPILER",
+    "CXX",
+    "LUTHIER_ROCM_PATH",
+)
+"""Variables that choose the clang beneath hipcc, or what the plugin is built with."""
+MARKER = "luthier-native-launcher"
+"""Text that marks the native programs."""
+STARTED = "LUTHIER_HIPCC_STARTED"
+"""Variable with the programs that luthier-hipcc has become so far, in case one of them starts luthier-hipcc again."""
+ANSWER_FORMAT = "luthier-wrapper-1"
+"""Text that a file with an answer begins and ends with."""
+HASH_START, HASH_FACTOR = 14695981039346656037, 1099511628211
+"""Constants of FNV-1a, by which such a file is named."""
+
+
+def header() -> str:
+    """Return the tables as C++17, each under its name in one word: ``HIP_SUFFIXES`` is ``HipSuffixes``."""
+    lines = [
+        "// Made by luthier_build/wrapper_tables.py.",
+        "#pragma once",
+        "#include <cstdint>",
+        "#include <string_view>",
+    ]
+    for name, value in globals().items():
+        if not re.fullmatch(r"[A-Z][A-Z_]*", name):
+            continue
+        spelt = "".join(word.capitalize() for word in name.split("_"))
+        if isinstance(value, int):
+            lines.append(f"constexpr uint64_t {spelt} = {value}u;")
+        elif isinstance(value, str):
+            lines.append(f"__attribute__((used)) const char {spelt}[] = {json.dumps(value)};")
+        else:
+            lines.append(f"constexpr std::string_view {spelt}[] = {{{', '.join(map(json.dumps, value))}}};")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,25 @@
+"""What counters count everywhere."""
+
+from __future__ import annotations
+
+from luthier.arch.waits import Counter, Stream
+
+UNCOUNTED = (
+    *("S_PREFETCH", "S_BUFFER_PREFETCH", "S_ATC_PROBE", "DS_NOP"),
+    *("BUFFER_WBINVL1", "BUFFER_GL0_INV", "BUFFER_GL1_INV", "BUFFER_INV", "BUFFER_WBL2", "BUFFER_INVL2"),
+)
+"""Of ``buffer_*`` that clean caches LLVM relies on no count either."""
+TO_LDS = ("ASYNC", "TENSOR")
+"""Of GFX1250."""
+LATE_SCC = frozenset(
+    {"S_BARRIER_SIGNAL_ISFIRST_IMM", "S_BARRIER_SIGNAL_ISFIRST_M0", "S_BARRIER_SIGNAL_ISFIRST", "S_BARRIER_LEAVE"}
+)
+"""Of GFX12."""
+
+EXPCNT = Counter("expcnt", 7)
+EXPORTS = (
+    Stream("export sources", 0, ordered=False, locks=True),
+    Stream("gds sources", 0, ordered=False, locks=True),
+    Stream("lds direct", 0, replaces=("lds direct",)),
+)
+"""Streams of expcnt, of which not every generation has all."""

@@ -1,0 +1,35 @@
+"""Wait counters of GFX10: stores have one of their own."""
+
+from __future__ import annotations
+
+from luthier.arch.amdgcn.waits import EXPCNT, EXPORTS, LATE_SCC, TO_LDS, UNCOUNTED
+from luthier.arch.waits import Counter, Field, Stream, Waits, streams, waitcnt
+
+COUNTERS = (Counter("vmcnt", 63), Counter("vscnt", 63), Counter("lgkmcnt", 63), EXPCNT)
+SPLIT = {
+    "S_WAITCNT_VMCNT": (Field("vmcnt", ((0, 6),)),),
+    "S_WAITCNT_VSCNT": (Field("vscnt", ((0, 6),)),),
+    "S_WAITCNT_LGKMCNT": (Field("lgkmcnt", ((0, 6),)),),
+    "S_WAITCNT_EXPCNT": (Field("expcnt", ((0, 3),)),),
+}
+STREAMS = (
+    ("vmcnt", Stream("vector", 0, replaces=("vector",))),
+    ("vmcnt", Stream("sample", 0, replaces=("sample",))),
+    ("vmcnt", Stream("bvh", 0, replaces=("bvh",))),
+    ("vscnt", Stream("store", 0)),
+    ("lgkmcnt", Stream("lds", 0, replaces=("lds",))),
+    ("lgkmcnt", Stream("gds", 0)),
+    ("lgkmcnt", Stream("scalar", 0, ordered=False)),
+    ("lgkmcnt", Stream("message", 0, ordered=False)),
+)
+
+WAITS = Waits(
+    counters=COUNTERS,
+    streams=streams(COUNTERS, *STREAMS, *(("expcnt", stream) for stream in EXPORTS[:2])),
+    fields={"S_WAITCNT": waitcnt(((0, 4), (14, 2)), 4, (8, 6)), **SPLIT},
+    halves=False,
+    releases={},
+    uncounted=UNCOUNTED,
+    to_lds=TO_LDS,
+    late_scc=LATE_SCC,
+)

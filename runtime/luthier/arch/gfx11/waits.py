@@ -1,0 +1,17 @@
+"""Wait counters of GFX11: loads of LDS for interpolation count, and the fields are elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from luthier.arch.amdgcn.waits import EXPORTS
+from luthier.arch.gfx10.waits import COUNTERS, SPLIT, STREAMS
+from luthier.arch.gfx10.waits import WAITS as PARENT
+from luthier.arch.waits import streams, waitcnt
+
+WAITS = replace(
+    PARENT,
+    streams=streams(COUNTERS, *STREAMS, *(("expcnt", stream) for stream in EXPORTS)),
+    fields={"S_WAITCNT": waitcnt(((10, 6),), 0, (4, 6)), **SPLIT},
+    halves=True,
+)

@@ -1,0 +1,60 @@
+"""Which instructions mean on GFX1250 what they mean on GFX12.
+
+There is no ISA document: what is different is taken from LLVM 22 (AMDGPU.td, FeatureISAVersion12_50; GCNSubtarget.h;
+AMDGPUCachePolicyBits.h). What is in doubt is refused.
+"""
+
+from __future__ import annotations
+
+from luthier.arch.gates import Gates
+
+_BUFFER = "its buffer descriptors have another format than those of GFX12, which is not known here"
+_SMALL = "whether its numbers of 8 bits are clamped as on GFX12 is not known here"
+_PACKED = "which halves of SGPRs it reads is not known here"
+_NEW_FORM = "GFX12 has no such instruction or form of it"
+_DIFFERENT = {
+    r"s?_?buffer_": _BUFFER,
+    r"tbuffer_": _BUFFER,
+    r".*_(fp8|bf8)(_|$)": _SMALL,
+    r"v_pk_(add|mul|fma)_f32": _PACKED,
+    r"v_w?s?w?mmac?_": "its matrix instructions are not GFX12's",
+    r"(flat|global|scratch|ds)_(load|read)\w*_d16": "what it writes to the other 16 bits is not known here",
+    r"ds_\w*_f64$": _NEW_FORM,
+    r"v_fmac_f64$": _NEW_FORM,
+    r"v_movrel|(global|scratch)_(load|store)_block$": "how it counts VGPRs beyond v255 is not known here",
+    r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
+    r"s_sendmsg": "its messages are not all GFX12's",
+}
+_SAME = frozenset(
+    [
+        "v_mul_lo_u32",
+        "v_mul_hi_u32",
+        "v_mul_hi_i32",
+        "v_lshrrev_b64",
+        "v_ashrrev_i64",
+        "v_fma_f64",
+        "v_ldexp_f64",
+        "v_div_scale_f64",
+        "v_div_fmas_f64",
+        "v_div_fixup_f64",
+        "v_mov_b64",
+        "v_add_nc_u64",
+        "v_sub_nc_u64",
+        "v_mad_nc_u64_u32",
+        "s_get_pc_i64",
+        "s_set_pc_i64",
+        "s_swap_pc_i64",
+        "s_call_i64",
+        "s_wait_xcnt",
+        "s_set_vgpr_msb",
+    ]
+)
+
+GATES = Gates(
+    name="GFX1250",
+    base="GFX12",
+    own_opcodes="gfx1250",
+    same=_SAME,
+    different=_DIFFERENT,
+    not_clamped=("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32"),
+)

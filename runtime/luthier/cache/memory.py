@@ -1,0 +1,66 @@
+"""Values that are kept in memory while there is room for them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class BoundedCache(Generic[Key, Value]):
+    """Values by key. Where they become too many, or too large together, those that were put or used longest ago go;
+    one always stays. Safe from several threads, each of which may make the same value.
+
+    Args:
+        most: what all values may cost together.
+        cost: of a key and its value; without it each costs 1, so that `most` is their number.
+        dropped: is told what goes, and must not use the cache.
+
+    Attributes:
+        get: returns the value of a key, or None. It does not count as a use: `use` does, and takes longer.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        cost: Callable[[Key, Value], int] | None = None,
+        dropped: Callable[[Key, Value], None] | None = None,
+    ) -> None:
+        self.most = most
+        self._cost, self._dropped = cost, dropped
+        self._total = 0
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self.get: Callable[[Key], Value | None] = self._values.get
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def use(self, key: Key) -> Value | None:
+        """Return the value of a key, or None, and keep it for longer."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Key, value: Value) -> Value:
+        """Keep a value, and return it."""
+        with self._lock:
+            if key in self._values:
+                self._total -= self._cost_of(key, self._values[key])
+            self._values[key] = value
+            self._values.move_to_end(key)
+            self._total += self._cost_of(key, value)
+            while self._total > self.most and len(self._values) > 1:
+                oldest, gone = self._values.popitem(last=False)
+                self._total -= self._cost_of(oldest, gone)
+                if self._dropped is not None:
+                    self._dropped(oldest, gone)
+        return value
+
+    def _cost_of(self, key: Key, value: Value) -> int:
+        return 1 if self._cost is None else self._cost(key, value)

@@ -1,0 +1,116 @@
+"""Key-value store on disk that lasts from one process to the next, in an SQLite database.
+
+SQLite lets several processes read and write at once. Every value carries a checksum over key and value: one that does
+not match, or a damaged file, is treated as absent. A store that cannot be used costs time, not correctness. One that
+others could have written is not used, which is reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from luthier.cache.folder import UNUSED_FOR, make_folder, require_own, tell
+from luthier.errors import CacheError
+
+_AT_ONCE = 500
+"""Keys of one query; SQLite's limit is 999 in old versions."""
+_DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
+"""Errors that a damaged database leads to: also values of another kind, and messages of SQLite's that quote it."""
+_FILES = ("", "-journal", "-wal", "-shm")
+"""Suffixes of the files that SQLite has beside a database, all of which it trusts."""
+_PATIENCE = 10.0
+"""Seconds to wait for another process."""
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class Store:
+    """Values by key. Safe from several threads.
+
+    Args:
+        path: the file; its folder is made, for this user alone.
+        unchanged: whether what makes the values is still what it was; else nothing is added.
+    """
+
+    def __init__(self, path: Path, unchanged: Callable[[], bool] = lambda: True) -> None:
+        self._path = path
+        self._unchanged = unchanged
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        try:
+            self._open()
+        except _DAMAGE as problem:
+            self._give_up(problem)
+        except CacheError as problem:
+            tell(f"the cache is not used: {problem}")
+        except OSError:
+            pass  # the folder cannot be made
+
+    def _open(self) -> None:
+        make_folder(self._path.parent)
+        for suffix in _FILES:
+            require_own(self._path.with_name(self._path.name + suffix))
+        if not self._path.exists():
+            self._forget_old()
+        database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        # If the machine fails, what is half written is found out by the checksums.
+        database.execute("PRAGMA synchronous=OFF")
+        database.execute("CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, checksum BLOB, value BLOB)")
+        self._database = database
+
+    def _forget_old(self) -> None:
+        """Remove what belongs to other sources or hosts and was not added to for a month."""
+        for other in self._path.parent.glob("*.sqlite"):
+            if other.stat().st_mtime < time.time() - UNUSED_FOR:
+                other.unlink(missing_ok=True)
+
+    def _give_up(self, problem: Exception) -> None:
+        """Go on without; a damaged file makes room for a new one."""
+        self._database = None
+        if not isinstance(problem, sqlite3.OperationalError):
+            with contextlib.suppress(OSError, CacheError, *_DAMAGE):
+                self._path.unlink(missing_ok=True)
+                self._open()
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return the values that are stored under the keys."""
+        wanted = {_digest(key): key for key in keys}
+        found: dict[bytes, bytes] = {}
+        with self._lock:
+            hashes = list(wanted)
+            try:
+                for start in range(0, len(hashes), _AT_ONCE):
+                    if self._database is None:
+                        break
+                    part = hashes[start : start + _AT_ONCE]
+                    query = f"SELECT key, checksum, value FROM kept WHERE key IN ({','.join('?' * len(part))})"
+                    for hashed, checksum, value in self._database.execute(query, part):
+                        key = wanted[hashed]
+                        if _digest(key + value) == checksum:
+                            found[key] = value
+            except _DAMAGE as problem:
+                self._give_up(problem)
+        return found
+
+    def put(self, items: Mapping[bytes, bytes]) -> None:
+        """Keep values."""
+        if not items or not self._unchanged():
+            return
+        rows = [(_digest(key), _digest(key + value), value) for key, value in items.items()]
+        with self._lock:
+            if self._database is None:
+                return
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                self._database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+                self._database.execute("COMMIT")
+            except _DAMAGE as problem:
+                self._give_up(problem)

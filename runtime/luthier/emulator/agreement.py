@@ -1,0 +1,80 @@
+"""Agreement of Python and its native libraries: the text of the header that these are built with, and its digest.
+
+Each native library holds the digest of what it was built with. It says it in the first request of a connection to the
+service of a run, and finds it at the begin of memory that it maps; the executor of this process is asked for it when it
+is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+
+from luthier.emulator import layout
+from luthier.wire import channels, memory, messages, spelling, topology
+from luthier.wire.structures import Layout, Message, Structure
+
+HEADER = "agreement.h"
+REMEDY = "build Luthier again (`make setup`), or install it again"
+
+
+def differs(part: str, other: str) -> str:
+    """Return the message for two parts that do not fit."""
+    return f"{part} and {other} were built from different sources: {REMEDY}"
+
+
+@functools.cache
+def digest() -> str:
+    """Return the digest of all that is agreed about: 64 hexadecimal digits."""
+    return hashlib.sha256(_declarations().encode()).hexdigest()
+
+
+def header() -> str:
+    """Return the text of `HEADER`."""
+    lines = ["// Made by luthier/emulator/agreement.py.", "#pragma once", "#include <cstdint>"]
+    kept = f'inline constexpr char kDigest[] = "{digest()}", kRemedy[] = "{REMEDY}";'
+    return "\n".join([*lines, *spelling.namespace("luthier", [kept]), _declarations(), ""])
+
+
+def _declarations() -> str:
+    return "\n".join(
+        [
+            *spelling.namespace("luthier::layout", _layouts()),
+            *spelling.namespace("luthier::wire", _wire()),
+            *spelling.namespace("luthier::topology", _topology()),
+        ]
+    )
+
+
+def _layouts() -> Iterator[str]:
+    """Yield the emulator's: each layout as a namespace of fields, numbers by the names that Python has for them."""
+    yield "struct Field { uint32_t offset, size; };"
+    for name, value in vars(layout).items():
+        if isinstance(value, Layout):
+            yield spelling.layout(name, value)
+        elif isinstance(value, Structure):
+            yield from spelling.structure(name.capitalize(), value)
+        elif isinstance(value, int) and name.isupper():
+            yield f"inline constexpr uint64_t {name} = {value}u;"
+
+
+def _wire() -> Iterator[str]:
+    yield from spelling.enumeration(messages.Request, "uint64_t")
+    for declared in vars(messages).values():
+        if isinstance(declared, type) and issubclass(declared, Message) and declared is not Message:
+            yield from spelling.message(declared)
+    for name, value in vars(memory).items():
+        if isinstance(value, Structure):
+            yield from spelling.structure("".join(word.capitalize() for word in name.split("_")), value)
+    yield from spelling.constants(vars(messages))
+    yield from spelling.constants(vars(memory))
+    yield from spelling.structure("Ring", channels.RING)
+    yield from spelling.enumeration(channels.Mode, "uint32_t")
+
+
+def _topology() -> Iterator[str]:
+    yield from spelling.constants(vars(topology))
+    yield "struct Place { const char *path, *there; };"
+    places = ", ".join(f'{{"{path}", "{there}"}}' for path, there in topology.PLACES.items())
+    yield f"inline constexpr Place kPlaces[] = {{{places}}};"

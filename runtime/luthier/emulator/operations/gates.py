@@ -1,0 +1,95 @@
+"""Which instructions the emulator refuses of a generation that has the operations of an older one, where it is not
+known that all mean the same (`luthier.arch.gates`)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from luthier.arch.gates import Gates
+from luthier.isa import Opcode
+
+_WITH_NUMBER = ("s_set_vgpr_msb", "s_barrier_wait", "s_getreg", "s_setreg")
+_SCALE_OFFSET = 1 << 11
+_CACHE_POLICY = 0x3F
+"""TH, SCOPE and NV: hints, as the emulated memory is coherent."""
+_BARRIERS = (-1, -2)
+"""The work-group's, and the trap handler's, at which nobody waits."""
+_MODE, _SCHEDULING = 1, 26
+_SAME_MODE = 0xFF
+"""Bits of MODE: rounding and denormals."""
+_REPLAY_MODE = 1 << 25
+"""LLVM's Hwreg::REPLAY_MODE: what is done anew after a page fault. There are none here."""
+
+
+@functools.cache
+def _different(gates: Gates) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), why) for pattern, why in gates.different.items())
+
+
+def refused_opcode(gates: Gates, opcode: Opcode, name: str) -> str | None:
+    """Why an opcode is refused, None if it means what the operation `name` of the older generation does."""
+    for pattern, why in _different(gates):
+        if pattern.match(name):
+            return f"{name} of {gates.name}: {why}"
+    new_form = f"{gates.base} has no such instruction or form of it"
+    known = name in gates.same or opcode.name.startswith("V_DUAL_")
+    if gates.own_opcodes in opcode.name and (not known or "_e96_" in opcode.name or "_dpp" in opcode.name):
+        return f"{name} of {gates.name}: {new_form}"
+    if name.startswith("flat_") and "_SADDR_" in opcode.name:
+        return f"{name} of {gates.name} with an address in SGPRs: {new_form}"
+    return None
+
+
+def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
+    """Return the operands of an operation that `refused_operands` checks, by LLVM's names.
+
+    They are checked where they are immediates.
+    """
+    if name in gates.not_clamped:
+        return ("clamp",)
+    if name.startswith("s_barrier_signal"):
+        return ("src0",)
+    return ("cpol", "simm16") if name.startswith(_WITH_NUMBER) else ("cpol",)
+
+
+def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str | None:
+    """Return why an instruction is refused for the values of its immediate operands, by LLVM's names."""
+    policy = values.get("cpol", 0)
+    if policy & _SCALE_OFFSET:
+        return f"{name} with scale_offset, which {gates.base} does not have"
+    if policy & ~_CACHE_POLICY:
+        return f"{name} with the cache policy {policy:#x}, which {gates.base} does not have"
+    if name in gates.not_clamped and values.get("clamp"):
+        return f"{name} with clamp, which is not modelled"
+    if name == "s_set_vgpr_msb" and values["simm16"] & 0xFF:
+        return f"s_set_vgpr_msb {values['simm16'] & 0xFF:#x}: VGPRs beyond v255 are not modelled"
+    if name.startswith("s_barrier_signal") and values.get("src0") not in _BARRIERS:
+        return f"{name} {values.get('src0', 'm0')}: barriers of clusters and named barriers are not modelled"
+    if name == "s_barrier_wait" and _signed(values["simm16"]) not in _BARRIERS:
+        return f"s_barrier_wait {_signed(values['simm16'])}: barriers of clusters and named barriers are not modelled"
+    if name.startswith(("s_getreg", "s_setreg")) and not _same_register(name, values["simm16"]):
+        return f"{name} of hardware register {values['simm16'] & 63}: {gates.name}'s own fields are not modelled"
+    return None
+
+
+def is_replay_mode(name: str, values: Mapping[str, int]) -> bool:
+    """Return whether the instruction sets nothing but MODE.REPLAY_MODE, which matters after page faults only."""
+    return name.startswith("s_setreg") and _hardware_field(values["simm16"]) == (_MODE, _REPLAY_MODE)
+
+
+def _same_register(name: str, code: int) -> bool:
+    register, mask = _hardware_field(code)
+    if register == _MODE:
+        return not mask & ~_SAME_MODE or (name.startswith("s_setreg") and mask == _REPLAY_MODE)
+    return register == _SCHEDULING and name.startswith("s_setreg")
+
+
+def _hardware_field(code: int) -> tuple[int, int]:
+    """Register and mask of its bits that a hwreg immediate names."""
+    return code & 63, (1 << (code >> 11 & 31) + 1) - 1 << (code >> 6 & 31) & 0xFFFFFFFF
+
+
+def _signed(value: int) -> int:
+    return (value & 0xFFFF) - ((value & 0x8000) << 1)

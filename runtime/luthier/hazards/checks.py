@@ -1,0 +1,84 @@
+"""The checks of `luthier check`: Luthier's own, and those that packages add.
+
+A check is a `Check`. Those of packages are found by entry points of group ``luthier.checks``, which are called as the
+check is::
+
+    [project.entry-points."luthier.checks"]
+    barriers = "my_package:BARRIERS"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_states import check_hazards
+from luthier.lifting.representation import LiftedRepresentation
+from luthier.support.extensions import CHECKS as GROUP
+from luthier.support.extensions import Extensions
+
+
+class Finding(Protocol):
+    """Finding about one or several instructions; its string is a line that begins with the kernel."""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the finding for JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """Findings of a check in one kernel."""
+
+    findings: Sequence[Finding]
+    """Defects, in the order of addresses."""
+    unneeded: Sequence[Finding] = ()
+    """Findings of what may be left out (``--unneeded``): no defects."""
+    more: int = 0
+    """Instructions with defects that are in no finding."""
+    unchecked: int = 0
+    """Instructions that could not be checked."""
+    data: Mapping[str, Any] | None = None
+    """JSON form of the report, by keys of the kernel's object; None: the findings, under the name of the check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A check of one kernel on all its paths, which is called as its entry point is."""
+
+    help: str
+    """One line: what is looked for."""
+    run: Callable[[LiftedRepresentation], CheckReport]
+    """Function that checks a kernel; it raises `LiftError` if the kernel cannot be checked."""
+    unneeded: str = ""
+    """Name of the things that no path needs; empty: the check looks for none."""
+
+
+def _waits(lifted: LiftedRepresentation) -> CheckReport:
+    found = check_waits(lifted)
+    data = {
+        "instructions": found.instructions,
+        "unchecked": found.unchecked,
+        "findings": [finding.to_json() for finding in found.findings],
+        "unneeded": [wait.to_json() for wait in found.unneeded],
+    }
+    return CheckReport(findings=found.findings, unneeded=found.unneeded, unchecked=found.unchecked, data=data)
+
+
+def _hazards(lifted: LiftedRepresentation) -> CheckReport:
+    found = check_hazards(lifted)
+    data = {
+        "hazards": [finding.to_json() for finding in found.findings],
+        "more_hazards": found.more,
+        "unneeded_nops": [nop.to_json() for nop in found.unneeded],
+    }
+    return CheckReport(findings=found.findings, unneeded=found.unneeded, more=found.more, data=data)
+
+
+WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")
+HAZARDS = Check(help="instructions too near to each other (wait states)", run=_hazards, unneeded="s_nop")
+
+CHECKS = Extensions(
+    GROUP, "check", Check, {"waits": "luthier.hazards.checks:WAITS", "hazards": "luthier.hazards.checks:HAZARDS"}
+)

@@ -1,0 +1,123 @@
+"""Wait states where a payload meets the application's code.
+
+Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At the
+boundary nobody has: these rules stand in for it, generously, with the largest numbers of the table of hazards
+(`luthier.arch.hazards`). `luthier.hazards.wait_states` checks what comes of it.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from luthier.hazards.wait_states.model import hazard_model
+from luthier.isa import InstructionFlag
+from luthier.isa.targets import Target
+from luthier.lifting import LiftedRepresentation
+
+Boundary = tuple[tuple[str, ...], tuple[str, ...]]
+"""Assembly to run before and after a payload."""
+
+
+class Boundaries:
+    """Boundaries of a kernel's payloads: assembly that they begin and end with.
+
+    Attributes:
+        same: whether all payloads have the same.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+        hazards = hazard_model(lifted.target, lifted.wave_size)
+        # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
+        before = lifted.target.lane_mask_wait, lifted.target.replay_wait
+        self._everywhere = tuple(wait for wait in before if wait is not None)
+        replay = lifted.target.replay_wait
+        matrix = lifted.code.flags & _MATRIX != 0
+        # A word that is not known may be a matrix instruction as well.
+        if hazards.behind_wmma and ((matrix | (lifted.code.opcode < 0)) & lifted.reached).any():
+            self._everywhere += ("v_nop",) * hazards.behind_wmma
+        self._behind: tuple[str, ...] = () if replay is None else (replay,)
+        self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
+        self._matrices: list[int] | None = None
+        """[n + 1] matrix instructions before each one; None if control reaches none."""
+        if self._matrix_waits and (matrix & lifted.reached).any():
+            self._matrices = [0, *np.cumsum(matrix).tolist()]
+        self.same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
+
+    def at(self, point: int, index: int) -> Boundary:
+        """The boundary of a payload that starts before instruction `point`.
+
+        Args:
+            index: the instruction whose block the payload is in: `point`, or the one before it.
+        """
+        if self.same:
+            return self._everywhere, self._behind
+        bits = self._lifted.vgpr_bits.get(point)
+        if bits is not None:
+            again = (f"s_set_vgpr_msb {bits:#x}",) if bits else ()
+            return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, *again)
+        skipped = self._lifted.skipped.get(point)
+        if skipped is not None and skipped.again is not None:
+            # The source of the mode is live here. Wait states separate the mode changes from vector instructions.
+            waits = wait_states(self._skip_waits)
+            return ("s_setvskip 0, 0", *waits, *self._waits(point, index)), (*self._behind, skipped.again, *waits)
+        indexed = self._lifted.index_mode.get(point)
+        if indexed is None:
+            return self._waits(point, index), self._behind
+        # M0 holds the index and the mask. When the payload ends it is unchanged, or dead: turning the mode on again
+        # with its value changes nothing.
+        on = f"s_set_gpr_idx_on m0, {indexed.known}"
+        return ("s_set_gpr_idx_off", *self._waits(point, index)), (on,)
+
+    def _waits(self, point: int, index: int) -> tuple[str, ...]:
+        lifted, matrices = self._lifted, self._matrices
+        begin = lifted.blocks[lifted.block_of[index]].first
+        if matrices is not None and (
+            point - begin < self._matrix_waits or matrices[point] != matrices[point - self._matrix_waits]
+        ):
+            return wait_states(self._matrix_waits)
+        if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - self._skip_waits), point)):
+            return wait_states(self._skip_waits)
+        return self._everywhere
+
+
+_MATRIX = int(InstructionFlag.MATRIX)
+
+
+@functools.cache
+def wait_states(count: int) -> tuple[str, ...]:
+    """Return assembly that waits for a number of wait states: one s_nop does for 16."""
+    return tuple(f"s_nop {min(16, count - done) - 1}" for done in range(0, count, 16))
+
+
+def _behind_vector_scalars(target: Target) -> int:
+    return hazard_model(target, target.default_wave_size).behind_vector_scalars
+
+
+def waits_after_readlane(target: Target) -> list[str]:
+    """Return assembly after a payload that ends by reading SGPRs back from vector lanes.
+
+    The application may use them as addresses.
+    """
+    return [*wait_states(_behind_vector_scalars(target))]
+
+
+def waits_after_m0(target: Target) -> list[str]:
+    """Return assembly after a payload that ends by restoring M0, which the application may use at once.
+
+    Also needed before buffer loads to LDS: LLVM says so (checkReadM0Hazards) and no document does; payloads need not be
+    that near.
+    """
+    return [*wait_states(hazard_model(target, target.default_wave_size).behind_m0)]
+
+
+def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
+    """Return assembly before and after a payload gives registers new values.
+
+    The values come from vector instructions that SALU instructions copy, and the application may use them as lane
+    selectors, addresses, or through DPP.
+    """
+    wait = [] if target.lane_mask_wait is None else [target.lane_mask_wait]
+    return wait, [*wait, *wait_states(_behind_vector_scalars(target))]

@@ -1,0 +1,14 @@
+"""Check of all paths of a kernel for missing waits.
+
+Operations run asynchronously to their wave (`luthier.hazards.wait_counters.model`). The check follows, forward over
+blocks, edges, calls and returns, which registers are outstanding and how many younger operations there are at least. A
+finding is an access to such a register; and, as information, a wait that no path needs.
+"""
+
+from __future__ import annotations
+
+from luthier.hazards.wait_counters.check import WaitReport, check_waits
+from luthier.hazards.wait_counters.findings import Access, Finding, UnneededWait
+from luthier.hazards.wait_counters.outstanding import Outstanding
+
+__all__ = ["Access", "Finding", "Outstanding", "UnneededWait", "WaitReport", "check_waits"]

@@ -1,0 +1,70 @@
+"""Findings of the check of waits, as data and as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from luthier.isa.registers import UnitSet
+from luthier.lifting.paths import Place
+
+Access = Literal["reads", "overwrites", "overwrites a source of"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An instruction uses registers of an operation that need not be done."""
+
+    kernel: str
+    function: str
+    """Function of the instruction."""
+    access: Access
+    consumer: Place
+    producer: Place
+    """The operation."""
+    registers: UnitSet
+    counter: str
+    """Counter that shows when it is done."""
+    enough: int
+    """The largest value of that counter to wait for that is enough."""
+    path: tuple[int, ...]
+    """Virtual addresses of the blocks on a path from the operation to the instruction, both ends included."""
+
+    def __str__(self) -> str:
+        what = {"reads": "before it is there", "overwrites": "which is still to be written"}.get(self.access, "")
+        source = f" {self.access} {self.registers}" if not what else f" {self.access} {self.registers}, {what}"
+        way = "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
+        return (
+            f"{self.kernel}: {self.consumer}{source}: nothing waits for {self.producer}; "
+            f"{self.counter}({self.enough}) is enough{way}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain data for JSON."""
+        return {
+            "kernel": self.kernel,
+            "function": self.function,
+            "access": self.access,
+            "consumer": self.consumer.to_json(),
+            "producer": self.producer.to_json(),
+            "registers": self.registers.names(),
+            "counter": self.counter,
+            "enough": self.enough,
+            "path": list(self.path),
+        }
+
+
+@dataclass(frozen=True)
+class UnneededWait:
+    """A wait that no path needs. No defect: it may cost time."""
+
+    kernel: str
+    place: Place
+    reason: Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
+
+    def __str__(self) -> str:
+        return f"{self.kernel}: {self.place}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain data for JSON."""
+        return {"kernel": self.kernel, "wait": self.place.to_json(), "reason": self.reason}

@@ -1,0 +1,216 @@
+"""State of the check of waits: for each stream, registers by the least number of younger operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from luthier.hazards.wait_counters.model import WaitModel
+from luthier.hazards.wait_counters.steps import Step
+
+Queue = tuple[int, ...]
+
+
+class State(NamedTuple):
+    """Outstanding registers on all paths to a point; compared by value."""
+
+    queues: tuple[Queue, ...]
+    """For each stream, at position k the units that an operation with k younger ones of its stream (on the path that
+    has fewest) still writes, or for a stream that locks still reads. The last is not empty."""
+    most: tuple[int, ...]
+    """For each counter the most operations that may not be done."""
+
+
+class Behind(NamedTuple):
+    """Outstanding registers after a step."""
+
+    queues: tuple[Queue, ...]
+    """Queues as in `State`."""
+    units: tuple[int, ...]
+    """Units in each of the queues."""
+
+
+Report = Callable[[Step, int, int, int, bool], None]
+"""Called for an access to outstanding registers: the step, the stream, the position, the units, whether it writes
+them."""
+
+
+class Machine:
+    """Applies steps to states of one generation.
+
+    Args:
+        forgets: whether registers that are used while they are outstanding are so no more: then one mistake is found
+            once. What comes meanwhile overwrites them all the same.
+    """
+
+    def __init__(self, model: WaitModel, *, forgets: bool = True) -> None:
+        self.model = model
+        self._forgets = forgets
+        self.empty = State(((),) * len(model.streams), (0,) * len(model.counters))
+        self._locks = tuple(stream.locks for stream in model.streams)
+        self._locked = [number for number, locks in enumerate(self._locks) if locks]
+        self._results = [number for number, locks in enumerate(self._locks) if not locks]
+        self._ordered = tuple(stream.ordered for stream in model.streams)
+        self._counter = tuple(stream.counter for stream in model.streams)
+        self._limit = tuple(model.counters[stream.counter].most for stream in model.streams)
+
+    def unknown(self) -> State:
+        """Return the state after unknown code that waits for all that writes registers, as functions do."""
+        return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
+
+    def all_at(self, position: int, units: int) -> tuple[Queue, ...]:
+        """Return queues with the same units, in every stream that has such a position."""
+        return tuple(
+            (0,) * position + (units,) if position < (limit if ordered else 1) else ()
+            for limit, ordered in zip(self._limit, self._ordered, strict=True)
+        )
+
+    @staticmethod
+    def outstanding(state: State) -> int:
+        """Return the units of all operations."""
+        return _union(Machine.units(state.queues))
+
+    @staticmethod
+    def units(queues: tuple[Queue, ...]) -> list[int]:
+        """Return the units in each queue."""
+        return [_union(queue) if queue else 0 for queue in queues]
+
+    def run(
+        self,
+        state: State,
+        steps: Sequence[Step],
+        report: Report | None = None,
+        *,
+        only: bool = False,
+        before_waits: Callable[[int, State], None] | None = None,
+        behind: list[Behind] | None = None,
+    ) -> State:
+        """Return the state after the steps.
+
+        Args:
+            report: called for accesses.
+            only: follow what is outstanding in `state` alone; further operations only count.
+            before_waits: called with the number and the state before each step that does nothing but wait.
+            behind: gets what is outstanding behind each step.
+        """
+        if not steps:  # as in many blocks
+            return state
+        queues, most = list(state.queues), list(state.most)
+        held = self.units(state.queues)
+        forgets = self._forgets
+        results, locked = self.together(held) if forgets else (0, 0)
+        for number, step in enumerate(steps):
+            if step.limits or step.released is not None:
+                if before_waits is not None and step.is_wait:
+                    before_waits(number, State(tuple(queues), tuple(most)))
+                self._wait(step, queues, most, held)
+                if forgets:
+                    results, locked = self.together(held)
+            if forgets and (step.touches & results or step.writes & locked):
+                self._access(step, queues, held, report)
+                results, locked = self.together(held)
+            if step.issues:
+                for stream in step.replaced:
+                    if held[stream] & step.writes:
+                        queues[stream] = trim(tuple([here & ~step.writes for here in queues[stream]]))
+                        held[stream] = _union(queues[stream])
+                for stream, units in step.issues:
+                    self._issue(stream, units, queues, most, held, only)
+                if forgets:
+                    results, locked = self.together(held)
+            if behind is not None:
+                behind.append(Behind(tuple(queues), tuple(held)))
+        return State(tuple(queues), tuple(most))
+
+    def together(self, units: Sequence[int]) -> tuple[int, int]:
+        """Return the units in the queues that operations will write, and those that they will read."""
+        results = locked = 0
+        for stream in self._results:
+            results |= units[stream]
+        for stream in self._locked:
+            locked |= units[stream]
+        return results, locked
+
+    def _wait(self, step: Step, queues: list[Queue], most: list[int], held: list[int]) -> None:
+        for counter, value in step.limits:
+            if most[counter] > value:
+                most[counter] = value
+            for stream in self.model.streams_of[counter]:
+                if len(queues[stream]) > value:
+                    queues[stream] = trim(queues[stream][:value])
+                    held[stream] = _union(queues[stream])
+        if step.released is not None:
+            queues[step.released], held[step.released] = (), 0
+
+    def _access(self, step: Step, queues: list[Queue], held: list[int], report: Report | None) -> None:
+        """Report registers that are used, and forget them."""
+        for stream, queue in enumerate(queues):
+            units = held[stream] & (step.writes if self._locks[stream] else step.touches)
+            writes = step.writes
+            if stream in step.replaced:
+                writes &= ~step.both
+                units &= ~writes
+            if not units:
+                continue
+            for position, here in enumerate(queue):
+                bad = here & units
+                if bad and report is not None:
+                    for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
+                        if some:
+                            report(step, stream, position, some, is_write)
+            queues[stream] = trim(tuple([here & ~units for here in queue]))
+            held[stream] &= ~units
+
+    def _issue(
+        self, stream: int, units: int, queues: list[Queue], most: list[int], held: list[int], only: bool
+    ) -> None:
+        queue, limit, counter = queues[stream], self._limit[stream], self._counter[stream]
+        if most[counter] < limit:
+            most[counter] += 1
+        if only:
+            units = 0
+        if not self._ordered[stream]:
+            if units:
+                held[stream] |= units
+                queues[stream] = (held[stream],)
+        elif queue or units:
+            queues[stream] = trim((units, *queue[: limit - 1]))
+            held[stream] = held[stream] | units if len(queue) < limit else _union(queues[stream])
+
+
+def merge(first: State, second: State) -> State:
+    """Return what holds on either path: `first` itself if `second` adds nothing."""
+    queues = tuple(
+        one if one == two else _merge_queues(one, two) for one, two in zip(first.queues, second.queues, strict=True)
+    )
+    most = tuple(map(max, first.most, second.most))
+    return first if queues == first.queues and most == first.most else State(queues, most)
+
+
+def _merge_queues(one: Queue, two: Queue) -> Queue:
+    seen = 0
+    queue = []
+    for position in range(max(len(one), len(two))):
+        units = one[position] if position < len(one) else 0
+        if position < len(two):
+            units |= two[position]
+        queue.append(units & ~seen)
+        seen |= units
+    return trim(tuple(queue))
+
+
+def trim(queue: Queue) -> Queue:
+    """Return a queue without empty entries at its end."""
+    if not queue or queue[-1]:
+        return queue
+    count = len(queue) - 1
+    while count and not queue[count - 1]:
+        count -= 1
+    return queue[:count]
+
+
+def _union(queue: Iterable[int]) -> int:
+    units = 0
+    for here in queue:
+        units |= here
+    return units

@@ -1,0 +1,282 @@
+"""Requirements of the application on the state that code inserted at a point leaves.
+
+Some hazards have three operands: SGPRs are read, overwritten, and read again (GFX12). The application's compiler has
+handled those where all three are its own. Inserted code may be the first of them, or the second. A backward pass over
+all paths finds by which registers that would be a hazard.
+
+Each instruction turns what holds after it into what holds before it, by sets of units alone; so does a whole block.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from luthier import _mc
+from luthier.cache.memory import BoundedCache
+from luthier.hazards.wait_states.kinds import Instance, Role
+from luthier.hazards.wait_states.model import HazardModel, hazard_model
+from luthier.hazards.wait_states.operands import MOST_KNOWN, opcodes_of
+from luthier.hazards.wait_states.steps import instance_of
+from luthier.isa import Isa
+from luthier.lifting.model import LiftedKernel
+from luthier.lifting.paths import successors
+
+
+class Exposed(NamedTuple):
+    """Bit sets of units at a point."""
+
+    first: int
+    """There is a hazard if an instruction before the point makes one with them: the producer of a rule."""
+    middle: int
+    """Units whose writes would be the middle of a hazard, if there was a producer."""
+
+
+class _Change(NamedTuple):
+    """Backward transfer function of both sets of a rule.
+
+    ``middle`` is ``set_middle | middle & keep_middle``, ``first`` is ``set_first | middle & moved | first &
+    keep_first``.
+    """
+
+    set_first: int = 0
+    set_middle: int = 0
+    keep_first: int = -1
+    keep_middle: int = -1
+    moved: int = 0
+
+    def before(self, behind: Exposed) -> Exposed:
+        first, middle = behind
+        return Exposed(
+            self.set_first | middle & self.moved | first & self.keep_first, self.set_middle | middle & self.keep_middle
+        )
+
+    @classmethod
+    def together(cls, changes: Iterable[_Change]) -> _Change:
+        """Return the change of several instructions, the last one first."""
+        set_first, set_middle, keep_first, keep_middle, moved = _NO_CHANGE
+        for earlier_first, earlier_middle, keeps_first, keeps_middle, moves in changes:
+            set_first = earlier_first | set_middle & moves | set_first & keeps_first
+            set_middle = earlier_middle | set_middle & keeps_middle
+            moved = keep_middle & moves | moved & keeps_first
+            keep_first &= keeps_first
+            keep_middle &= keeps_middle
+        return cls(set_first, set_middle, keep_first, keep_middle, moved)
+
+
+NOTHING = Exposed(0, 0)
+EVERYTHING = Exposed(-1, -1)
+_UNKNOWN = Exposed(0, -1)
+"""What holds before unknown code: like LLVM's functions it expects all registers to have been read, and none to be
+outstanding."""
+
+
+class Exposure:
+    """State that inserted code must not leave, at all points of a kernel."""
+
+    def __init__(self, lifted: LiftedKernel) -> None:
+        self._lifted = lifted
+        model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
+        opcodes_of(model, lifted.isa).of(lifted.code.opcode)
+        self._instructions = _instructions_of(model, lifted.isa)
+        self._rules = range(self._instructions.rules)
+        self._native = lifted.effect_table.code(lifted.columns)
+        taking_part = {number for number in set(lifted.columns.opcode) if self._instructions.may_change(number)}
+        self._taking_part = [at for at, number in enumerate(lifted.columns.opcode) if number in taking_part]
+        self._changes: list[list[tuple[int, _Changes]] | None] = [None] * len(lifted.blocks)
+        self._known: dict[int, list[Exposed]] = {}
+        self._behind = self._solve()
+
+    def before(self, point: int) -> Exposed:
+        """Return what holds before an instruction."""
+        block = self._lifted.blocks[self._lifted.block_of[point]]
+        points = self._known.get(block.index)
+        if points is None:
+            points = self._known[block.index] = self._points(block.index)
+        return points[point - block.first]
+
+    def _solve(self) -> list[list[Exposed]]:
+        """Return [blocks][rules] what holds after each block."""
+        lifted = self._lifted
+        following = successors(lifted)
+        changes = [self._of_block(block.index) for block in lifted.blocks]
+        calls = (call for function in lifted.functions for call in function.calls)
+        unknown = {lifted.block_of[call.index] for call in calls if not call.known}
+        before = [[NOTHING] * len(self._rules) for _ in lifted.blocks]
+        behind = [[_UNKNOWN if one.index in unknown else NOTHING] * len(self._rules) for one in lifted.blocks]
+        leading: list[list[int]] = [[] for _ in lifted.blocks]
+        for block, successor in enumerate(following):
+            for one in successor:
+                leading[one].append(block)
+        waiting = list(range(len(lifted.blocks)))
+        queued = set(waiting)
+        while waiting:
+            block = waiting.pop()
+            queued.discard(block)
+            now = [change.before(one) for change, one in zip(changes[block], behind[block], strict=True)]
+            if now == before[block]:
+                continue
+            before[block] = now
+            for one in leading[block]:
+                joined = [
+                    Exposed(was.first | new.first, was.middle | new.middle)
+                    for was, new in zip(behind[one], now, strict=True)
+                ]
+                if joined != behind[one]:
+                    behind[one] = joined
+                    if one not in queued:
+                        queued.add(one)
+                        waiting.append(one)
+        return behind
+
+    def _of_block(self, block: int) -> list[_Change]:
+        """Return the change of a whole block, for each rule."""
+        by_rule: list[list[_Change]] = [[] for _ in self._rules]
+        for _, changes in self._backwards(block):
+            for position, change in changes:
+                by_rule[position].append(change)
+        return [_Change.together(changes) for changes in by_rule]
+
+    def _points(self, block: int) -> list[Exposed]:
+        """Return what holds before each instruction of a block, for all rules together."""
+        state = list(self._behind[block])
+        first, at = self._lifted.blocks[block].first, self._lifted.blocks[block].last
+        found: list[Exposed] = []
+        for index, changes in self._backwards(block):
+            found += [_union(state)] * (at - index)
+            at = index
+            for position, change in changes:
+                state[position] = change.before(state[position])
+        found += [_union(state)] * (at + 1 - first)
+        return found[::-1]
+
+    def _backwards(self, block: int) -> list[tuple[int, _Changes]]:
+        """Return the instructions of a block that change anything, the last one first."""
+        known = self._changes[block]
+        if known is None:
+            one, taking = self._lifted.blocks[block], self._taking_part
+            known = self._changes[block] = []
+            for index in reversed(
+                taking[bisect.bisect_left(taking, one.first) : bisect.bisect_right(taking, one.last)]
+            ):
+                changes = self._instructions.changes(self._lifted, self._native, index, one.first)
+                if changes:
+                    known.append((index, changes))
+        return known
+
+
+class _Parts(NamedTuple):
+    """Roles that an instruction may have in a rule."""
+
+    position: int
+    """Position of the rule, in lists here."""
+    clears_all: bool
+    consumer: Role | None
+    cleared_by: Role | None
+    disarmed_by: Role | None
+    middle: Role | None
+    forgotten_by: Role | None
+
+    def change(self, instance: Instance) -> _Change:
+        """Return the change of an instruction."""
+        _, clears_all, consumer, cleared_by, disarmed_by, middle, forgotten_by = self
+        clears = cleared_by is not None and cleared_by(instance) != 0
+        forgotten = clears and clears_all
+        return _Change(
+            0,
+            0 if consumer is None else consumer(instance),
+            0 if forgotten else -1 if forgotten_by is None else ~forgotten_by(instance),
+            0 if clears else -1 if disarmed_by is None else ~disarmed_by(instance),
+            0 if forgotten or middle is None else middle(instance),
+        )
+
+
+_FIELDS = ("consumer", "cleared_by", "disarmed_by", "middle", "forgotten_by")
+"""Fields of `Hazard`, as in `_Parts`."""
+_Changes = list[tuple[int, _Change]]
+"""Changes by an instruction, each with the position of its rule."""
+_NO_CHANGE = _Change()
+_UNKNOWN_CHANGE = _Change(*_UNKNOWN, keep_first=0)
+
+
+class _Instructions:
+    """Changes of the instructions of a processor, found once for all with the same opcode and operands.
+
+    Attributes:
+        rules: number of hazards with three operands.
+    """
+
+    def __init__(self, model: HazardModel, isa: Isa) -> None:
+        self._model, self._isa = model, isa
+        self._rules = [
+            rule for rule in model.rules if rule.hazard.middle is not None and not rule.hazard.middle_is_event
+        ]
+        self.rules = len(self._rules)
+        self._single = opcodes_of(model, isa).single
+        self._parts: dict[int, list[_Parts]] = {}
+        """Opcode number -> what its instructions may be."""
+        self._known: BoundedCache[tuple[int, ...], _Changes] = BoundedCache(MOST_KNOWN)
+
+    def changes(self, lifted: LiftedKernel, native: _mc.Code, index: int, first: int) -> _Changes:
+        """Return the changes of an instruction.
+
+        Args:
+            first: instruction before which nothing counts as in a row with it.
+        """
+        number = lifted.columns.opcode[index]
+        if number < 0:
+            return [(position, _UNKNOWN_CHANGE) for position in range(self.rules)]
+        alike = lifted.columns.alike(index)
+        found = self._known.get(alike)
+        if found is None:
+            instance = instance_of(lifted.effect_table, native, lifted.columns, index, first)
+            changes = ((one.position, one.change(instance)) for one in self._parts_of(number))
+            found = [one for one in changes if one[1] != _NO_CHANGE]  # most of them
+            if number not in self._single:
+                self._known.put(alike, found)
+        return found
+
+    def may_change(self, number: int) -> bool:
+        """Return whether instructions of an opcode may change anything."""
+        return number < 0 or bool(self._parts_of(number))
+
+    def _parts_of(self, number: int) -> list[_Parts]:
+        """Return the roles that instructions of an opcode may have, for each rule that they take part in."""
+        known = self._parts.get(number)
+        if known is None:
+            known = self._parts[number] = self._find_parts(number)
+        return known
+
+    def _find_parts(self, number: int) -> list[_Parts]:
+        roles = self._model.parts(self._isa.opcode(number))
+        every = [
+            _Parts(
+                position, rule.hazard.clears_all, *(_together(roles.get((rule.number, field), ())) for field in _FIELDS)
+            )
+            for position, rule in enumerate(self._rules)
+        ]
+        return [one for one in every if any(role is not None for role in one[2:])]
+
+
+@functools.lru_cache(maxsize=64)
+def _instructions_of(model: HazardModel, isa: Isa) -> _Instructions:
+    """Return the cached changes of a processor's instructions."""
+    return _Instructions(model, isa)
+
+
+def _union(rules: Sequence[Exposed]) -> Exposed:
+    """Return the union of what holds by several rules."""
+    first = middle = 0
+    for exposed in rules:
+        first, middle = first | exposed.first, middle | exposed.middle
+    return Exposed(first, middle)
+
+
+def _together(roles: Sequence[Role]) -> Role | None:
+    """Return one role that combines several; None for none."""
+    if len(roles) < 2:
+        return roles[0] if roles else None
+    return lambda instance: functools.reduce(operator.or_, (role(instance) for role in roles))

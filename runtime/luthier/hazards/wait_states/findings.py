@@ -1,0 +1,92 @@
+"""Findings of the check of hazards, as data and as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.isa.registers import UnitSet
+from luthier.lifting.paths import Place
+
+
+@dataclass(frozen=True)
+class HazardFinding:
+    """Two instructions are too near to each other."""
+
+    kernel: str
+    function: str
+    """Function of the consumer."""
+    hazard: str
+    """`luthier.arch.hazards.Hazard.name`."""
+    consumer: Place
+    producer: Place | None
+    """None: the consumer is wrong by itself."""
+    registers: UnitSet
+    """By which they meet; empty where it is not about registers."""
+    there: int
+    """Distance between them, in `clock`."""
+    needed: int | None
+    """Distance needed; None where only certain instructions help."""
+    clock: str
+    """``states``: wait states; ``vector instructions``."""
+    remedy: str
+    """Remedy other than wait states."""
+    path: tuple[int, ...]
+    """Virtual addresses of the blocks on a path from one to the other, both ends included."""
+
+    def __str__(self) -> str:
+        by = f" by {self.registers}" if self.registers else ""
+        behind = "" if self.producer is None else f" behind {self.producer}{by}"
+        return f"{self.kernel}: {self.consumer}{behind}: {self.hazard}; {self.lacking}{self._way()}"
+
+    @property
+    def lacking(self) -> str:
+        """Return the actual and the needed distance as text."""
+        return lacking(self.there, self.needed, self.clock, self.remedy)
+
+    def _way(self) -> str:
+        return "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain data for JSON."""
+        return {
+            "kernel": self.kernel,
+            "function": self.function,
+            "hazard": self.hazard,
+            "consumer": self.consumer.to_json(),
+            "producer": None if self.producer is None else self.producer.to_json(),
+            "registers": self.registers.names(),
+            "there": self.there,
+            "needed": self.needed,
+            "clock": self.clock,
+            "remedy": self.remedy,
+            "path": list(self.path),
+        }
+
+
+def lacking(there: int, needed: int | None, clock: str, remedy: str) -> str:
+    """Return the actual and the needed distance between producer and consumer as text."""
+    if needed is None:
+        return f"it needs {remedy}"
+    unit = "wait states" if clock == "states" else clock
+    other = f" (or {remedy})" if remedy else ""
+    return f"{there} {unit}, it needs {needed}{other}"
+
+
+@dataclass(frozen=True)
+class UnneededNop:
+    """An ``s_nop`` of which no path needs all. No defect: it costs time."""
+
+    kernel: str
+    place: Place
+    states: int
+    """It waits."""
+    needed: int
+    """That some path needs; 0: it may be left out."""
+
+    def __str__(self) -> str:
+        return f"{self.kernel}: {self.place}: {self.needed} of {self.states} wait states are needed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain data for JSON."""
+        return {"kernel": self.kernel, "nop": self.place.to_json(), "states": self.states, "needed": self.needed}

@@ -1,0 +1,242 @@
+"""The hazards that one processor has (`Generation.hazards`), and how time is counted for them.
+
+The tests compare them with the wait states that LLVM inserts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from luthier.arch.hazards import MATRIX_KINDS, Clock, Hazard, Party
+from luthier.arch.target import Target
+from luthier.errors import TargetError
+from luthier.hazards.wait_states.kinds import KINDS, MAY_PLAY, ROLES, SCALAR_WRITERS, Role
+from luthier.isa.instructions import InstructionFlag
+from luthier.isa.opcodes import Opcode
+
+
+class Rule(NamedTuple):
+    """A row as the check applies it."""
+
+    number: int
+    """In `HazardModel.rules`."""
+    hazard: Hazard
+    window: int
+    """Age, in its clock, at which a producer is forgotten; 0 where it never is."""
+
+    @property
+    def reach(self) -> int:
+        """Return the largest distance between producer and consumer that the rule considers."""
+        return self.window + (0 if self.hazard.second is None else self.hazard.second_within + 1)
+
+    def needed(self, tag: int) -> int:
+        """Return the distance needed between producer and consumer.
+
+        Args:
+            tag: the producer's, as `tag` gives it.
+        """
+        table = self.hazard.needed
+        if table is None:
+            return 0
+        return table if isinstance(table, int) else table.get(tag, self.window)
+
+
+class HazardModel:
+    """The hazards of one processor at one wave size."""
+
+    def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
+        self._passes = [(re.compile(one.names), one.passes) for one in target.passes]
+        self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
+        rows = [hazard for hazard in target.hazards if hazard.is_in(wave_size, xnack)]
+        self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
+        self._parties: dict[str, dict[Party, list[tuple[int, str]]]] = {}
+        """By kind, each with the rules and fields that name it: rows share most of them."""
+        for rule in self.rules:
+            for name in PARTS:
+                for party in rule.hazard.parties(name):
+                    if party.kind not in KINDS or party.role not in ROLES:
+                        said = f"kind {party.kind!r}" if party.kind not in KINDS else f"role {party.role!r}"
+                        raise TargetError(f"hazard {rule.hazard.name!r}: there is no {said}", target=target.name)
+                    self._parties.setdefault(party.kind, {}).setdefault(party, []).append((rule.number, name))
+
+    def tag(self, rule: Rule, opcode: Opcode) -> int:
+        """Return the tag that a producer is recorded with, and a consumer compared by: its passes, or its opcode."""
+        if isinstance(rule.hazard.needed, Mapping):
+            return self.passes(opcode)
+        return 0 if rule.hazard.tags == "any" else opcode.pseudo_number
+
+    def passes(self, opcode: Opcode) -> int:
+        """Return how many passes a matrix instruction takes, 0 if it is none: the first row that fits."""
+        return next((count for names, count in self._passes if names.match(opcode.pseudo)), 0)
+
+    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
+        """Return the parts that instructions of an opcode may have, as rule and field of `Hazard`.
+
+        Each comes with the roles that give the units that they take part with: any of them.
+        """
+        known = self._parts.get(opcode.number)
+        if known is None:
+            found: dict[tuple[int, str], tuple[Role, ...]] = {}
+            for kind, parties in self._parties.items():
+                if not KINDS[kind].has(opcode):
+                    continue
+                for party, places in parties.items():
+                    may_play = MAY_PLAY.get(party.role)
+                    if may_play is None or may_play(opcode):
+                        for place in places:
+                            found[place] = (*found.get(place, ()), ROLES[party.role])
+            known = self._parts[opcode.number] = dict(sorted(found.items()))
+        return known
+
+    def met_by(self, opcodes: Iterable[Opcode]) -> frozenset[int]:
+        """Return the numbers of the rules that code with these opcodes may break.
+
+        All operands without which there is no hazard are among the opcodes.
+        """
+        there = {place for opcode in opcodes for place in self.parts(opcode)}
+        return frozenset(
+            rule.number
+            for rule in self.rules
+            if all((rule.number, name) in there for name in NEEDED if rule.hazard.parties(name))
+        )
+
+    @cached_property
+    def longest(self) -> int:
+        """Return the most wait states that any hazard needs."""
+        return max((rule.window for rule in self.rules if rule.hazard.clock == "states"), default=0)
+
+    @cached_property
+    def behind_vector_scalars(self) -> int:
+        """Return the most wait states between a vector instruction that writes an SGPR, VCC or EXEC and any use."""
+        return self._most("states", _writes_scalars)
+
+    @cached_property
+    def between_neighbours(self) -> tuple[Rule, ...]:
+        """Return the rules by which an instruction and a user of its registers must be so many wait states apart."""
+        return tuple(
+            rule
+            for rule in self.rules
+            if rule.hazard.clock == "states"
+            and rule.window
+            and rule.hazard.in_registers
+            and not rule.hazard.cleared_by
+            and rule.hazard.producer is not None
+            and rule.hazard.producer.kind not in MATRIX_KINDS
+        )
+
+    @cached_property
+    def behind_dead_registers(self) -> tuple[Rule, ...]:
+        """Return the rules that hold even where the values in the registers are dead.
+
+        They are about scalars that a vector instruction has written, whatever has written them since (LLVM,
+        getWaitStatesSinceDef), and about what is overwritten too early.
+        """
+        return tuple(
+            rule
+            for rule in self.between_neighbours
+            if rule.hazard.consumer.role.startswith("writes")
+            or (rule.hazard.producer is not None and _writes_scalars(rule.hazard.producer))
+        )
+
+    @cached_property
+    def behind_m0(self) -> int:
+        """Return the most wait states that M0 needs after a scalar instruction that writes it."""
+        return self._most("states", lambda one: one.role == "writes M0")
+
+    @cached_property
+    def between_vectors(self) -> int:
+        """Return the most wait states between a vector instruction that writes an SGPR and another that reads it."""
+        return self._most(
+            "states", lambda one: one.kind == "VALU" and one.role == "writes SGPRs", lambda one: one.kind == "VALU"
+        )
+
+    @cached_property
+    def behind_matrix(self) -> int:
+        """Return the most wait states that any instruction may need after a matrix instruction of GFX9."""
+        return self._most("states", lambda one: one.kind in MATRIX_KINDS)
+
+    @cached_property
+    def before_agpr_moves(self) -> int:
+        """Return the most wait states that an AGPR move may need after anything but a matrix instruction."""
+        return self._most("states", lambda one: one.kind not in MATRIX_KINDS, lambda one: "v_accvgpr" in one.kind)
+
+    @cached_property
+    def behind_agpr_moves(self) -> int:
+        """Return the most wait states that any instruction may need after a move of an AGPR to a VGPR."""
+        return self._most(
+            "states",
+            lambda one: one.kind == "v_accvgpr_read" or (one.kind.startswith("VALU") and one.role == "writes VGPRs"),
+        )
+
+    @cached_property
+    def behind_wmma(self) -> int:
+        """Return the most vector instructions needed between a WMMA and a vector instruction that is none."""
+        return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
+
+    @cached_property
+    def behind_vskip(self) -> int:
+        """Wait states between a change of MODE.vskip and a vector instruction."""
+        return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")
+
+    def _most(
+        self,
+        clock: Clock,
+        producer: Callable[[Party], bool],
+        consumer: Callable[[Party], bool] = lambda one: True,
+    ) -> int:
+        return max(
+            (
+                rule.window
+                for rule in self.rules
+                if rule.hazard.clock == clock
+                and rule.hazard.producer is not None
+                and producer(rule.hazard.producer)
+                and consumer(rule.hazard.consumer)
+            ),
+            default=0,
+        )
+
+
+def _writes_scalars(one: Party) -> bool:
+    return one.kind.startswith("VALU") and one.role in SCALAR_WRITERS
+
+
+ALWAYS = ROLES[""]
+"""Role of instructions that take part whatever their operands are."""
+NEEDED = ("producer", "consumer", "middle", "second")
+"""Fields of `Hazard` without whose operands there is none."""
+PARTS = ("producer", "consumer", "middle", "second", "cleared_by", "disarmed_by", "forgotten_by")
+"""Fields of `Hazard` that name operands."""
+
+
+@cache
+def hazard_model(target: Target, wave_size: int, xnack: bool = True) -> HazardModel:
+    """Return the hazards of a processor.
+
+    Args:
+        xnack: whether code was built for, or also for, devices that may start memory instructions anew.
+    """
+    return HazardModel(target, wave_size, xnack and target.supports_xnack)
+
+
+class Ticks(NamedTuple):
+    """Time that an instruction takes, on every clock."""
+
+    states: int
+    vector: int
+    transcendental: int
+
+
+_NOP_FIELD = 15
+_VECTOR, _TRANSCENDENTAL = int(InstructionFlag.VALU), int(InstructionFlag.TRANS)
+_NO_VECTOR = int(InstructionFlag.VMEM | InstructionFlag.FLAT)
+
+
+def ticks(opcode: Opcode, values: Sequence[int]) -> Ticks:
+    """Return what an instruction counts between two others (LLVM, getNumWaitStates)."""
+    states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
+    flags = int(opcode.flags)
+    return Ticks(states, int(bool(flags & _VECTOR and not flags & _NO_VECTOR)), int(bool(flags & _TRANSCENDENTAL)))

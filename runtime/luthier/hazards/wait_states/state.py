@@ -1,0 +1,275 @@
+"""State of the check of hazards: the producers that are not far enough away at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import permutations
+from typing import NamedTuple
+
+from luthier.hazards.wait_states.model import HazardModel, Rule, Ticks
+from luthier.hazards.wait_states.steps import Check, Step
+
+
+class Entry(NamedTuple):
+    """Registers of a producer."""
+
+    rule: int
+    armed: bool
+    """The middle was there, or there need be none."""
+    units: int
+    tag: int
+    """Tag that a consumer is compared by; in rules of two producers the units of the second, once it was there."""
+    transcendental: int
+    """Such instructions since."""
+    age: int
+    """Ticks of the rule's clock since; 0 in rules that forget nothing."""
+
+
+State = frozenset[Entry]
+"""Entries of all rules. A rule that forgets nothing has one armed entry and one that is not, with the units of all;
+another has at most one for the same units, tag and count of transcendental instructions, the youngest."""
+EMPTY: State = frozenset()
+
+Report = Callable[[Step, Entry, int, int], None]
+"""Called for a consumer that is too near: its step, the producer, the units and how many are needed (0: an instruction
+that clears)."""
+
+
+class _Live:
+    """An entry while time runs."""
+
+    __slots__ = ("armed", "birth", "tag", "transcendental", "units")
+
+    def __init__(self, armed: bool, units: int, tag: int, transcendental: int, birth: int) -> None:
+        self.armed, self.units, self.tag = armed, units, tag
+        self.transcendental, self.birth = transcendental, birth
+
+
+class Machine:
+    """Applies steps to states."""
+
+    def __init__(self, model: HazardModel) -> None:
+        self.model = model
+        self._clocks = [1 if rule.hazard.clock == "vector instructions" else 0 for rule in model.rules]
+        self._lonely = frozenset(rule.number for rule in model.rules if rule.hazard.producer is None)
+        """Rules of which a consumer is wrong by itself."""
+
+    def run(
+        self,
+        state: State,
+        steps: Iterable[Step],
+        length: Ticks,
+        report: Report | None = None,
+        *,
+        start: Ticks = Ticks(0, 0, 0),  # noqa: B008  a constant
+        only: bool = False,
+    ) -> State:
+        """Return the state after a block.
+
+        Args:
+            steps: of the block, from `start` on.
+            length: ticks of the block.
+            report: called for consumers that are too near.
+            start: from the beginning of the block to where `state` holds.
+            only: follow what is in `state` alone.
+        """
+        if not state and not steps:
+            return state
+        live: dict[int, list[_Live]] = {}
+        for entry in state:
+            birth = start[self._clocks[entry.rule]] - entry.age
+            row = _Live(entry.armed, entry.units, entry.tag, start.transcendental - entry.transcendental, birth)
+            live.setdefault(entry.rule, []).append(row)
+        for step in steps:
+            if live:
+                self._meet(live, step, report)
+            if report is not None and self._lonely:
+                for check in step.checks:
+                    if check.rule in self._lonely:
+                        report(step, Entry(check.rule, True, check.units, 0, 0, 0), 0, 0)
+            if not only:
+                self._produce(live, step)
+        return self._state(live, length)
+
+    def _meet(self, live: dict[int, list[_Live]], step: Step, report: Report | None) -> None:
+        """Apply a step to the producers before it."""
+        rules = self.model.rules
+        for check in step.checks:
+            if check.rule in live:
+                self._check(live, rules[check.rule], step, check, report)
+        for number in step.clears:
+            if number in live:
+                keep = [] if rules[number].hazard.clears_all else [one for one in live[number] if not one.armed]
+                _put(live, number, keep)
+        for number, units in step.disarms:
+            _lose(live, number, units, armed=True)
+        for number, units in step.arms:
+            if number in live:
+                _arm(live, rules[number], units)
+        for number, units in step.forgets:
+            _lose(live, number, units, armed=False)
+        for number, units in step.seconds:
+            if number in live:
+                self._pair(live, rules[number], units, step)
+
+    def _produce(self, live: dict[int, list[_Live]], step: Step) -> None:
+        for number, units, tag in step.makes:
+            rule = self.model.rules[number]
+            armed = rule.hazard.middle is None
+            clock = self._clocks[number]
+            rows = live.setdefault(number, [])
+            if not rule.window:
+                _join(rows, armed, units)
+                continue
+            birth = step.time[clock] + step.own[clock]
+            since = step.time.transcendental + step.own.transcendental
+            rows[:] = [one for one in rows if (one.armed, one.units, one.tag) != (armed, units, tag)]
+            rows.append(_Live(armed, units, tag, since, birth))
+
+    def _check(
+        self,
+        live: dict[int, list[_Live]],
+        rule: Rule,
+        step: Step,
+        consumer: Check,
+        report: Report | None,
+    ) -> None:
+        """Report a consumer that is too near to producers.
+
+        What it met is removed, so that one mistake is found once.
+        """
+        units = consumer.units
+        hazard = rule.hazard
+        clock = self._clocks[rule.number]
+        keep = []
+        for one in live[rule.number]:
+            common = one.units & units if hazard.in_registers else one.units
+            needed = min(rule.needed(one.tag), consumer.at_most)
+            age = step.time[clock] - one.birth if rule.window else 0
+            since = step.time.transcendental - one.transcendental
+            if (
+                not common
+                or not one.armed
+                or (rule.window and age >= needed)
+                or (hazard.relation != "overlap" and (one.units == units) != (hazard.relation == "same"))
+                or (hazard.tags != "any" and (one.tag == consumer.tag) != (hazard.tags == "same"))
+                or (hazard.second is not None and not _meets_both(one, consumer.sources))
+                or (hazard.transcendental is not None and since >= hazard.transcendental)
+            ):
+                keep.append(one)
+                continue
+            if report is not None:
+                report(step, Entry(rule.number, True, one.units, one.tag, since, age), common, needed)
+            rest = one.units & ~common if hazard.relation == "overlap" else 0
+            if rest:
+                keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))
+        _put(live, rule.number, keep)
+
+    def _pair(self, live: dict[int, list[_Live]], rule: Rule, units: int, step: Step) -> None:
+        """Pair a second producer with each first one that is near and after which a middle came.
+
+        For registers that it overwrites it is the only one.
+        """
+        clock = self._clocks[rule.number]
+        rows = live[rule.number]
+        behind = step.time[clock] + step.own[clock]
+        firsts = {
+            one.units & ~units
+            for one in rows
+            if one.armed and not one.tag and step.time[clock] - one.birth <= rule.hazard.second_within
+        }
+        keep = []
+        for one in rows:
+            paired = bool(one.tag)
+            one.units &= ~units
+            one.tag &= ~units
+            if one.units and paired == bool(one.tag):
+                keep.append(one)
+        since = step.time.transcendental + step.own.transcendental
+        keep += [_Live(True, first, units, since, behind) for first in sorted(firsts) if first]
+        _put(live, rule.number, keep)
+
+    def _state(self, live: dict[int, list[_Live]], length: Ticks) -> State:
+        found: dict[tuple[int, bool, int, int, int], int] = {}
+        for number, rows in live.items():
+            rule = self.model.rules[number]
+            window, counted, now = rule.window, rule.hazard.transcendental, length[self._clocks[number]]
+            for one in rows:
+                age = now - one.birth if window else 0
+                if window and age >= window:
+                    continue
+                since = length.transcendental - one.transcendental if counted is not None else 0
+                if counted is not None and since >= counted:
+                    continue
+                key = number, one.armed, one.units, one.tag, since
+                if age < found.get(key, age + 1):
+                    found[key] = age
+        return frozenset([Entry(*key, age) for key, age in found.items()])
+
+    def merge(self, first: State, second: State) -> State:
+        """Return what may be near on either path: `first` itself if `second` adds nothing."""
+        if second <= first:
+            return first
+        found: dict[Entry, int] = {}
+        permanent: dict[tuple[int, bool], int] = {}
+        for entry in (*first, *second):
+            if self.model.rules[entry.rule].window:
+                _youngest(found, entry)
+            else:
+                key = entry.rule, entry.armed
+                permanent[key] = permanent.get(key, 0) | entry.units
+        joined = frozenset(
+            [
+                *(key._replace(age=age) for key, age in found.items()),
+                *(Entry(rule, armed, units, 0, 0, 0) for (rule, armed), units in permanent.items()),
+            ]
+        )
+        return first if joined == first else joined
+
+
+def _meets_both(one: _Live, sources: tuple[int, ...]) -> bool:
+    """Return whether different sources are registers of two producers."""
+    return any(one.units & first and one.tag & second for first, second in permutations(sources, 2) if first != second)
+
+
+def _youngest(found: dict[Entry, int], entry: Entry) -> None:
+    key = entry._replace(age=0)
+    found[key] = min(found.get(key, entry.age), entry.age)
+
+
+def _put(live: dict[int, list[_Live]], number: int, rows: list[_Live]) -> None:
+    if rows:
+        live[number] = rows
+    else:
+        del live[number]
+
+
+def _lose(live: dict[int, list[_Live]], number: int, units: int, *, armed: bool) -> None:
+    if number in live:
+        for one in live[number]:
+            if one.armed == armed:
+                one.units &= ~units
+        _put(live, number, [one for one in live[number] if one.units])
+
+
+def _join(rows: list[_Live], armed: bool, units: int) -> None:
+    for one in rows:
+        if one.armed == armed:
+            one.units |= units
+            return
+    rows.append(_Live(armed, units, 0, 0, 0))
+
+
+def _arm(live: dict[int, list[_Live]], rule: Rule, units: int) -> None:
+    """Arm producers after the middle: all of them if it is an event, else those that share its registers."""
+    rows = live[rule.number]
+    for one in list(rows):
+        if one.armed:
+            continue
+        common = one.units if rule.hazard.middle_is_event else one.units & units
+        if not common:
+            continue
+        if rule.window:
+            one.armed = True
+        else:
+            _join(rows, True, common)

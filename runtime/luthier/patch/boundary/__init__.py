@@ -1,0 +1,1 @@
+"""Conditions at the boundary between a payload and the application's code next to it."""

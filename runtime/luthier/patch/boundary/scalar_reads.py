@@ -1,0 +1,126 @@
+"""SGPRs on GFX12: what a vector instruction has read, and another one overwrites, needs a wait before it is read again.
+
+LLVM inserts it within the application and within a payload. It assumes that a function is entered with all SGPRs read
+and none outstanding. So a payload begins with waits, what is put around LLVM's code waits by itself, and a payload ends
+with waits, and with what makes the hardware forget its reads, where the application does not expect what it leaves
+(`luthier.hazards.wait_states.exposure`).
+
+Source: LLVM, AMDGPUWaitSGPRHazards.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from luthier.hazards.wait_states.exposure import EVERYTHING, Exposure
+from luthier.hazards.wait_states.kinds import DS_NOPS, KINDS, pairs
+from luthier.isa import Isa
+from luthier.isa.registers import SGPRS, TTMPS, VCC, mask_of
+from luthier.isa.targets import Target
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.instructions.effects import Columns, effect_table
+
+_SCALAR_WRITE = re.compile(r"^s_(?!nop|wait|set_|cmp)\w+ (\w+)", re.MULTILINE)
+_NAME = re.compile(r"\w+")
+
+
+def settled(target: Target, lines: Sequence[str]) -> list[str]:
+    """Return assembly followed by a wait for what its scalar instructions write."""
+    if target.scalar_wait is None or not any(_SCALAR_WRITE.search(line) for line in lines):
+        return [*lines]
+    return [*lines, target.scalar_wait]
+
+
+def copies_settled(target: Target, lines: Iterable[str]) -> list[str]:
+    """Return copies from register to register, with waits between those that read what others have written."""
+    spaced: list[str] = []
+    written: set[str] = set()
+    for line in lines:
+        if target.scalar_wait is not None and not written.isdisjoint(_NAME.findall(line)):
+            spaced.append(target.scalar_wait)
+            written.clear()
+        if match := _SCALAR_WRITE.search(line):
+            written.add(match[1])
+        spaced.append(line)
+    return spaced
+
+
+def scalars_ready(target: Target, reads: int) -> list[str]:
+    """Return assembly needed before some of the units in a bit set are read.
+
+    What the application has just written must have arrived.
+    """
+    wait = target.lane_mask_wait
+    return [wait] if wait is not None and target.scalar_wait is not None and reads & _KEPT else []
+
+
+def forget_reads(target: Target, wave_size: int) -> tuple[str, ...]:
+    """Return assembly after which no SGPR counts as read by vector instructions."""
+    return () if target.scalar_wait is None else ("ds_nop",) * DS_NOPS[wave_size]
+
+
+class Leftovers(NamedTuple):
+    """SGPRs by which a payload meets the application behind it, as bit sets of units."""
+
+    read: int
+    """Vector instructions read them, or their neighbours."""
+    written: int
+    """They get values at its end."""
+
+    @classmethod
+    def of(cls, isa: Isa, code: bytes, written: int) -> Leftovers:
+        """Return the leftovers of a payload's code."""
+        return cls(read_by_vectors(isa, code), written & _KEPT)
+
+
+def read_by_vectors(isa: Isa, code: bytes) -> int:
+    """Return the SGPRs, by pairs, that vector instructions of some code read."""
+    columns, table = Columns(isa.decode(code)), effect_table(isa)
+    is_vector = KINDS["VALU"].has
+    reads = 0
+    for index, number in enumerate(columns.opcode):
+        if number >= 0 and is_vector(isa.opcode(number)):
+            reads |= table.of(columns, index).reads
+    return pairs(reads & _KEPT)
+
+
+_KEPT = mask_of((*SGPRS, *VCC, *TTMPS))
+"""Registers for which the hardware remembers whether they were read."""
+
+
+def after_entry(isa: Isa, code: bytes) -> tuple[str, ...]:
+    """Return assembly after what runs before a kernel's first instruction: the kernel expects that nothing was read."""
+    target = isa.target.target
+    if target.lane_mask_wait is None or target.scalar_wait is None or not read_by_vectors(isa, code):
+        return ()
+    return target.lane_mask_wait, *forget_reads(target, isa.wave_size)
+
+
+class Endings:
+    """Assembly that payloads of one kernel end with because the application does not expect what they leave.
+
+    Args:
+        edited: whether the application's instructions change, so that it is not known what it expects.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
+        self._lifted = lifted
+        self.needed = lifted.target.scalar_wait is not None
+        """Else all are empty."""
+        self._edited = edited
+
+    @functools.cached_property
+    def _exposure(self) -> Exposure:
+        return Exposure(self._lifted)
+
+    def at(self, point: int, left: Leftovers) -> tuple[str, ...]:
+        """Return assembly for the end of a payload before instruction `point`."""
+        target = self._lifted.target
+        if target.lane_mask_wait is None or not (left.read or left.written):
+            return ()
+        exposed = EVERYTHING if self._edited else self._exposure.before(point)
+        waits = (target.lane_mask_wait,) if left.written & exposed.middle else ()
+        return (*waits, *(forget_reads(target, self._lifted.wave_size) if left.read & exposed.first else ()))

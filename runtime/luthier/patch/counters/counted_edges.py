@@ -1,0 +1,429 @@
+"""The edges of a function that can be counted, as a graph in which what comes in goes out.
+
+Nodes are stretches of code that run as a whole: blocks where executions are counted, and where active lanes are, what
+lies in a block between writes of EXEC. Each stretch is an edge of its own, from its beginning to its end, so that
+counting it can be weighed against counting the edges between. Where EXEC changes, lanes wait in pools
+(`luthier.patch.counters.lane_edges`); where too little is known of them, they come from outside and go there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from luthier.isa import NO_TARGET
+from luthier.lifting import BasicBlock, Function, LiftedRepresentation
+from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.loops import LoopNest
+from luthier.patch.counters.lane_edges import Group, LaneEdge, Pools, closing, inactive_at, inactive_behind, lane_edges
+
+LOOP_FACTOR = 8.0
+"""Assumed number of iterations of a loop, whose real number is not known."""
+_STUB_COST = 2.0
+"""A stub is an addition and a branch."""
+_BEHIND_COST = 1.01
+_UNCOUNTABLE = float("inf")
+
+
+class Place(NamedTuple):
+    """Where an edge can be counted."""
+
+    kind: Literal["within", "behind", "taken", "entry", "called"]
+    """Before any one instruction from `first` to `last`; behind instruction `first`; where its branch is taken; when
+    the hardware starts the kernel at entry number `first`; nowhere, since calls of function `first` are counted."""
+    first: int
+    last: int
+
+
+class _CountedEdge(NamedTuple):
+    source: int
+    to: int
+    place: Place | None
+    heat: float
+    once: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionEdges:
+    """The edges of one function."""
+
+    graph: FlowGraph
+    places: tuple[Place | None, ...]
+    """By edge of the graph."""
+    heat: tuple[float, ...]
+    """By edge: an estimate how often it is taken in one run of the function."""
+    once_a_wave: tuple[bool, ...]
+    """By edge: whether no wave goes it twice."""
+    stretches: tuple[tuple[int, int, int], ...]
+    """Node at which a stretch begins, and its first and last instruction; in the order of these."""
+    chords: tuple[int, ...]
+    function: int
+
+    @cached_property
+    def entered_by_calls(self) -> int | None:
+        """Return the chord by which the function is entered, if its count follows from those of the calls."""
+        places = ((chord, self.places[chord]) for chord in self.chords)
+        return next((chord for chord, place in places if place is not None and place.kind == "called"), None)
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [first for _, first, _ in self.stretches]
+
+    def node_of(self, index: int) -> int | None:
+        """Return the node whose count is that of an instruction; None if it is in none of them."""
+        at = bisect.bisect_right(self._firsts, index) - 1
+        if at < 0 or index > self.stretches[at][2]:
+            return None
+        return self.stretches[at][0]
+
+
+def find_edges(
+    lifted: LiftedRepresentation,
+    sites: Collection[int],
+    *,
+    lanes: bool,
+    each: bool = False,
+    called: Collection[int] = (),
+) -> Iterator[FunctionEdges]:
+    """The edges of each function that holds one of the sites.
+
+    Args:
+        lanes: whether active lanes are counted, not executions.
+        each: whether every stretch is to be counted by itself.
+        called: functions that are entered as often as they are called (`known_callers`).
+    """
+    maker = _Maker(lifted, lanes, called)
+    owners = _owners(lifted, sites)
+    for number in sorted(owners):
+        yield maker.make(lifted.functions[number], each=each)
+
+
+def known_callers(lifted: LiftedRepresentation, sites: Collection[int]) -> dict[int, list[int]]:
+    """Return the functions that are entered by calls alone, with these calls, by instruction.
+
+    Each call leads nowhere else, and both the functions and their callers hold one of the sites.
+    """
+    if lifted.unknown:
+        return {}
+    owners = _owners(lifted, sites)
+    callers: dict[int, dict[int, None]] = {number: {} for number in owners if not lifted.functions[number].is_kernel}
+    for function in lifted.functions:
+        for call in function.calls:  # functions may share it
+            owner = lifted.blocks[lifted.block_of[call.index]].function
+            for callee in call.callees:
+                if call.known and owner in owners and len(call.callees) == 1 and callee in callers:
+                    callers[callee][call.index] = None
+                else:
+                    callers.pop(callee, None)
+    return {number: [*calls] for number, calls in callers.items() if calls}
+
+
+def _owners(lifted: LiftedRepresentation, sites: Collection[int]) -> set[int]:
+    return {lifted.blocks[lifted.block_of[index]].function for index in sites}
+
+
+class _Maker:
+    def __init__(self, lifted: LiftedRepresentation, lanes: bool, entered_by_calls: Collection[int]) -> None:
+        self.lifted, self.lanes, self.entered_by_calls = lifted, lanes, entered_by_calls
+        self.exec = lifted.effect_table.exec
+        self.members = Counter(block.index for function in lifted.functions for block in function.blocks)
+        self.called = {callee for function in lifted.functions for call in function.calls for callee in call.callees}
+        self.ending = self._ending()
+        self.direct = {jump.index for jump in lifted.direct_jumps}
+
+    def _ending(self) -> set[int]:
+        """Return the functions in which a wave may end or the control flow is unknown.
+
+        A wave that ends by a trap loses its counters, so traps do not count as ends.
+        """
+        functions = self.lifted.functions
+        ending = {f.index for f in functions if any(block.exit in ("end", "unknown") for block in f.blocks)}
+        while True:
+            more = {
+                f.index
+                for f in functions
+                if f.index not in ending
+                and any(not call.known or not ending.isdisjoint(call.callees) for call in f.calls)
+            }
+            if not more:
+                return ending
+            ending |= more
+
+    def make(self, function: Function, *, each: bool) -> FunctionEdges:
+        lifted = self.lifted
+        owned = [block for block in function.blocks if block.function == function.index]
+        regular = not (
+            each
+            or any(self.members[block.index] > 1 or block.exit == "unknown" for block in function.blocks)
+            or (function.is_kernel and function.index in self.called)
+        )
+        stretches = [(first, last) for block in owned for first, last in self._stretches(block)]
+        stretches.sort()
+        outside = 2 * len(stretches)
+        at = {first: 2 * number for number, (first, _) in enumerate(stretches)}
+        nest = LoopNest(function, self._entries(function))
+        heat = _heat(function, nest, self._skipping)
+        once = function.is_kernel and regular
+        edges = []
+        for first, last in stretches:
+            block = lifted.block_of[first]
+            place = Place("within", first, last)
+            edges.append(_CountedEdge(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
+        followed = regular and self.lanes and not self.lifted.unknown  # unknown code may change EXEC
+        pooled = self._from_pools(function, at, nest, heat) if followed else None
+        if pooled is not None:
+            outside, more = pooled
+            edges += more
+        elif regular:
+            edges += self._between(function, at, outside, nest, heat)
+        else:
+            for node in range(0, outside, 2):
+                edges += [_CountedEdge(outside, node, None, 1, False), _CountedEdge(node + 1, outside, None, 1, False)]
+        graph = FlowGraph(outside, tuple(Edge(one.source, one.to, _cost(one)) for one in edges))
+        chords = graph.chords()
+        if chords is None:
+            return self.make(function, each=True)
+        return FunctionEdges(
+            graph,
+            tuple(one.place for one in edges),
+            tuple(one.heat for one in edges),
+            tuple(one.once for one in edges),
+            tuple((at[first], first, last) for first, last in stretches),
+            tuple(chords),
+            function.index,
+        )
+
+    def _stretches(self, block: BasicBlock) -> Iterator[tuple[int, int]]:
+        first = block.first
+        if self.lanes:
+            for index in range(block.first, block.last):
+                if self.lifted.effects(index).writes & self.exec:
+                    yield first, index
+                    first = index + 1
+        yield first, block.last
+
+    def _entries(self, function: Function) -> list[int]:
+        """Return the blocks at which a function is entered."""
+        if not function.is_kernel:
+            return [function.entry_block]
+        indices = [self.lifted.index_at(address) for address in self.lifted.hardware_entries]
+        return [self.lifted.block_of[index] for index in indices if index is not None]
+
+    def _between(
+        self, function: Function, at: dict[int, int], outside: int, nest: LoopNest, heat: dict[int, float]
+    ) -> list[_CountedEdge]:
+        """The edges from stretch to stretch, and from and to the outside."""
+        between: list[_CountedEdge] = []
+        leading: list[tuple[BasicBlock, int, int, Literal["fallthrough", "taken", "indirect"]]] = []
+        entering: Counter[int] = Counter(self._entries(function))
+        for block in function.blocks:
+            *_, (last_first, _) = pieces = list(self._stretches(block))
+            for (here, _), (there, _) in itertools.pairwise(pieces):
+                between += [
+                    _CountedEdge(at[here] + 1, outside, None, 1, False),
+                    _CountedEdge(outside, at[there], None, 1, False),
+                ]
+            source = at[last_first] + 1
+            successors = [e for e in block.successors if not (self.lanes and self._has_no_lanes(block, e.kind))]
+            changes = self.lanes and (block.exit == "call" or bool(self.lifted.effects(block.last).writes & self.exec))
+            ends = self._may_end(function, block)
+            if changes or ends:
+                between.append(_CountedEdge(source, outside, None, 1, False))
+            if changes:
+                source = outside
+            for edge in successors:
+                leading.append((block, source, edge.to, edge.kind))
+                entering[edge.to] += 1
+        leaving = Counter(source for _, source, _, _ in leading)
+        leaving.update(one.source for one in between)
+        for block, source, to, kind in leading:
+            target = self.lifted.blocks[to]
+            into = at[target.first]
+            within = next(iter(self._stretches(target)))
+            place: Place | None = None
+            if source != outside and leaving[source] == 1:
+                *_, (first, last) = self._stretches(block)
+                place = Place("within", first, last)
+            elif entering[to] == 1:
+                place = Place("within", *within)
+            elif kind == "fallthrough":
+                place = Place("behind", block.last, block.last)
+            elif kind == "taken" and self._encodes_target(block.last):
+                place = Place("taken", block.last, block.last)
+            depth = nest.edge_depth(block.index, to)
+            share = _share(nest, block, to, self._skipping(block))
+            once = function.is_kernel and not depth
+            between.append(_CountedEdge(source, into, place, heat[block.index] * share, once))
+        for number, entry in enumerate(self._entries(function)):
+            first, last = next(iter(self._stretches(self.lifted.blocks[entry])))
+            place = Place("within", first, last) if entering[entry] == 1 else None
+            if function.is_kernel:
+                place = Place("entry", number, number)
+            elif function.index in self.entered_by_calls:
+                place = Place("called", function.index, function.index)
+            between.append(_CountedEdge(outside, at[first], place, 1, function.is_kernel))
+        return between
+
+    def _from_pools(
+        self, function: Function, at: dict[int, int], nest: LoopNest, heat: dict[int, float]
+    ) -> tuple[int, list[_CountedEdge]] | None:
+        """The edges of lanes, with those that wait while they are inactive; and the number of nodes. None where too
+        little is known of masks."""
+        flow = self.lifted.flow
+        stretches = {block.index: list(self._stretches(block)) for block in function.blocks}
+        try:
+            edges = list(lane_edges(flow, function.blocks, stretches))
+        except LookupError:
+            return None
+        last = {index: pieces[-1][0] for index, pieces in stretches.items()}
+        ends = [block.index for block in function.blocks if self._may_end(function, block)]
+        entries = self._entries(function)
+        outflow: list[int | Group] = [last[block] for block in ends]
+        outflow += [group for block in ends for group in inactive_behind(flow, block, last[block])]
+        inflow = [group for block in entries for group in inactive_at(flow, block, stretches[block][0][0])]
+        pools = Pools(edges, [*outflow, *inflow])
+        counted = self._countable(function, edges, stretches, outflow, nest, heat)
+        while True:
+            outside = 2 * len(at) + len(pools.kept)
+            number = {pool: 2 * len(at) + place for place, pool in enumerate(pools.kept)}
+            begins = at | {group: number.get(pools.of(group), outside) for group in pools.all}
+            behind = {first: node + 1 for first, node in at.items()} | {group: begins[group] for group in pools.all}
+            free = {(behind[one.source], begins[one.to]) for one in edges if one not in counted}
+            free |= {(behind[one], outside) for one in outflow} | {(outside, begins[one]) for one in inflow}
+            uncounted = sorted((source, to) for source, to in free if source != to)
+            graph_edges = [_CountedEdge(*one, None, 1, False) for one in uncounted]
+            for edge, (place, often, once) in counted.items():
+                graph_edges.append(_CountedEdge(behind[edge.source], begins[edge.to], place, often, once))
+                uncounted += [graph_edges[-1][:2]] if place is None else []
+            for index, entry in enumerate(entries):
+                place = Place("entry", index, index) if function.is_kernel else None
+                if function.index in self.entered_by_calls:
+                    place = Place("called", function.index, function.index)
+                graph_edges.append(_CountedEdge(outside, at[stretches[entry][0][0]], place, 1, function.is_kernel))
+                uncounted += [graph_edges[-1][:2]] if place is None else []
+            circle = closing(uncounted)
+            if circle is None:
+                return outside, graph_edges
+            if not pools.merge_at(circle, uncounted, {node: pool for pool, node in number.items()}):
+                return None
+
+    def _countable(
+        self,
+        function: Function,
+        edges: Sequence[LaneEdge],
+        stretches: Mapping[int, Sequence[tuple[int, int]]],
+        outflow: Sequence[int | Group],
+        nest: LoopNest,
+        heat: dict[int, float],
+    ) -> dict[LaneEdge, tuple[Place | None, float, bool]]:
+        """Of the edges of active lanes from block to block where they can be counted, how often they are gone, and
+        whether a wave goes them at most once."""
+        entering: Counter[int] = Counter(self._entries(function))
+        entering.update(edge.to for block in function.blocks for edge in block.successors)
+        leaving: Counter[int | Group] = Counter(one.source for one in edges)
+        leaving.update(outflow)
+        kinds = {(block.index, edge.to): edge.kind for block in function.blocks for edge in block.successors}
+        countable: dict[LaneEdge, tuple[Place | None, float, bool]] = {}
+        for one in edges:
+            if one.between is None or not isinstance(one.source, int):
+                continue
+            block, target = (self.lifted.blocks[index] for index in one.between)
+            place: Place | None = None
+            if leaving[one.source] == 1:
+                place = Place("within", *stretches[block.index][-1])
+            elif entering[target.index] == 1:
+                place = Place("within", *stretches[target.index][0])
+            elif kinds[one.between] == "fallthrough":
+                place = Place("behind", block.last, block.last)
+            elif kinds[one.between] == "taken" and self._encodes_target(block.last):
+                place = Place("taken", block.last, block.last)
+            share = _share(nest, block, target.index, self._skipping(block))
+            once = function.is_kernel and not nest.edge_depth(*one.between)
+            countable[one] = place, heat[block.index] * share, once
+        return countable
+
+    def _may_end(self, function: Function, block: BasicBlock) -> bool:
+        """Return whether control may not go on from a block within its function."""
+        return not block.successors or (block.exit == "call" and self._may_not_return(function, block))
+
+    def _may_not_return(self, function: Function, block: BasicBlock) -> bool:
+        return any(
+            call.index == block.last and (not call.known or not self.ending.isdisjoint(call.callees))
+            for call in function.calls
+        )
+
+    def _has_no_lanes(self, block: BasicBlock, kind: str) -> bool:
+        """Return whether no lane is active where an edge is taken."""
+        if block.exit != "conditional":
+            return False
+        name = self.lifted.effect_table.pseudos[self.lifted.columns.opcode[block.last]]
+        return (name, kind) in (("S_CBRANCH_EXECZ", "taken"), ("S_CBRANCH_EXECNZ", "fallthrough"))
+
+    def _skipping(self, block: BasicBlock) -> int | None:
+        """Return the block that control goes to from a block if no lane is active."""
+        return next((edge.to for edge in block.successors if self._has_no_lanes(block, edge.kind)), None)
+
+    def _encodes_target(self, index: int) -> bool:
+        return self.lifted.columns.target[index] != NO_TARGET or index in self.direct
+
+
+def _cost(one: _CountedEdge) -> float:
+    if one.place is None:
+        return _UNCOUNTABLE
+    if one.place.kind in ("entry", "called"):
+        return 0.0
+    return one.heat * {"within": 1.0, "behind": _BEHIND_COST, "taken": _STUB_COST}[one.place.kind]
+
+
+def _share(nest: LoopNest, block: BasicBlock, to: int, skipping: int | None) -> float:
+    """Return an estimate of the share of the executions of a block that goes on to another.
+
+    Loops are seldom left, and code is seldom skipped because no lane needs it.
+
+    Args:
+        skipping: the block that control goes to then.
+    """
+    rare = 1 / LOOP_FACTOR
+    targets = nest.successors[block.index]
+    depths = {target: nest.edge_depth(block.index, target) for target in targets}
+    deepest = max(depths.values())
+    staying = [target for target, depth in depths.items() if depth == deepest]
+    if len(staying) < len(depths):
+        return (1 - rare) / len(staying) if to in staying else rare / (len(depths) - len(staying))
+    if skipping is None or len(depths) == 1:
+        return 1 / len(depths)
+    return rare if to == skipping else (1 - rare) / (len(depths) - 1)
+
+
+def _heat(function: Function, nest: LoopNest, skipping: Callable[[BasicBlock], int | None]) -> dict[int, float]:
+    """How often each block runs, as a guess: what comes in over the edges forward, times a factor for each loop that
+    begins there."""
+    blocks = {block.index: block for block in function.blocks}
+    order: list[int] = []
+    seen = set(nest.entries)
+    work = [(entry, iter(nest.successors[entry])) for entry in nest.entries]
+    while work:
+        _, rest = work[-1]
+        following = next((to for to in rest if to not in seen), None)
+        if following is None:
+            order.append(work.pop()[0])
+        else:
+            seen.add(following)
+            work.append((following, iter(nest.successors[following])))
+    order.reverse()
+    position = {block: number for number, block in enumerate(order)}
+    headers = Counter(header for loop in nest.loops for header in loop.headers)
+    heat = dict.fromkeys(blocks, 0.0)
+    for entry in nest.entries:
+        heat[entry] = 1.0
+    for number in order:
+        heat[number] *= LOOP_FACTOR ** headers[number]
+        for to in nest.successors[number]:
+            if position[to] > position[number]:
+                heat[to] += heat[number] * _share(nest, blocks[number], to, skipping(blocks[number]))
+    return heat

@@ -1,0 +1,79 @@
+"""What counting does to one kernel, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from luthier.hazards.wait_counters import Outstanding
+from luthier.lifting import Liveness
+from luthier.patch.counters.leaving import LeavingCode
+from luthier.patch.payloads.code import BoundPayload
+from luthier.patch.payloads.zones import Zone
+from luthier.patch.registers.launch_state import StatePlan
+from luthier.payload import Template
+from luthier.tool.counts import KernelCounters
+
+
+class Splice(NamedTuple):
+    """Code of a counter at an instruction."""
+
+    at: int
+    zone: Zone
+    payload: BoundPayload
+
+
+class DirectSplice(NamedTuple):
+    """A payload that adds to memory directly, whose registers are still to be found."""
+
+    at: int
+    template: Template
+
+
+@dataclass
+class CountingPlan:
+    """Changes that counting makes to one kernel."""
+
+    entries: list[list[BoundPayload]]
+    """For each hardware entry what runs there."""
+    reserved: int = 0
+    """Bit set of the units that counters are in."""
+    splices: list[Splice] = field(default_factory=list)
+    direct: list[DirectSplice] = field(default_factory=list)
+    sgprs: int = 0
+    """SGPRs the kernel needs."""
+    vgprs: int = 0
+    counters: int = 0
+    """Numbers that each wave counts."""
+    result: KernelCounters | None = None
+    """Meaning of the counters of profiles."""
+    leaving: LeavingCode | None = None
+    """Code that runs before control goes on to unknown code."""
+
+
+@dataclass(frozen=True, eq=False)
+class HookUse:
+    """Properties of a task's hooks that matter to counting."""
+
+    liveness: Liveness
+    """With all that hooks read."""
+    units: int
+    """Bit set of those that they read or write."""
+    points: frozenset[int]
+    """Instructions that hooks run before."""
+    change_lanes: int | None
+    """Instruction of the first of them that writes EXEC."""
+    outstanding: Callable[[], Outstanding | None]
+    """Finds the application's outstanding operations; None where waits are for more than those."""
+    state: StatePlan = field(default_factory=StatePlan)
+    """Places of launch state, for hooks and for rows of waves."""
+    alone: bool = False
+    """True if nothing but counters is spliced in: no hooks, no edits."""
+    edited: bool = False
+    """True if instructions of the application are changed."""
+
+
+def cells_symbol(kernel: str) -> str:
+    """Name of the variable that holds a kernel's cells in a patched object."""
+    return "luthier.counts." + "".join(c if c.isalnum() or c in "._$" else "_" for c in kernel)

@@ -1,0 +1,242 @@
+"""Storage of a kernel's counters while a wave runs, and the groups in which they are added to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from luthier.patch.counters.code import Batch, CounterCode, Held
+from luthier.patch.counters.counted_edges import Place
+from luthier.patch.payloads.zones import Zone
+from luthier.tool.counts import CELL_BYTES
+
+WORD_BITS = 32
+
+
+class NoRoom(Exception):
+    """Counters that cannot add to memory directly do not fit the registers."""
+
+
+class Increment(NamedTuple):
+    """A place where a counter grows."""
+
+    place: Place
+    amount: int
+    lanes: bool
+    """By that many times the active lanes."""
+    heat: float
+    """A guess how often."""
+    once: bool
+    """A wave comes by at most once."""
+
+
+@dataclass(eq=False)
+class Counter:
+    """One number that a wave counts."""
+
+    symbol: str
+    offset: int
+    """Bytes from the symbol to its cell; of profiles given by `Storage.batches`."""
+    increments: list[Increment] = field(default_factory=list)
+    once: bool = False
+    """A wave adds 1 at most once, and nothing else: one bit is enough."""
+    wide: bool = False
+    """64 bits are needed while a wave runs."""
+    scalar: bool = False
+    """It grows where vector instructions cannot be used."""
+    places: list[tuple[int, Zone, bool] | None] = field(default_factory=list)
+    """For each increment the instruction and the zone, and whether SCC is live there; None at kernel entry."""
+    known: bool = False
+    """Wherever a wave ends, the edge by which it comes tells the number: nothing is counted while it runs."""
+
+    @property
+    def single(self) -> bool:
+        """Return whether it grows at most once in a wave, at one place."""
+        return len(self.increments) == 1 and self.increments[0].once
+
+    @property
+    def heat(self) -> float:
+        """Return an estimate of how often it grows."""
+        return sum(increment.heat for increment in self.increments)
+
+
+@dataclass
+class Storage:
+    """Registers that hold counters."""
+
+    wave_size: int
+    held: dict[Counter, Held] = field(default_factory=dict)
+    """Counters that are not there add to memory directly."""
+    bit: dict[Counter, int] = field(default_factory=dict)
+    """Bit of each counter that is a single bit."""
+    temporaries: list[int] = field(default_factory=list)
+    """SGPR units for `CounterCode.add`."""
+    reserved: int = 0
+    """Bit set of all units that are taken."""
+
+    def take(self, units: list[int], count: int = 1) -> list[int]:
+        """Remove units from the free ones, lowest first; two of them aligned neighbours, if there are such."""
+        first = 0
+        if count == 2:
+            pairs = (at for at, unit in enumerate(units[:-1]) if unit % 2 == 0 and units[at + 1] == unit + 1)
+            first = next(pairs, 0)
+        taken = units[first : first + count]
+        del units[first : first + count]
+        for unit in taken:
+            self.reserved |= 1 << unit
+        return taken
+
+    def groups(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+        """Return the counters that go to memory together, at most one per lane.
+
+        Also assign cells to the counters of profiles, including those without a register.
+        """
+        result: list[list[Counter]] = []
+        symbols = {counter.symbol: None for counter in counters}
+        for symbol in symbols:
+            mine = [counter for counter in counters if counter.symbol == symbol]
+            mine.sort(key=lambda counter: counter.offset)  # profiles have no offsets yet and keep their order
+            groups = self._together(mine)
+            result += groups
+            cell = 0
+            grouped = [counter for group in groups for counter in group]
+            rest = [counter for counter in mine if counter not in self.held and not counter.known]
+            for counter in [*grouped, *rest]:
+                if counter.offset < 0:
+                    counter.offset = CELL_BYTES * cell
+                    cell += 1
+        return result
+
+    def batch(self, group: Sequence[Counter], values: Mapping[Counter, int], *, whole: bool) -> Batch | None:
+        """Return the part of a group that goes to memory where some of its values are known.
+
+        Args:
+            values: the values known there.
+            whole: whether counters known to be 0 do, too: the cells may then be consecutive.
+
+        Returns:
+            None if all of it is known to be 0.
+        """
+        if not any(values.get(counter, 1) for counter in group):
+            return None
+        in_vector = any(counter in self.held and self.held[counter].lane is not None for counter in group)
+        bits = [counter for counter in group if counter in self.bit]
+        kept = bits if whole or any(values.get(counter, 1) for counter in bits) else []
+        others = [counter for counter in group if counter not in self.bit]
+        kept = kept + [counter for counter in others if whole or in_vector or values.get(counter, 1)]
+        held = [
+            None if counter in self.bit else self.held[counter] if counter in self.held else values[counter]
+            for counter in kept
+        ]
+        word = self.held[bits[0]].low if bits and kept[0] in self.bit else None
+        return Batch(tuple(held), tuple(counter.offset for counter in kept), kept[0].symbol, word)
+
+    def _together(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+        """Return the groups of counters that are added to memory together.
+
+        Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up, those without a
+        register last.
+        """
+        words: dict[int, list[Counter]] = {}
+        vectors: dict[int, list[Counter]] = {}
+        scalars: list[Counter] = []
+        for counter in counters:
+            held = self.held.get(counter)
+            if held is None:
+                continue
+            if counter in self.bit:
+                words.setdefault(held.low, []).append(counter)
+            elif held.lane is not None:
+                vectors.setdefault(held.low, []).append(counter)
+            else:
+                scalars.append(counter)
+        scalars += [counter for counter in counters if counter.known]
+        groups = [sorted(word, key=self.bit.__getitem__) for word in words.values()]
+        for group in groups:
+            room = self.wave_size - len(group)
+            group += scalars[:room]
+            del scalars[:room]
+        groups += [scalars[start : start + self.wave_size] for start in range(0, len(scalars), self.wave_size)]
+        return groups + [sorted(vector, key=lambda one: self.held[one].lane or 0) for vector in vectors.values()]
+
+
+def store(
+    counters: Sequence[Counter],
+    scalars: Sequence[int],
+    vectors: Sequence[int],
+    wave_size: int,
+    code: CounterCode,
+    *,
+    in_lanes: bool = False,
+) -> Storage:
+    """Choose registers: SGPRs for all if they are enough; else the hottest ones get them, and others lanes of VGPRs.
+
+    Args:
+        scalars, vectors: units that nothing else uses.
+        in_lanes: whether no counter is to be in an SGPR.
+    """
+    storage = Storage(wave_size)
+    counters = [counter for counter in counters if not counter.known]
+    free, lanes = list(scalars), list(vectors)
+    needed = max((_temporaries(counter, code, lane=None) for counter in counters), default=0)
+    once = [counter for counter in counters if counter.once]
+    others = sorted((counter for counter in counters if not counter.once), key=lambda counter: -counter.heat)
+    words = -(-len(once) // WORD_BITS)
+    wanted = needed + words + sum(1 + counter.wide for counter in others)
+    if in_lanes or wanted > len(free):
+        needed = max((_temporaries(counter, code, lane=0) for counter in counters), default=0)
+    if needed > len(free):
+        needed = 0  # only counters that need no temporaries can have a register
+    if code.keeps_pairs:
+        needed += needed & 1
+    storage.temporaries = storage.take(free, needed)
+    if in_lanes:
+        free.clear()
+    for start in range(0, len(once), WORD_BITS):
+        word = once[start : start + WORD_BITS]
+        if any(_temporaries(counter, code, lane=None) > needed for counter in word) or not free:
+            break
+        (unit,) = storage.take(free)
+        for bit, counter in enumerate(word):
+            storage.held[counter], storage.bit[counter] = Held(unit, None), bit
+    _put_into_sgprs(storage, others, free, code)
+    left = [counter for counter in counters if counter not in storage.held and not counter.scalar]
+    _put_into_lanes(storage, left, lanes, code)
+    return storage
+
+
+def _temporaries(counter: Counter, code: CounterCode, lane: int | None) -> int:
+    held = Held(0, 0 if counter.wide else None, lane)
+    return max(
+        (
+            code.needed_temporaries(held, lanes=increment.lanes, scc_live=bool(point and point[2]))
+            for increment, point in zip(counter.increments, counter.places, strict=True)
+        ),
+        default=0,
+    )
+
+
+def _put_into_sgprs(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+    for counter in counters:
+        size = 1 + counter.wide
+        if size <= len(free) and _temporaries(counter, code, lane=None) <= len(storage.temporaries):
+            low, *high = storage.take(free, size)
+            storage.held[counter] = Held(low, high[0] if high else None)
+
+
+def _put_into_lanes(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+    """Put counters into lanes of VGPRs, which those of one symbol share; if one of them is wide, all are."""
+    symbols = {counter.symbol: None for counter in counters}
+    for symbol in symbols:
+        mine = [counter for counter in counters if counter.symbol == symbol]
+        wide = any(counter.wide for counter in mine)
+        for counter in mine:
+            counter.wide = wide
+        mine = [counter for counter in mine if _temporaries(counter, code, lane=0) <= len(storage.temporaries)]
+        for start in range(0, len(mine), storage.wave_size):
+            if len(free) < 1 + wide:
+                return
+            low, *high = storage.take(free, 1 + wide)
+            for lane, counter in enumerate(mine[start : start + storage.wave_size]):
+                storage.held[counter] = Held(low, high[0] if high else None, lane)

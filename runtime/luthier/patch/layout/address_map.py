@@ -1,0 +1,87 @@
+"""New addresses of the instructions of patched kernels, with the source lines that they come from."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.objects import CodeObject
+
+
+class MapRow(NamedTuple):
+    """One of the application's instructions in a patched kernel."""
+
+    kernel: str
+    address: int
+    """Virtual address in the patched object."""
+    begin: int
+    """Virtual address of the first instruction that was inserted before it; `address` if none was."""
+    original: int
+    """Virtual address of it in the original object."""
+    function: str
+    """Name as in `SourceFrame`; "" where the source is not known."""
+    file: str
+    """"" where the source is not known."""
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, eq=False)
+class AddressMap:
+    """The instructions of one patched kernel, and of the functions it calls."""
+
+    kernel: str
+    code: range
+    """Virtual addresses of the new code; all of it that is none of the application's instructions was inserted."""
+    addresses: NDArray[np.int64]
+    """[n] virtual address in the patched object, ascending."""
+    begins: NDArray[np.int64]
+    """[n] of what was inserted before it, or `addresses`."""
+    originals: NDArray[np.int64]
+    """[n] virtual address in the original object, ascending."""
+
+    def original_of(self, address: int) -> int | None:
+        """Return the original address of the application's instruction at a new address.
+
+        For inserted code it is that of the instruction that it precedes or, after the last one, of that; None for other
+        code.
+        """
+        if address not in self.code:
+            return None
+        at = bisect.bisect_left(self.addresses, address)
+        return int(self.originals[min(at, len(self.originals) - 1)])
+
+    def moved(self, original: int) -> int | None:
+        """Return the new address of an instruction of the application."""
+        at = bisect.bisect_left(self.originals, original)
+        return int(self.addresses[at]) if at < len(self.originals) and self.originals[at] == original else None
+
+    def rows(self, object: CodeObject) -> Iterator[MapRow]:
+        """Yield one row per instruction, in the order of addresses.
+
+        Args:
+            object: the original.
+        """
+        source = object.source
+        columns = (self.addresses, self.begins, self.originals, source.numbers(self.originals))
+        for address, begin, original, number in zip(*(column.tolist() for column in columns), strict=True):
+            if number < 0:
+                yield MapRow(self.kernel, address, begin, original, "", "", 0, 0)
+            else:
+                yield MapRow(self.kernel, address, begin, original, *source.locations[number].frames[0])
+
+
+def as_columns(objects: list[tuple[CodeObject, tuple[AddressMap, ...]]]) -> dict[str, list[Any]]:
+    """Return the maps of patched objects as one table: ``object`` and ``target``, then the fields of `MapRow`."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("object", "target", *MapRow._fields)}
+    for object, maps in objects:
+        for one in maps:
+            for row in one.rows(object):
+                for name, value in zip(columns, (object.name, str(object.target), *row), strict=True):
+                    columns[name].append(value)
+    return columns

@@ -1,0 +1,93 @@
+"""Instructions of the application that would mean something else in a moved copy of their code, and what takes their
+place."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from luthier.errors import PatchError
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.code.text import text_of
+from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO
+from luthier.patch.payloads.code import ORIGINAL, Reference
+from luthier.patch.registers.copies import unit_text
+
+_LITERAL = 0x7EAD1234
+"""Placeholder for half of an address: a literal that no shorter encoding has."""
+_HALVES = (R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI)
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Bytes in the place of an instruction."""
+
+    code: bytes
+    references: tuple[Reference, ...] = ()
+    """Halves of the originals' addresses."""
+
+
+def replacements(lifted: LiftedRepresentation, edited: Mapping[int, bytes]) -> dict[int, Replacement]:
+    """Return what replaces instructions, by instruction.
+
+    Args:
+        edited: instruction -> what a tool puts in its place.
+
+    Raises:
+        PatchError: the loader writes into an instruction in a way that cannot be had elsewhere, or which a tool
+            replaces.
+    """
+    replaced = _filled(lifted)
+    for index in replaced.keys() & edited.keys():
+        if edited[index]:
+            raise PatchError(
+                "an instruction that the loader writes an address into cannot be replaced",
+                kernel=lifted.kernel.name,
+                offset=lifted.columns.address[index],
+            )
+    replaced |= {index: Replacement(code) for index, code in edited.items()}
+    values = (one for one in lifted.pc_references if one.kind == "value")
+    replaced |= {one.getpc: _counter(lifted, one.getpc, one.target) for one in values}
+    end = lifted.isa.assemble("s_endpgm").instructions.code
+    for block in lifted.blocks:
+        if block.exit in ("call", "trap") and not block.successors:
+            # It does not return: the function ended here, or no code followed. Now other code follows, so end the wave.
+            code = edited.get(block.last, lifted.code.bytes_of(block.last))
+            replaced[block.last] = Replacement(code + end)
+    return replaced
+
+
+def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
+    """Return the instructions that the loader writes addresses into, as they are."""
+    columns = lifted.columns
+    replaced: dict[int, Replacement] = {}
+    text = text_of(lifted.object, lifted.isa)
+    for address in text.filled:
+        relocation = text.relocations[address]
+        index = bisect.bisect_right(columns.address, address) - 1
+        if index < 0 or address >= columns.address[index] + columns.size[index] or lifted.block_of[index] < 0:
+            continue
+        symbol = lifted.object.symbol(relocation.symbol)
+        if relocation.type not in _HALVES or symbol is None or not symbol.defined:
+            raise PatchError(
+                f"the loader writes into this instruction by a relocation (type {relocation.type}, "
+                f"{relocation.symbol or 'no symbol'}) that a moved one cannot have",
+                kernel=lifted.kernel.name,
+                offset=columns.address[index],
+            )
+        high = relocation.type == R_AMDGPU_ABS32_HI
+        field = Reference(address - columns.address[index], ORIGINAL, symbol.address + relocation.addend, high, 0)
+        earlier = replaced.get(index)
+        references = (field,) if earlier is None else (*earlier.references, field)
+        replaced[index] = Replacement(lifted.code.bytes_of(index), references)
+    return replaced
+
+
+def _counter(lifted: LiftedRepresentation, index: int, value: int) -> Replacement:
+    """Return code that gives the registers of an s_getpc_b64 the original's program counter."""
+    (register,) = lifted.columns.registers(index)
+    unit = int(lifted.isa.register_first_unit[register])
+    lines = [f"s_mov_b32 {unit_text(half)}, {_LITERAL:#x}" for half in (unit, unit + 1)]
+    code = lifted.isa.assemble("\n".join(lines)).instructions.code
+    return Replacement(code, tuple(Reference(at, ORIGINAL, value, at > 4, 0) for at in (4, 12)))

@@ -1,0 +1,424 @@
+"""The instructions of a kernel and its payloads at their new places, with branches and calls that reach."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import LuthierError, PatchError
+from luthier.isa import NO_TARGET
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.layout.dispatchers import Dispatcher
+from luthier.patch.layout.slots import Branch, Layout, lay_out, next_hop
+from luthier.patch.payloads.entry import BRANCH_SIZE, EntryCode
+from luthier.patch.payloads.zones import Zone
+from luthier.patch.splicing.splicer import Splicer
+
+ENTRY_ALIGNMENT = 256
+"""Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
+PREFETCH_PADDING = 256
+"""Bytes after the code that instruction prefetch may touch."""
+
+
+class PcLiteral(NamedTuple):
+    """The literals of two additions to what s_getpc_b64 gave: ``target - pc``, its halves."""
+
+    low: int
+    """Byte offset of the field in the new code."""
+    high: int
+    pc: int
+    """Byte offset in the new code of what s_getpc_b64 gives."""
+    target: int
+    """Byte offset from what `base` says."""
+    base: Literal["code", "memory"] | int
+    """The beginning of the new code; virtual address 0; of a table's copy (index in `PatchedKernel.tables`)."""
+    address: int
+    """Virtual address of the first addition, before, for errors."""
+
+
+class Calls(NamedTuple):
+    """Payloads that are placed once, and what calls them."""
+
+    bodies: NDArray[np.int64]
+    """[b] position in `Splicer.payloads` of each."""
+    callers: NDArray[np.int64]
+    """[c] payloads that call one, among those that are spliced in."""
+    places: NDArray[np.int64]
+    """[c] byte offset of the call in each."""
+    callees: NDArray[np.int64]
+    """[c] which of the bodies it calls."""
+
+    def links(self, splicer: Splicer) -> NDArray[np.int64]:
+        """Return [b] the first SGPR of the pair for the return address of calls of a body, the same in all of them."""
+        _, first = np.unique(self.callees, return_index=True)
+        calls = zip(splicer.placements.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
+        words = [int.from_bytes(splicer.payloads[number].code[at : at + 4], "little") for number, at in calls]
+        return np.array(words, np.int64) >> 16 & (1 << 7) - 1  # SDST of SOPK
+
+
+def calls_of(splicer: Splicer) -> Calls:
+    """Return the calls of payloads that are placed once."""
+    body = np.full(len(splicer.payloads), -1)
+    place = np.zeros(len(splicer.payloads), np.int64)
+    for number, callee in splicer.called.items():
+        body[number] = callee
+        place[number] = splicer.payloads[number].call or 0
+    callers = np.flatnonzero(body[splicer.placements.numbers] >= 0)
+    numbers = splicer.placements.numbers[callers]
+    bodies, callees = np.unique(body[numbers], return_inverse=True)
+    return Calls(bodies, callers, place[numbers], callees)
+
+
+class _Jump(NamedTuple):
+    """A branch or call with a 16-bit word offset, as it will be in the new code."""
+
+    slot: int
+    target: int
+    """Slot it goes to."""
+    replacement: bytes | None
+    """New encoding without its offset, where a jump by register becomes a direct one."""
+
+
+class Placement:
+    """The instructions of a kernel and its payloads at their new places.
+
+    Args:
+        indices, zones, sizes: [n] of each payload the instruction it belongs to, where it goes seen from that (`Zone`),
+            and its bytes. Payloads at one place come in the order given.
+        entry: what runs before the kernel's first instruction.
+        replaced: instruction -> the bytes in its place.
+        calls: calls of payloads that are placed once.
+        bodies: [b] bytes of each of these.
+        by_pointer: [d] what calls by pointers go to.
+
+    Attributes:
+        slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
+            comes a slot for each stub, an s_branch with what is spliced in before it, then one for each payload
+            that is called, and one for each dispatcher.
+        payloads: [n] byte offset of each payload in the new code.
+        bodies: [b] that of each payload that is called.
+        dispatchers: [d] that of each dispatcher.
+
+    Raises:
+        PatchError: a payload for those that take a branch, at an instruction that encodes no address to go to.
+    """
+
+    def __init__(
+        self,
+        lifted: LiftedRepresentation,
+        indices: NDArray[np.int64],
+        zones: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        entry: EntryCode,
+        replaced: Mapping[int, bytes],
+        calls: Calls,
+        bodies: NDArray[np.int64],
+        by_pointer: Sequence[Dispatcher],
+    ) -> None:
+        self.lifted = lifted
+        self._entry = entry
+        code = lifted.code
+        self.slots = np.flatnonzero(lifted.reached)
+        self._slot_of = np.full(len(code) + 1, -1)
+        self._slot_of[self.slots] = np.arange(len(self.slots))
+        self._slot_at = {address: slot for slot, address in enumerate(code.addresses[self.slots].tolist())}
+        self._replaced = {int(self._slot_of[index]): new for index, new in replaced.items()}
+        self.old_sizes = code.size[self.slots].astype(np.int64)
+        for slot_, new in self._replaced.items():
+            self.old_sizes[slot_] = len(new)
+        stubs = {
+            index: len(self.slots) + n for n, index in enumerate(sorted(set(indices[zones == Zone.TAKEN].tolist())))
+        }
+        dispatcher_slots = len(self.slots) + len(stubs) + len(bodies) + np.arange(len(by_pointer))
+        self._by_pointer = by_pointer
+        jumps = self._find_jumps(dispatcher_slots.tolist())
+        self._jumps = self._by_way_of(stubs, jumps)
+        slot = self._slot_of[indices]
+        slot[zones == Zone.TAKEN] = [stubs[index] for index in indices[zones == Zone.TAKEN].tolist()]
+        behind = zones == Zone.BEHIND
+        body_slots = len(self.old_sizes) + len(stubs) + np.arange(len(bodies))
+        dispatching = np.array([len(one.code) for one in by_pointer], np.int64)
+        self.old_sizes = np.concatenate([self.old_sizes, np.full(len(stubs), BRANCH_SIZE), bodies, dispatching])
+        whole = self.old_sizes + np.bincount(slot, sizes, len(self.old_sizes)).astype(np.int64)
+        before = np.bincount(slot, np.where(behind, 0, sizes), len(self.old_sizes)).astype(np.int64)
+
+        place = 2 * slot + behind
+        order = np.argsort(place, kind="stable")
+        ends = np.cumsum(sizes[order])
+        starts = ends - sizes[order]
+        first = np.diff(place[order], prepend=-1) != 0
+        from_instruction = np.where(behind, self.old_sizes[slot], -before[slot])
+        from_instruction[order] += starts - starts[first][np.cumsum(first) - 1]
+        call_at = from_instruction[calls.callers] + calls.places
+        dispatched = [
+            Branch(slot, self._slot_at[entry], place)
+            for slot, one in zip(dispatcher_slots.tolist(), by_pointer, strict=True)
+            for place, entry in one.branches
+        ]
+        called = np.stack([slot[calls.callers], body_slots[calls.callees], call_at], axis=1)
+        self._calls = np.concatenate([called, np.array(dispatched, np.int64).reshape(-1, 3)])
+        """A row is a `Branch`."""
+        self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs) + len(dispatcher_slots))
+        self.payloads = self.layout.instruction[slot] + from_instruction
+        self.bodies = self.layout.instruction[body_slots]
+        self.dispatchers = self.layout.instruction[dispatcher_slots]
+
+    def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the arrays of `PatchedKernel.moved`."""
+        count = len(self.slots)
+        originals = np.asarray(self.lifted.code.addresses[self.slots], np.int64)
+        return self.layout.instruction[:count].copy(), self.layout.entry[:count].copy(), originals
+
+    def offset_of(self, address: int) -> int:
+        """Return the byte offset in the new code of the instruction that was at `address`.
+
+        If payloads precede it, that of the first one.
+        """
+        slot = self._slot_at.get(address)
+        if slot is None:
+            raise PatchError("no instruction there", kernel=self.lifted.kernel.name, offset=address)
+        return int(self.layout.entry[slot])
+
+    def place_of(self, index: int) -> int:
+        """Return the byte offset in the new code of a reachable instruction."""
+        return int(self.layout.instruction[self._slot_of[index]])
+
+    @property
+    def entry_offset(self) -> int:
+        """Return the byte offset at which the hardware is to start the kernel."""
+        return self.offset_of(self.lifted.kernel.entry) - len(self._entry.code)
+
+    def _find_jumps(self, dispatcher_slots: Sequence[int]) -> list[_Jump]:
+        """Return everything that jumps to an address it encodes, or will encode.
+
+        Args:
+            dispatcher_slots: the slot of each dispatcher.
+        """
+        lifted, targets = self.lifted, self.lifted.code.target
+        encoded = self.slots[targets[self.slots] != NO_TARGET]
+        replacements: dict[int, tuple[int, bytes | None]] = {
+            index: (target, None) for index, target in zip(encoded.tolist(), targets[encoded].tolist(), strict=True)
+        }
+        links = {call.index: call.link for function in lifted.functions for call in function.calls}
+
+        def without_register(index: int) -> bytes:
+            link = links.get(index)
+            if link is None:
+                return lifted.target.s_branch
+            return lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
+
+        for direct in lifted.direct_jumps:
+            replacements[direct.index] = direct.target, without_register(direct.index)
+        jumps = [
+            _Jump(int(self._slot_of[index]), slot, without_register(index))
+            for slot, dispatcher in zip(dispatcher_slots, self._by_pointer, strict=True)
+            for index in dispatcher.callers
+        ]
+        for index, (target, encoding) in replacements.items():
+            there = self._slot_at.get(target)
+            if there is None:
+                raise PatchError(
+                    f"branch target {target:#x} is not part of the lifted code",
+                    kernel=lifted.kernel.name,
+                    offset=int(lifted.code.addresses[index]),
+                )
+            jumps.append(_Jump(int(self._slot_of[index]), there, encoding))
+        return jumps
+
+    def _by_way_of(self, stubs: Mapping[int, int], jumps: Sequence[_Jump]) -> list[_Jump]:
+        """Return the jumps with those of some instructions redirected over stubs, whose own branches come last.
+
+        Args:
+            stubs: instruction -> the slot of its stub.
+        """
+        result, onward = [], []
+        over = {int(self._slot_of[index]): stub for index, stub in stubs.items()}
+        for jump in jumps:
+            stub = over.pop(jump.slot, None)
+            if stub is None:
+                result.append(jump)
+            else:
+                result.append(jump._replace(target=stub))
+                onward.append(_Jump(stub, jump.target, self.lifted.target.s_branch))
+        for slot in over:
+            raise PatchError(
+                "nothing can run on the way from a jump to what it jumps to by register",
+                kernel=self.lifted.kernel.name,
+                offset=int(self.lifted.code.addresses[self.slots[slot]]),
+            )
+        return result + onward
+
+    def _lay_out(self, whole: NDArray[np.int64], before: NDArray[np.int64], behind: int) -> Layout:
+        """Place all slots.
+
+        Args:
+            whole: [m] bytes of each with its payloads.
+            before: [m] bytes of the payloads before its instruction.
+            behind: how many slots there are behind the application's instructions.
+        """
+        lifted = self.lifted
+        in_clause = np.zeros(len(lifted.code) + 1, np.int64)
+        for clause in lifted.clauses:  # one may reach past code that is ever executed
+            in_clause[clause.first] += 1
+            in_clause[min(clause.last + 1, len(lifted.code))] -= 1
+        no_pool = np.append((np.cumsum(in_clause) > 0)[self.slots], np.zeros(behind, bool))
+        alignment = {}
+        for function in lifted.functions:
+            first = self._slot_at[function.entry]
+            alignment[first] = ENTRY_ALIGNMENT if function.is_kernel else 4
+            no_pool[first] = True
+        lead = {self._slot_at[lifted.kernel.entry]: len(self._entry.code)}
+        jumps = np.array([(jump.slot, jump.target, 0) for jump in self._jumps], np.int64).reshape(-1, 3)
+        branches = np.concatenate([jumps, self._calls])
+        try:
+            return lay_out(whole, before, alignment, branches, no_pool, lead)
+        except LuthierError as problem:
+            problem.kernel = lifted.kernel.name
+            raise
+
+    # Bytes
+
+    def code(self, points: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Return the new code as 32-bit words, padding included, without the payloads and what depends on addresses.
+
+        Args:
+            points: index of every instruction that something is spliced in before, or that is replaced.
+        """
+        layout, old = self.layout, self.lifted.code
+        nop = int.from_bytes(self.lifted.target.s_nop, "little")
+        words = np.full((layout.size + PREFETCH_PADDING) // 4, nop, "<u4")
+        was = np.frombuffer(old.code, "<u4", len(old.code) // 4)
+        to, from_ = layout.instruction // 4, old.offset[self.slots] // 4
+        old_sizes = self.old_sizes[: len(self.slots)].copy()
+        old_sizes[list(self._replaced)] = 0
+        to = to[: len(self.slots)]
+        for word in range(int(old_sizes.max(initial=0)) // 4):
+            there = old_sizes > 4 * word
+            words[to[there] + word] = was[from_[there] + word]
+        for slot, new in self._replaced.items():
+            words[to[slot] : to[slot] + len(new) // 4] = np.frombuffer(new, "<u4")
+        for index in self._dropped(points):
+            words[to[self._slot_of[index]]] = nop
+        self._write_branches(words.view(np.uint8).data)
+        return words
+
+    def _dropped(self, points: NDArray[np.int64]) -> Iterator[int]:
+        """Yield the instructions that become s_nop.
+
+        They are s_clause that no longer hold, and messages that would release vector registers too early.
+        """
+        lifted = self.lifted
+        spliced = np.zeros(len(lifted.code) + 1, bool)
+        spliced[points] = True
+        for clause in lifted.clauses:
+            if self._slot_of[clause.index] >= 0 and spliced[clause.first : clause.last + 1].any():
+                yield clause.index
+        # Releasing registers early only lets other waves start earlier, so it can be left out.
+        if lifted.releases and any(spliced[index] for index in lifted.released):
+            yield from lifted.releases
+
+    def _write_branches(self, out: memoryview) -> None:
+        """Write branches and calls, the stubs at the entries and the islands."""
+        lifted, layout = self.lifted, self.layout
+        s_branch = lifted.target.s_branch
+        entry = layout.entry.tolist()
+
+        def set_offset(place: int, destination: int) -> None:
+            struct.pack_into("<h", out, place, self._words(place, destination))
+
+        instruction = layout.instruction.tolist()
+        for number, jump in enumerate(self._jumps):
+            place = instruction[jump.slot]
+            if jump.replacement is not None:
+                out[place : place + len(jump.replacement)] = jump.replacement
+            hop = layout.hops.get(number)
+            set_offset(place, entry[jump.target] if hop is None else layout.island_offset(*hop))
+
+        start = self.entry_offset
+        out[start : start + len(self._entry.code)] = self._entry.code
+        for branch in self._entry.jumps:
+            place = start + branch.place
+            out[place : place + BRANCH_SIZE] = s_branch
+            set_offset(place, start + branch.to if branch.inside else self.offset_of(branch.to))
+
+        for slot, (offset, targets) in layout.pools.items():
+            for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
+                out[place : place + 4] = s_branch
+                if number == 0:
+                    set_offset(place, entry[slot])
+                    continue
+                target = targets[number - 1]
+                onward = next_hop(layout, slot, target, entry[target])
+                set_offset(place, entry[target] if onward is None else layout.island_offset(*onward))
+
+    def _words(self, place: int, destination: int) -> int:
+        """Return the offset of a branch, in words."""
+        words = (destination - place - 4) // 4
+        self._check_words(words)
+        return words
+
+    def _check_words(self, words: int | NDArray[np.int64]) -> None:
+        """Raise an error if an offset in words is one that the hardware cannot branch by.
+
+        Raises:
+            PatchError: such an offset.
+        """
+        if self.lifted.target.offset_3f_bug and np.any(words == 0x3F):
+            # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
+            raise PatchError(
+                "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=self.lifted.kernel.name
+            )
+
+    def write_calls(self, words: NDArray[np.uint32]) -> None:
+        """Write the dispatchers, and the offsets of their branches and of the calls in payloads, which are written.
+
+        Args:
+            words: the new code.
+        """
+        layout = self.layout
+        for place, dispatcher in zip(self.dispatchers.tolist(), self._by_pointer, strict=True):
+            code = np.frombuffer(dispatcher.code, "<u4")
+            words[place // 4 : place // 4 + len(code)] = code
+        slots, targets, places = self._calls.T
+        places, to = layout.instruction[slots] + places, layout.entry[targets]
+        for number, hop in layout.hops.items():
+            if number >= len(self._jumps):
+                to[number - len(self._jumps)] = layout.island_offset(*hop)
+        offsets = (to - places - 4) // 4
+        self._check_words(offsets)
+        words[places // 4] |= (offsets & 0xFFFF).astype(np.uint32)
+
+    def literals(self) -> Iterator[PcLiteral]:
+        """Yield the literals that are added to the results of s_getpc_b64.
+
+        Raises:
+            PatchError: an addition has no literal.
+        """
+        lifted, code = self.lifted, self.lifted.code
+        table_of = {number: table for table, one in enumerate(lifted.code_tables) for number in one.references}
+        for number, reference in enumerate(lifted.pc_references):
+            if reference.low < 0:
+                continue
+            fields = []
+            for index in (reference.low, reference.high):
+                if code.size[index] != 8:
+                    raise PatchError(
+                        "the address of a PC-relative reference is added as an inline constant",
+                        kernel=lifted.kernel.name,
+                        offset=int(code.addresses[index]),
+                    )
+                fields.append(int(self.layout.instruction[self._slot_of[index]]) + 4)
+            code_offset = self.layout.instruction
+            pc = int(code_offset[self._slot_of[reference.getpc]]) + int(code.size[reference.getpc])
+            base: Literal["code", "memory"] | int = "memory"
+            target = reference.target
+            if number in table_of:
+                base = table_of[number]
+                target -= lifted.code_tables[base].address
+            elif reference.kind == "code":  # pointers stay the original's, as all pointers do
+                base, target = "code", self.offset_of(target)
+            yield PcLiteral(fields[0], fields[1], pc, target, base, int(code.addresses[reference.low]))

@@ -1,0 +1,1 @@
+"""Patched kernels, and the code objects and programs that are written with them."""

@@ -1,0 +1,149 @@
+"""Executables and shared libraries of the host whose device code is instrumented in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.errors import LuthierError, ObjectError
+from luthier.isa.targets import TargetId
+from luthier.objects import CodeObject
+from luthier.objects.host import HostFile, Rewritten
+from luthier.objects.names import is_selected, select
+from luthier.patch.output.object import PatchedObject, patch_object_with
+from luthier.tool.options import PatchOptions
+from luthier.tool.task import InstrumentationTask
+
+
+@dataclass(frozen=True)
+class PatchedFile:
+    """An executable or shared library with instrumented kernels."""
+
+    file: Rewritten
+    """Its contents, made as they are written."""
+    objects: tuple[tuple[CodeObject, PatchedObject], ...]
+    """Each code object with what has taken its place."""
+    skipped: tuple[tuple[str, str], ...]
+    """Name of each code object that was left as it was, and why."""
+
+    @property
+    def data(self) -> bytes:
+        """Return the whole file, in memory."""
+        return bytes(self.file)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for JSON: ``objects`` with a report each, ``skipped`` with reasons."""
+        return {
+            "objects": [
+                {"name": old.name, "target": str(old.target), **patched.report.to_json()}
+                for old, patched in self.objects
+            ],
+            "skipped": [{"name": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+
+def patch_executable(
+    path: str,
+    instrument: Callable[[InstrumentationTask], None],
+    *,
+    target: str | None = None,
+    kernels: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+    strict: bool = False,
+    hoist: bool | None = None,
+    most_stack: int | None = None,
+) -> PatchedFile:
+    """Instrument the kernels of every code object in an executable or a shared library of the host.
+
+    Each instrumented code object has variables of its own; which of them runs, the device decides.
+
+    Args:
+        path: the file.
+        instrument: as of `patch_object`.
+        target: only code objects for this processor, or target id with features; the others stay as they are.
+        kernels: patterns for names (`luthier.objects.names`); none is all.
+        progress: called with each kernel's name before it is patched.
+        strict: whether whatever cannot be done is an error, a code object that stays as it is included.
+        hoist, most_stack: as of `patch_object`.
+
+    Raises:
+        LuthierError: the file is no such program, none of its code objects could be instrumented, or one could not with
+            `strict`.
+    """
+    options = PatchOptions(strict=strict, hoist=hoist, most_stack=most_stack)
+    return patch_executable_with(options, path, instrument, target=target, kernels=kernels, progress=progress)
+
+
+def patch_executable_with(
+    options: PatchOptions,
+    path: str,
+    instrument: Callable[[InstrumentationTask], None],
+    *,
+    target: str | None = None,
+    kernels: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> PatchedFile:
+    """Instrument an executable or a shared library of the host, as `patch_executable`, which see."""
+    host = HostFile(path)
+    device = _device_code(host, target)
+    select([name for object in device.objects.values() for name in object.kernels], kernels, file=path)
+    skipped, failures = list(device.skipped), list(device.failures)
+    images: dict[int, dict[int, bytes]] = {}
+    done: list[tuple[CodeObject, PatchedObject]] = []
+    for (address, number), object in device.objects.items():
+        chosen = [name for name in object.kernels if is_selected(name, kernels)]
+        if not chosen:
+            skipped.append((object.name, "none of its kernels is asked for" if kernels else "it has no kernels"))
+            continue
+        try:
+            patched = patch_object_with(options, object, instrument, chosen, progress)
+        except LuthierError as problem:
+            if options.strict:
+                raise
+            failures.append(problem)
+            skipped.append((object.name, str(problem)))
+            continue
+        done.append((object, patched))
+        images.setdefault(address, {})[number] = patched.data
+    if failures and not done:
+        raise failures[0]
+    if not done:
+        raise ObjectError("; ".join(f"{name}: {reason}" for name, reason in skipped) or "no device code", object=path)
+    replacements = {at: fat.with_images(images.get(fat.address, {})) for at, fat in enumerate(host.fat_binaries)}
+    return PatchedFile(host.with_fat_binaries(replacements), tuple(done), tuple(skipped))
+
+
+@dataclass(frozen=True)
+class _DeviceCode:
+    """The code objects of a program."""
+
+    objects: dict[tuple[int, int], CodeObject]
+    """Those that are meant, by the address of their fat binary and their number in it."""
+    skipped: list[tuple[str, str]]
+    """Name of each of the others, and why it is left as it is."""
+    failures: list[LuthierError]
+    """Why some cannot be read."""
+
+
+def _device_code(host: HostFile, target: str | None) -> _DeviceCode:
+    """Read what a program has for a target; None: for any."""
+    code = _DeviceCode({}, [], [])
+    for fat in host.fat_binaries:
+        for number, entry in enumerate(fat.entries):
+            name = f"{fat.name}[{entry.label}]"
+            try:
+                object = CodeObject(bytes(fat.image(entry)), name)
+            except LuthierError as problem:
+                code.failures.append(problem)
+                code.skipped.append((name, str(problem)))
+                continue
+            if target is None or _is_meant(object.target, TargetId.parse(target)):
+                code.objects[fat.address, number] = object
+            else:
+                code.skipped.append((name, f"it is for {object.target}"))
+    return code
+
+
+def _is_meant(has: TargetId, wanted: TargetId) -> bool:
+    return has.target is wanted.target and wanted.covers(has)

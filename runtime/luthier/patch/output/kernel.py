@@ -1,0 +1,350 @@
+"""One kernel with its payloads: from an `InstrumentationTask` to bytes that only want addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import PatchError
+from luthier.lifting import LiftedRepresentation
+from luthier.objects import Kernel, KernelDescriptor
+from luthier.objects.origins import NO_LINK, NO_POINT, Inserted, Origins
+from luthier.patch.boundary.scalar_reads import after_entry
+from luthier.patch.layout.address_map import AddressMap
+from luthier.patch.layout.dispatchers import Dispatcher, dispatchers
+from luthier.patch.layout.moved import Replacement, replacements
+from luthier.patch.layout.placement import Calls, PcLiteral, Placement, calls_of
+from luthier.patch.outcome import KernelReport, UnresolvedCall
+from luthier.patch.payloads.code import Reference, assemble_payload
+from luthier.patch.payloads.entry import EntryCode, entry_code
+from luthier.patch.payloads.zones import Zone
+from luthier.patch.splicing.attempts import splice
+from luthier.patch.splicing.splicer import Splicer
+from luthier.tool.counts import KernelCounters
+from luthier.tool.task import InstrumentationTask
+
+
+class SymbolFields(NamedTuple):
+    """Fields that hold one half of ``symbol + addend``, less the address of the field if they are PC-relative."""
+
+    symbol: str
+    addend: int
+    high: bool
+    distance: int
+    """Bytes from what the s_getpc_b64 gives that the field is added to, to the field; 0 if it is not PC-relative: then
+    the loader fills it."""
+    offsets: NDArray[np.uint32]
+    """[n] byte offset of each in the kernel's new code."""
+
+
+@dataclass(frozen=True)
+class PatchedKernel:
+    """A kernel laid out with its payloads; what writing it needs once its address is known. It does not refer to the
+    lifted kernel, so that an object with thousands of kernels keeps only this of each."""
+
+    kernel: Kernel
+    code: bytes
+    """The new code with its padding, right at any address but for `symbols` and `literals`."""
+    entry_offset: int
+    """Byte offset in `code` at which the hardware is to start the kernel."""
+    symbols: tuple[SymbolFields, ...]
+    literals: tuple[PcLiteral, ...]
+    tables: tuple[tuple[int, ...], ...]
+    """For each constant table of code addresses that is to be copied, the byte offset in `code` of each address."""
+    descriptor: KernelDescriptor
+    """The kernel's, with the registers it needs now; its entry is still the old one."""
+    sgprs: int
+    """SGPRs that payloads need, beyond what the kernel has or not."""
+    vgprs: int
+    agprs: int
+    """AGPRs that it and payloads use: so many from a0 on."""
+    report: KernelReport
+    counters: KernelCounters | None
+    """Meaning of its own cells, where it has any."""
+    moved: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    """For each of the application's instructions: its byte offset in `code`, that of what was inserted before it, and
+    its original address."""
+    origins: Origins
+    """If its first byte is at virtual address 0."""
+
+    def address_map(self, base: int) -> AddressMap:
+        """Return the addresses of its instructions if its first byte is at virtual address `base`."""
+        addresses, begins, originals = self.moved
+        return AddressMap(self.name, range(base, base + self.size), addresses + base, begins + base, originals)
+
+    @property
+    def name(self) -> str:
+        """Return the kernel's symbol."""
+        return self.kernel.name
+
+    @property
+    def size(self) -> int:
+        """Return the size in bytes, with the padding after the code."""
+        return len(self.code)
+
+
+def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
+    """Bind the task's hooks, lay the kernel out and write its code.
+
+    Raises:
+        PatchError, HookError: with the kernel and the offset where something cannot be done; with strict options also
+            where a hook cannot be spliced in, which is among the kernel's `refusals` otherwise.
+    """
+    lifted = task.lifted
+    splicer = splice(task)
+    parts = _Parts.of(lifted, splicer)
+    placed = _placed(lifted, splicer, parts)
+    code = _NewCode(lifted, splicer, parts, placed)
+    descriptor = _descriptor(lifted, splicer)
+    return PatchedKernel(
+        lifted.kernel,
+        code.words.tobytes(),
+        placed.entry_offset,
+        code.symbol_fields(),
+        tuple(placed.literals()),
+        tuple(tuple(placed.offset_of(target) for target in table.targets) for table in lifted.code_tables),
+        descriptor,
+        *splicer.needs,
+        _report(task, placed, descriptor, splicer, code.instructions, parts.calls),
+        splicer.counting.result,
+        placed.moved(),
+        _origins(lifted, splicer, placed, parts, len(code.words) * 4),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a kernel's new code is made of, besides its own instructions."""
+
+    entry: EntryCode
+    """What runs before the first instruction."""
+    sizes: NDArray[np.int64]
+    """[payload] bytes of each."""
+    calls: Calls
+    dispatchers: list[Dispatcher]
+    """What calls by pointers go to."""
+    replaced: dict[int, Replacement]
+    """Instruction -> what takes its place."""
+
+    @classmethod
+    def of(cls, lifted: LiftedRepresentation, splicer: Splicer) -> _Parts:
+        return cls(
+            _entry(lifted, splicer),
+            np.array([len(payload.code) for payload in splicer.payloads], np.int64),
+            calls_of(splicer),
+            dispatchers(lifted, splicer.counting.leaving),
+            replacements(lifted, splicer.edited.replaced),
+        )
+
+
+def _entry(lifted: LiftedRepresentation, splicer: Splicer) -> EntryCode:
+    """What runs at each place where the hardware may start the kernel: launch state and counters are set up before
+    hooks run there, which may ask for both."""
+    starting = [assemble_payload(lifted.isa, lines)] if (lines := splicer.starting) else []
+    at_entry = []
+    for counters in splicer.counting.entries:
+        own = [*starting, *counters]
+        if settling := after_entry(lifted.isa, b"".join(piece.code for piece in own)):
+            own.append(assemble_payload(lifted.isa, settling))
+        at_entry.append([*own, *splicer.entries])
+    return entry_code(lifted, at_entry)
+
+
+def _placed(lifted: LiftedRepresentation, splicer: Splicer, parts: _Parts) -> Placement:
+    """Everything at its new place."""
+    placements = splicer.placements
+    return Placement(
+        lifted,
+        placements.indices,
+        placements.zones,
+        parts.sizes[placements.numbers],
+        parts.entry,
+        {index: one.code for index, one in parts.replaced.items()},
+        parts.calls,
+        parts.sizes[parts.calls.bodies],
+        parts.dispatchers,
+    )
+
+
+class _NewCode:
+    """The code of a patched kernel, with what is known only when its address is.
+
+    Attributes:
+        words: the code.
+        instructions: those that were added.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, splicer: Splicer, parts: _Parts, placed: Placement) -> None:
+        placements = splicer.placements
+        points = (placements.indices + (placements.zones == Zone.BEHIND))[placements.disturbs]
+        self.words = placed.code(np.append(points, np.array(list(parts.replaced), np.int64)))
+        self.instructions = parts.entry.instructions
+        self._symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
+        self._write_payloads(splicer, parts.calls, placed)
+        placed.write_calls(self.words)
+        for dispatcher, place in zip(parts.dispatchers, placed.dispatchers.tolist(), strict=True):
+            self.instructions += dispatcher.instructions
+            self._refer(dispatcher.references, np.array([place]))
+        for index, replacement in parts.replaced.items():
+            self._refer(replacement.references, np.array([placed.place_of(index)]))
+        self._refer(parts.entry.references, np.array([placed.entry_offset]))
+
+    def symbol_fields(self) -> tuple[SymbolFields, ...]:
+        """The fields that wait for the addresses of symbols."""
+        fields = ((key, np.concatenate(offsets).astype(np.uint32)) for key, offsets in self._symbols.items())
+        return tuple(SymbolFields(*key, offsets) for key, offsets in fields)
+
+    def _refer(self, references: Iterable[Reference], at: NDArray[np.int64]) -> None:
+        """Note fields of code that is placed at some byte offsets."""
+        for field in references:
+            self._symbols.setdefault(field.key, []).append(at + field.offset)
+
+    def _write_payloads(self, splicer: Splicer, calls: Calls, placed: Placement) -> None:
+        """Write each payload at all its places at once."""
+        numbers = splicer.placements.numbers
+        by_payload = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=len(splicer.payloads))).tolist()
+        body_at = dict(zip(calls.bodies.tolist(), placed.bodies.tolist(), strict=True))
+        begin = 0
+        for number, (payload, end) in enumerate(zip(splicer.payloads, ends, strict=True)):
+            which = by_payload[begin:end]
+            begin = end
+            at = placed.payloads[which] if number not in body_at else np.array([body_at[number]])
+            self.instructions += payload.instructions * len(at)
+            code = np.frombuffer(payload.code, "<u4")
+            self.words[(at // 4)[:, None] + np.arange(len(code))] = code
+            self._refer(payload.references, at)
+            if payload.immediates and len(which):
+                own = np.array([splicer.placements.immediates[one] for one in which.tolist()], np.uint32)
+                self.words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = own
+
+
+def _descriptor(lifted: LiftedRepresentation, splicer: Splicer) -> KernelDescriptor:
+    """The kernel's descriptor with the registers and the memory that it needs now."""
+    changes = dict(splicer.state.changes)
+    if private := splicer.private_memory:
+        changes["private_segment_fixed_size"] = private
+    if splicer.lds:
+        changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + splicer.lds
+    needs = splicer.needs
+    return replace(lifted.kernel.descriptor, **changes).with_registers(
+        vgprs=needs.vgprs or None, agprs=needs.agprs, sgprs=needs.sgprs or None
+    )
+
+
+def _origins(lifted: LiftedRepresentation, splicer: Splicer, placed: Placement, parts: _Parts, size: int) -> Origins:
+    """Whose the new code is.
+
+    Args:
+        size: bytes of all.
+    """
+    addresses, _, originals = placed.moved()
+    names, calls, numbers = splicer.names.all(), parts.calls, splicer.placements.numbers
+    where, bytes_of = np.asarray(lifted.code.addresses)[splicer.placements.indices].tolist(), parts.sizes.tolist()
+    pieces = [
+        (start, start + bytes_of[number], point, names[number], NO_LINK)
+        for start, number, point in zip(placed.payloads.tolist(), numbers.tolist(), where, strict=True)
+    ]
+    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), calls.links(splicer).tolist(), strict=True)
+    pieces += [(start, start + bytes_of[number], NO_POINT, names[number], link) for start, number, link in bodies]
+    for start, dispatcher in zip(placed.dispatchers.tolist(), parts.dispatchers, strict=True):
+        first, *others = dispatcher.callers
+        point = NO_POINT if others else int(lifted.code.addresses[first])
+        pieces.append((start, start + len(dispatcher.code), point, "", NO_LINK))
+    if parts.entry.code:
+        start = placed.entry_offset
+        pieces.append((start, start + len(parts.entry.code), lifted.kernel.entry, splicer.names.entry, NO_LINK))
+    functions = tuple(sorted((function.entry, function.name) for function in lifted.functions))
+    return Origins(lifted.kernel.name, 0, size, addresses, originals, Inserted.of(pieces), functions)
+
+
+def _report(
+    task: InstrumentationTask,
+    placed: Placement,
+    after: KernelDescriptor,
+    splicer: Splicer,
+    added_instructions: int,
+    calls: Calls,
+) -> KernelReport:
+    lifted, refusals, tally = task.lifted, tuple(splicer.refusals), splicer.tally
+    kernel = lifted.kernel
+    before = kernel.descriptor
+    return KernelReport(
+        kernel.name,
+        tally.sites,
+        len(task.insertions) - len(refusals),
+        len(placed.slots),
+        added_instructions,
+        int(placed.old_sizes[: len(placed.slots)].sum()),
+        placed.layout.size,
+        (before.vgprs, after.vgprs),
+        (before.sgprs, after.sgprs),
+        (kernel.occupancy().waves, kernel.occupancy(after).waves),
+        len(lifted.unknown),
+        len({insertion.at for insertion in task.insertions}),
+        refusals,
+        len(task.counts),
+        splicer.counting.counters,
+        tally.hoisted,
+        len(task.edits),
+        len(calls.callers),
+        len(calls.bodies),
+        tally.spilling,
+        tally.excess,
+        _unresolved(lifted),
+        (before.group_segment_fixed_size, after.group_segment_fixed_size),
+        tally.in_agprs,
+        tally.in_lds,
+    )
+
+
+def _unresolved(lifted: LiftedRepresentation) -> tuple[UnresolvedCall, ...]:
+    callees = {call.index: call.callees for function in lifted.functions for call in function.calls}
+    return tuple(
+        UnresolvedCall(
+            lifted.columns.address[one.index],
+            lifted.isa.text(lifted.code, one.index),
+            lifted.functions[lifted.blocks[lifted.block_of[one.index]].function].name,
+            one.reason,
+            tuple(lifted.functions[callee].name for callee in callees.get(one.index, ())),
+        )
+        for one in lifted.unknown
+    )
+
+
+def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tables: Sequence[int]) -> bytes:
+    """Return the kernel's bytes at virtual address `base`.
+
+    Args:
+        kernel: from `patch_kernel`.
+        base: where its first byte goes.
+        symbols: address of every variable that payloads refer to.
+        tables: new address of each of the kernel's `tables`.
+
+    Raises:
+        PatchError: a reference to an unknown symbol.
+    """
+    words = np.frombuffer(kernel.code, "<u4").copy()
+    for field in kernel.symbols:
+        if field.symbol not in symbols:
+            raise PatchError(f"a hook refers to {field.symbol}, which the tool does not define", kernel=kernel.name)
+        if not field.distance:
+            continue
+        values = symbols[field.symbol] + field.addend - (base + field.offsets.astype(np.int64))
+        words[field.offsets // 4] = (values >> 32 if field.high else values) & 0xFFFFFFFF
+    written: dict[int, int] = {}
+    for literal in kernel.literals:
+        origin = {"code": base, "memory": 0}[literal.base] if isinstance(literal.base, str) else tables[literal.base]
+        value = origin + literal.target - (base + literal.pc)
+        for offset, word in ((literal.low, value), (literal.high, value >> 32)):
+            word &= 0xFFFFFFFF
+            if written.setdefault(offset, word) != word:
+                raise PatchError(
+                    "one addition serves several PC-relative references", kernel=kernel.name, offset=literal.address
+                )
+            words[offset // 4] = word
+    return words.tobytes()

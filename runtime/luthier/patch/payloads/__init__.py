@@ -1,0 +1,1 @@
+"""Payloads: hooks with registers at their points, as machine code."""

@@ -1,0 +1,75 @@
+"""Payloads as bytes: what is spliced in at a point, or placed once and called."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from luthier.isa import Isa
+
+ORIGINAL = "luthier.original"
+"""Symbol of what is added to the original's virtual addresses where it is loaded."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A 32-bit field of a payload: the low or high half of ``symbol + addend``, less the address of the field if it is
+    PC-relative."""
+
+    offset: int
+    """Byte offset of the field in the payload."""
+    symbol: str
+    addend: int
+    high: bool
+    distance: int
+    """Bytes from what the payload's s_getpc_b64 gives, which the field is added to, to the field; 0 if the field is not
+    PC-relative."""
+
+    @property
+    def key(self) -> tuple[str, int, bool, int]:
+        """Return all fields but the place."""
+        return self.symbol, self.addend, self.high, self.distance
+
+
+@dataclass(frozen=True)
+class BoundPayload:
+    """Bytes to splice in at one point, position independent but for `references`."""
+
+    code: bytes
+    references: tuple[Reference, ...]
+    instructions: int
+    immediates: tuple[int, ...] = ()
+    """Byte offsets of the 32-bit numbers that each point has of its own, in the order of `Template.immediates`."""
+    call: int | None = None
+    """Byte offset of an s_call_b64 of a payload that is placed once, whose offset is not known yet."""
+
+    def with_numbers(self, numbers: Sequence[int]) -> BoundPayload:
+        """Return the payload of one point, given its own numbers."""
+        code = bytearray(self.code)
+        for offset, number in zip(self.immediates, numbers, strict=True):
+            code[offset : offset + 4] = number.to_bytes(4, "little")
+        return replace(self, code=bytes(code), immediates=())
+
+
+def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
+    """Return payloads concatenated."""
+    code = b""
+    references: list[Reference] = []
+    for payload in payloads:
+        references += [replace(field, offset=len(code) + field.offset) for field in payload.references]
+        code += payload.code
+    return BoundPayload(code, tuple(references), sum(payload.instructions for payload in payloads))
+
+
+@functools.lru_cache(maxsize=65536)
+def snippet(isa: Isa, text: str) -> tuple[bytes, int]:
+    """Return assembly text as bytes, and how many instructions they are."""
+    assembly = isa.assemble(text)
+    return assembly.instructions.code, len(assembly.instructions)
+
+
+def assemble_payload(isa: Isa, lines: Iterable[str]) -> BoundPayload:
+    """Return assembly text as a payload."""
+    code, instructions = snippet(isa, "\n".join(lines))
+    return BoundPayload(code, (), instructions)

@@ -1,0 +1,115 @@
+"""Sites of compiled hooks: what is to be spliced in, and where."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.patch.payloads.zones import Zone
+from luthier.patch.registers.copies import holder
+from luthier.payload import Template
+from luthier.payload.plain import PlainCount
+from luthier.tool.counts import CELL_BYTES, Cell
+from luthier.tool.hook_calls import PASSES_ON, HookCall, Insertion
+from luthier.tool.points import Place
+
+_RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A call of a hook, compiled for one kernel, or what a counter does without a register."""
+
+    call: HookCall | None
+    template: Template
+    sources: tuple[int, ...]
+    """Register unit each input of the template is read from."""
+    reads: int
+    """Bit set of those units, without launch state, which is kept everywhere."""
+    missing: str | None
+    """The first register among its inputs and outputs that the kernel does not have, in words."""
+    immediates: tuple[tuple[int, int], ...] = ()
+    """Argument, and word of it, of each of the numbers that each of its points has of its own."""
+    form: int = 0
+    """Number that all uses with the same template and sources share."""
+
+    @functools.cached_property
+    def renamed_sources(self) -> int:
+        """Return the bit set of the registers that inputs come from, except for those with a fixed place."""
+        return mask_of(map(holder, self.sources)) & _RENAMED
+
+
+def cell_of(call: HookCall, plain: PlainCount) -> Cell:
+    """Return the cell that a hook counts into."""
+    return Cell(call.hook.module, plain.symbol, plain.offset // CELL_BYTES)
+
+
+class Site(NamedTuple):
+    """One insertion."""
+
+    number: int
+    """Among the task's insertions."""
+    insertion: Insertion | None
+    """None of a counter."""
+    at: int
+    """Index of the instruction it belongs to."""
+    point: int
+    """Index of the instruction it runs before."""
+    use: Use
+    zone: Zone | None
+    """Zone relative to its instruction; None at the kernel's start."""
+    numbers: tuple[int, ...] = ()
+    """Its own, one for each of `Use.immediates`."""
+
+
+def uses_of(sites: Iterable[Site]) -> set[Use]:
+    """Return the distinct uses at some sites: few, even for many sites."""
+    return set(map(operator.attrgetter("use"), sites))
+
+
+def numbers_of(insertion: Insertion, use: Use) -> tuple[int, ...]:
+    """Return the `Site.numbers` of an insertion."""
+    given, sources = insertion.numbers, insertion.call.sources
+    return tuple(((given and given[argument]) or sources[argument])[word] for argument, word in use.immediates)
+
+
+ZONES: Mapping[Place, Zone] = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
+"""Zones of insertions, except for those at the kernel's start."""
+
+
+def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
+    """Return whether a hook runs as often as its instruction."""
+    if insertion.place == "after":
+        return not lifted.code.flags[insertion.at] & PASSES_ON
+    return insertion.place == "before"
+
+
+def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[Liveness, set[int]]:
+    """Return the liveness with the effects of hooks, and the numbers of the sites that change it.
+
+    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off.
+    """
+    reads: dict[int, int] = {}
+    changes: dict[int, int] = {}
+    taking_part = {use for use in uses_of(sites) if use.reads or use.template.destinations}
+    sites = [site for site in sites if site.use in taking_part] if taking_part else ()
+    for site in sites:
+        if site.use.template.destinations:
+            changes[site.point] = changes.get(site.point, 0) | site.use.template.destinations
+    disturbing = set()
+    for site in sites:
+        # If another hook writes registers, those that the application reads later may not be what a hook reads now.
+        read = site.use.reads
+        if read and not changes:
+            read &= ~lifted.liveness.active_before(site.point)
+        if read:
+            reads[site.point] = reads.get(site.point, 0) | read
+        if read or site.use.template.destinations:
+            disturbing.add(site.number)
+    reading = lifted.also_reading(reads) if reads else lifted
+    return (reading.also_changing(changes) if changes else reading).liveness, disturbing

@@ -1,0 +1,16 @@
+"""Placement of payloads relative to their instruction."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Zone(IntEnum):
+    """Where a payload is placed, relative to its instruction."""
+
+    BEFORE = 0
+    """Runs on every path to the instruction."""
+    BEHIND = 1
+    """Runs when control goes on to the next instruction: after a conditional branch, if it is not taken."""
+    TAKEN = 2
+    """Runs when the branch is taken: in a stub after all code, which the branch goes to instead."""

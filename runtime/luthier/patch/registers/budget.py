@@ -1,0 +1,87 @@
+"""The register budget of a kernel: how many registers it has, and how many it may have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from luthier.hazards.wait_states.kinds import pairs
+from luthier.isa.registers import AGPRS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.registers.binding import RegisterBudget
+from luthier.tool.hook_budget import HookBudget
+
+
+def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> RegisterBudget:
+    """Return the registers that a kernel has, and the most that it may have.
+
+    With more, its largest work-group would no longer fit a compute unit, or the budget that is asked for would be
+    exceeded.
+    """
+    kernel, target = lifted.kernel, lifted.target
+    descriptor = kernel.descriptor
+    # Four SIMDs a compute unit, or a work-group processor in its default mode.
+    waves_per_simd = -(-kernel.most_waves // 4)
+    granule = target.vgpr_allocation_granule(kernel.wave_size)
+    fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
+    if target.unified_vgprs:
+        fitting -= descriptor.agprs
+    sgpr_limit = target.sgpr_limit
+    if asked is not None and asked.on_excess != "keep":
+        fitting, sgpr_limit = min(fitting, asked.vgpr_limit(lifted)), asked.sgpr_limit(lifted)
+    limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
+    if named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
+        # In a unified file these name AGPRs. More VGPRs would move the AGPRs, and the names would no longer match.
+        limit = descriptor.architected_vgprs
+    # A payload runs with the upper bits of VGPR numbers set to 0.
+    vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
+    agpr_slots = 0 if asked is not None and asked.on_excess == "refuse" else _agpr_slots(lifted, limit)
+    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, sgpr_limit, limit, agpr_slots=agpr_slots)
+    if target.scalar_wait is None:
+        return budget
+    # Registers that the application does not use have no hazards with its instructions.
+    native, touched = lifted.effect_table.code(lifted.columns), 0
+    for block in lifted.blocks:
+        reads, writes, _ = native.together(block.first, block.last)
+        touched |= reads | writes
+    return replace(budget, untouched=~pairs(touched))
+
+
+def _agpr_slots(lifted: LiftedRepresentation, vgpr_limit: int) -> int:
+    """Return the AGPRs that nothing in a kernel uses and that cost no occupancy, as a bit set of units.
+
+    They are those that it has and, where AGPRs share a file with VGPRs, what is left beside `vgpr_limit` of these.
+    """
+    target, descriptor = lifted.target, lifted.kernel.descriptor
+    if not target.has_agprs or lifted.unknown or named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
+        return 0
+    count = descriptor.agprs
+    if target.unified_vgprs:
+        size = lifted.wave_size
+        waves = target.occupancy(max(descriptor.vgprs, vgpr_limit), size)
+        granule = target.vgpr_allocation_granule(size)
+        same = target.vgpr_file_size(size) // waves // granule * granule if waves else 0
+        count = max(count, min(same - -(-vgpr_limit // 4) * 4, target.addressable_vgprs))
+    return mask_of(AGPRS[used_agprs(lifted) : count])
+
+
+def used_agprs(lifted: LiftedRepresentation) -> int:
+    """Return the number of AGPRs from a0 on that the code of a kernel may use, of those that its descriptor gives it.
+
+    They are those that are named where nothing else can be meant, else all.
+    """
+    descriptor = lifted.kernel.descriptor
+    by_other_names = lifted.index_mode or named_registers(lifted, VGPRS) > descriptor.architected_vgprs
+    if lifted.unknown or by_other_names:
+        return descriptor.agprs
+    return min(named_registers(lifted, AGPRS), descriptor.agprs)
+
+
+def named_registers(lifted: LiftedRepresentation, file: range) -> int:
+    """Return the number of registers of a file up to the last one that an instruction of the kernel names.
+
+    These can be more than the descriptor seems to give. On GFX9 SGPRs are given in steps, and kernels without
+    FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
+    first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
+    """
+    last = lifted.named_units
+    return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1

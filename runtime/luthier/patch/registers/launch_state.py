@@ -1,0 +1,431 @@
+"""Plan of where hooks find what a kernel gets at launch.
+
+A value stays in the register where the hardware puts it, if nothing in the kernel writes that. Otherwise code at the
+kernel's entry saves it, cheapest place first: an SGPR that neither the kernel nor what it calls ever names, a lane of
+such a VGPR; values that differ between lanes in a VGPR of their own. Such places are out of bounds for every payload.
+
+What the kernel does not ask for is asked for in its descriptor. This moves the inputs that come after it; the code at
+the entry moves them back, so the kernel finds all that it knows where it was.
+
+Source: LLVM AMDGPUUsage, "Initial Kernel Execution State".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from luthier.hazards.insertion import waits_around_outputs
+from luthier.isa.registers import SGPRS, TTMPS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation
+from luthier.objects import KernelDescriptor
+from luthier.patch.boundary.scalar_reads import copies_settled
+from luthier.patch.registers import lds_slots as slices
+from luthier.patch.registers.binding import RegisterBudget
+from luthier.patch.registers.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
+from luthier.patch.registers.spill_slots import set_flat_scratch
+from luthier.payload.launch_state import HIDDEN_V4, HIDDEN_V5, STATES
+
+MOST_USER_SGPRS = 16
+"""SGPRs that the hardware fills in before the work-group ids."""
+_ID_BITS = 10
+"""Bits of each work-item id, where they share a register."""
+
+Part = tuple[str, int]
+"""A state's name and which 32 bits of it."""
+
+
+@dataclass(frozen=True)
+class StatePlan:
+    """Places of the launch state, and what it takes to have it there."""
+
+    places: Mapping[Part, int] = field(default_factory=dict)
+    """Register unit, or a unit of `LANES`."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """State -> why this kernel cannot have it."""
+    reserved: int = 0
+    """Bit set of the register units that no payload may overwrite."""
+    prologue: tuple[str, ...] = ()
+    """Assembly for the kernel's entry."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the kernel descriptor with new values."""
+    sgprs: int = 0
+    """SGPRs and VGPRs that the kernel must have for it."""
+    vgprs: int = 0
+    no_frame: str = "nothing asked for it"
+    """Why payloads have no private memory; empty if they have."""
+    wave_lds: int | None = None
+    """SGPR unit with the wave's address in LDS, less what `luthier.patch.registers.lds_slots.begin_slots` adds to
+    `prologue`, if it was asked for."""
+    no_lds: str = no_frame
+    """Why there is no LDS for payloads; empty if there is."""
+
+
+def plan_state(
+    lifted: LiftedRepresentation,
+    budget: RegisterBudget,
+    states: Iterable[str],
+    written: int,
+    no_frame: str = StatePlan.no_frame,
+    no_lds: str = StatePlan.no_lds,
+) -> StatePlan:
+    """Find places for launch state.
+
+    Args:
+        budget: the kernel's register files.
+        states: names of `luthier.payload.launch_state.STATES`.
+        written: bit set of the units that hooks give new values.
+        no_frame: why payloads are not to have private memory; empty if they are.
+        no_lds: the same of LDS of each wave's own.
+    """
+    wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
+    if not wanted and no_frame and no_lds:
+        return StatePlan(no_frame=no_frame, no_lds=no_lds)
+    return _Planner(lifted, budget, written, no_frame, no_lds).plan(wanted)
+
+
+_Inputs = Mapping[str, tuple[int, int]]
+"""Name of an input -> the first SGPR unit that the hardware puts it into, and how many."""
+
+
+class _NoSpare(Exception):
+    """Inputs cannot be moved."""
+
+
+class _Placing(NamedTuple):
+    """Assembly that puts launch state into its places."""
+
+    lanes: list[str]
+    """Into lanes of VGPRs, from where the hardware has put it."""
+    vectors: list[str]
+    constants: list[str]
+    """What is no input, and needs no input any more where it is written."""
+
+
+class _Planner:
+    def __init__(
+        self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int, no_frame: str, no_lds: str
+    ) -> None:
+        self.lifted = lifted
+        self.no_frame, self.no_lds = no_frame, no_lds
+        self.budget = budget
+        self.descriptor = lifted.kernel.descriptor
+        self.named, self.written = _registers_of(lifted)
+        self.written |= written
+        self.named |= self.written
+        if lifted.unknown:  # unknown code that is called may use all registers of the kernel
+            self.named |= mask_of((*range(budget.sgprs), *range(VGPRS.start, VGPRS.start + budget.vgprs)))
+            self.written |= self.named
+        self.taken = 0
+        self.places: dict[Part, int] = {}
+        self.missing: dict[str, str] = {}
+        self.changes: dict[str, Any] = {}
+        self.lanes: Iterator[int] | None = None
+
+    def plan(self, wanted: list[str]) -> StatePlan:
+        """Ask the hardware for what is wanted, find places for it, and move back what that has moved."""
+        asked = self._ask(wanted)
+        before, after = self.descriptor.sgpr_inputs, self._new_descriptor(asked).sgpr_inputs
+        for name in asked:
+            self._leave_in_place(name, before)
+        scalars = self._moved_inputs(before, after)
+        placing = self._place(asked, after, scalars)
+        try:
+            spare = self._spare_for(scalars)
+        except _NoSpare:
+            reason = "no SGPR is free to move the kernel's inputs with"
+            missing = dict.fromkeys(wanted, reason)
+            return StatePlan(missing=missing, no_frame=self.no_frame or reason, no_lds=self.no_lds or reason)
+        wave, wave_lds, temporaries = self._find_wave(after)
+        moves = copies_settled(self.lifted.target, parallel_copy(scalars, spare))
+        lines = [*wave, *placing.lanes, *placing.vectors, *self._masked_ids(), *moves, *placing.constants]
+        placed = [unit for unit in self.places.values() if unit < LANES.start]
+        reserved = self.taken | mask_of(unit for unit in placed if unit not in TTMPS)
+        # When the kernel starts, inputs are in the registers that they are moved from.
+        last_input = max((first + count for first, count in after.values()), default=0) if self.changes else 0
+        return StatePlan(
+            self.places,
+            self.missing,
+            reserved,
+            tuple(self._prologue(lines, after)),
+            self.changes,
+            max((reserved & mask_of(SGPRS)).bit_length(), last_input, temporaries),
+            (reserved >> VGPRS.start & (1 << len(VGPRS)) - 1).bit_length(),
+            self.no_frame,
+            wave_lds,
+            self.no_lds,
+        )
+
+    def _ask(self, wanted: list[str]) -> list[str]:
+        """Ask for states, private memory and the wave's LDS; those of the states that the kernel can have."""
+        asked = [name for name in wanted if self._ask_for(name)]
+        if not self.no_frame:
+            self._change("enable_private_segment", 1)
+            if not self.lifted.target.architected_flat_scratch:
+                self._change("enable_sgpr_flat_scratch_init", 1)
+        if not self.no_lds:
+            self._ask_for_wave()
+        return asked
+
+    def _moved_inputs(self, before: _Inputs, after: _Inputs) -> dict[int, int]:
+        """Where the kernel finds its inputs, and where the hardware puts them now."""
+        scalars: dict[int, int] = {}
+        for name, (first, count) in before.items():
+            for number in range(count):
+                # An input whose register is never used need not be moved: something else may be kept there.
+                if name in after and (self.named | self.taken) >> first + number & 1:
+                    scalars[first + number] = after[name][0] + number
+        return scalars
+
+    def _place(self, asked: list[str], after: _Inputs, scalars: dict[int, int]) -> _Placing:
+        """Find places for states that do not stay where they are; `scalars` gets those that are copied at once with
+        the kernel's inputs."""
+        placing = _Placing([], [], [])
+        for name in asked:
+            if not STATES[name].uniform:
+                self._place_lanes_value(name, placing.vectors)
+            elif name.startswith("implicit_offset"):
+                self._place_constant(name, placing.constants)
+            elif (name, 0) not in self.places:
+                self._place_scalar(name, after[name][0], scalars, placing.lanes)
+        return placing
+
+    def _spare_for(self, scalars: Mapping[int, int]) -> int | None:
+        """An SGPR for copies that go round in a circle.
+
+        Raises:
+            _NoSpare: none is free.
+        """
+        if not needs_spare(scalars):
+            return None
+        self.named |= mask_of(scalars.values())
+        spare = self._free_sgpr()
+        if spare is None:
+            raise _NoSpare
+        return spare
+
+    def _prologue(self, lines: Sequence[str], after: _Inputs) -> list[str]:
+        """Code for the kernel's entry with what must stand around it: private memory comes before anything uses it."""
+        target = self.lifted.target
+        prologue = [*lines, *(waits_around_outputs(target)[1] if lines else [])]
+        if self.no_frame or target.architected_flat_scratch:
+            return prologue
+        init, offset = after["flat_scratch_init"][0], after["private_segment_wavefront_offset"][0]
+        return [*set_flat_scratch(target, init, offset), *prologue]
+
+    # What the hardware is to give
+
+    def _ask_for(self, name: str) -> bool:
+        """Note what of the descriptor must change for a state; False if the kernel cannot have it."""
+        reason = self._why_not(name)
+        if reason:
+            self.missing[name] = reason
+            return False
+        if name.startswith("workitem_id"):
+            level = 2 if name == "workitem_id" else "xyz".index(name[-1])
+            self._change("enable_vgpr_workitem_id", max(level, self.changes.get("enable_vgpr_workitem_id", 0)))
+        elif not name.startswith("implicit_offset"):
+            self._change(f"enable_sgpr_{name}", 1)
+        return True
+
+    def _ask_for_wave(self) -> None:
+        """Note what must change for the wave's address in LDS."""
+        names = slices.states(self.lifted.target)
+        self.no_lds = next(filter(None, map(self._why_not, names)), "")
+        if not self.no_lds:
+            for name in names:
+                self._ask_for(name)
+
+    def _change(self, name: str, value: int) -> None:
+        if getattr(self.descriptor, name) < value:
+            self.changes[name] = value
+
+    def _why_not(self, name: str) -> str:
+        descriptor = self.descriptor
+        if name.startswith("workitem_id") and descriptor.enable_vgpr_workitem_id == 3:
+            return "its descriptor asks for work-item ids in an undefined way"
+        ttmps = self.lifted.target.launch_ttmps
+        if name == "workgroup_id_z" and ttmps is not None and self.named >> TTMPS[ttmps.workgroup_id_yz] & 1:
+            y, z = descriptor.enable_sgpr_workgroup_id_y, descriptor.enable_sgpr_workgroup_id_z
+            if y and not z:  # then compilers leave out the mask of y
+                return "it reads y of the work-group id without z, which share a register that nothing can write"
+        if name.startswith("implicit_offset") and self._implicit_offset(name) is None:
+            return "it has none in the form that the hook knows"
+        return ""
+
+    def _implicit_offset(self, name: str) -> int | None:
+        """Return the offset in bytes of the kernel's hidden arguments among its arguments.
+
+        None if they are not where hooks look for them. Only the metadata say where they are: runtimes put them there.
+        """
+        kernel = self.lifted.kernel
+        hidden = [argument for argument in kernel.arguments if argument.hidden]
+        places = HIDDEN_V4 if name.endswith("v4") else HIDDEN_V5
+        first = hidden[0].offset if hidden else 0
+        for argument in hidden:
+            place = places.get(argument.value_kind)
+            moved = place is not None and (argument.offset - first, argument.size) != place
+            if moved or not kernel.has_room_for(argument):
+                return None
+        return first if hidden and places.get(hidden[0].value_kind, (1, 0))[0] == 0 else None
+
+    def _new_descriptor(self, asked: list[str]) -> KernelDescriptor:
+        """Return the descriptor with `changes`, to which the number of user SGPRs is added.
+
+        Without room for all of them, arguments are not preloaded: the kernel's first entry loads them itself.
+        """
+        if self._user_sgprs() > MOST_USER_SGPRS and self.descriptor.kernarg_preload_length:
+            self.changes |= {"kernarg_preload_length": 0, "kernarg_preload_offset": 0}
+        # Leave out first what fewest hooks need.
+        for name in ("dispatch_id", "queue_ptr", "flat_scratch_init", "dispatch_ptr", "kernarg_segment_ptr"):
+            if self._user_sgprs() > MOST_USER_SGPRS and self.changes.pop(f"enable_sgpr_{name}", 0):
+                reason = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that are filled in"
+                if name == "flat_scratch_init":
+                    self.no_frame = reason
+                    self.changes.pop("enable_private_segment", 0)
+                else:
+                    if name == "dispatch_ptr" and not self.no_lds:
+                        self.no_lds = reason
+                    if name in asked:
+                        self.missing[name] = reason
+                        asked.remove(name)
+        # The count may exceed those filled in: gfx11 needs sixteen initialized SGPRs (LLVM, "UserSGPRInit16Bug").
+        self._change("user_sgpr_count", self._user_sgprs())
+        return replace(self.descriptor, **self.changes)
+
+    def _user_sgprs(self) -> int:
+        """Return the number of user SGPRs that are filled in, with `changes`."""
+        return sum(
+            count
+            for name, (_, count) in replace(self.descriptor, **self.changes).sgpr_inputs.items()
+            if not name.startswith(("workgroup", "private_segment_wavefront"))
+        )
+
+    # Places
+
+    def _leave_in_place(self, name: str, inputs: Mapping[str, tuple[int, int]]) -> None:
+        """Take a scalar from where the kernel finds it, if nothing writes there."""
+        ttmps = self.lifted.target.launch_ttmps
+        if ttmps is not None and name.startswith("workgroup_id"):
+            number = ttmps.workgroup_id_x if name == "workgroup_id_x" else ttmps.workgroup_id_yz
+            self.places[name, 0] = TTMPS[number]
+        elif name in inputs:
+            first, count = inputs[name]
+            units = mask_of(range(first, first + count))
+            if not self.written & units:
+                self.places.update({(name, number): first + number for number in range(count)})
+                self.taken |= units
+
+    def _place_scalar(self, name: str, after: int, scalars: dict[int, int], lanes: list[str]) -> None:
+        places: list[int] = []
+        for number in range(STATES[name].units):
+            free = self._free_sgpr()
+            if free is not None:
+                scalars[free] = after + number
+            else:
+                free = self._free_lane()
+                if free is None:
+                    self.missing[name] = "it has neither an SGPR nor a lane of a VGPR that it never uses"
+                    return
+                vgpr, lane = lane_text(free)
+                lanes.append(f"v_writelane_b32 {vgpr}, {unit_text(after + number)}, {lane}")
+            places.append(free)
+        self.places.update({(name, number): place for number, place in enumerate(places)})
+
+    def _find_wave(self, inputs: Mapping[str, tuple[int, int]]) -> tuple[list[str], int | None, int]:
+        """Return assembly that finds the wave's part of LDS before anything else is moved.
+
+        Also return the SGPR that holds it then, and how many SGPRs the kernel must have for that.
+
+        Args:
+            inputs: where they arrive.
+        """
+        if self.no_lds:
+            return [], None, 0
+        arriving = mask_of(unit for first, count in inputs.values() for unit in range(first, first + count))
+        named, self.named = self.named, self.named | arriving
+        address = self._free_sgpr()
+        self.named = named
+        if address is None:
+            self.no_lds = "it has no SGPR that it never uses"
+            return [], None, 0
+        # SGPRs in which no input arrives are still free.
+        nobodys = (unit for unit in SGPRS[: self.budget.sgpr_limit] if not (arriving | 1 << address) >> unit & 1)
+        scalars = list(itertools.islice(nobodys, slices.SCALARS))
+        first = inputs["dispatch_ptr"][0]
+        lines = slices.find_wave(
+            self.lifted.target,
+            self.lifted.wave_size,
+            unit_text(address),
+            [unit_text(unit) for unit in scalars],
+            f"s[{first}:{first + 1}]",
+            self.lifted.kernel.most_waves,
+        )
+        return lines, address, max(scalars) + 1
+
+    def _place_constant(self, name: str, constants: list[str]) -> None:
+        free = self._free_sgpr()
+        if free is None:
+            self.missing[name] = "it has no SGPR that it never uses"
+            return
+        constants.append(f"s_mov_b32 {unit_text(free)}, {self._implicit_offset(name)}")
+        self.places[name, 0] = free
+
+    def _place_lanes_value(self, name: str, vectors: list[str]) -> None:
+        number = 0 if name == "workitem_id" else "xyz".index(name[-1])
+        arrives = VGPRS.start + number
+        masked = name == "workitem_id" and "enable_vgpr_workitem_id" in self.changes
+        if not self.written >> arrives & 1 and not masked:
+            self.places[name, 0] = arrives
+            self.taken |= 1 << arrives
+            return
+        free = self._free_vgpr()
+        if free is None:
+            self.missing[name] = "it has no VGPR that it never uses"
+            return
+        vectors.append(copy_text(free, arrives))
+        self.places[name, 0] = free
+
+    def _masked_ids(self) -> list[str]:
+        """Return assembly that masks work-item ids to what the kernel expects.
+
+        It may take the whole register for those that it asked for.
+        """
+        if not self.lifted.target.packed_work_item_ids or "enable_vgpr_workitem_id" not in self.changes:
+            return []
+        mask = (1 << _ID_BITS * (self.descriptor.enable_vgpr_workitem_id + 1)) - 1
+        return [f"v_and_b32_e32 v0, {mask:#x}, v0"]
+
+    def _free_sgpr(self) -> int | None:
+        return self._free(SGPRS.start, (self.budget.sgprs, self.budget.sgpr_limit))
+
+    def _free_vgpr(self) -> int | None:
+        # Work-item ids arrive in the first three.
+        return self._free(VGPRS.start, (self.budget.vgprs, self.budget.vgpr_limit), skip=3)
+
+    def _free(self, first: int, limits: tuple[int, int], skip: int = 0) -> int | None:
+        for limit in limits:
+            for unit in range(first + skip, first + limit):
+                if not (self.named | self.taken) >> unit & 1:
+                    self.taken |= 1 << unit
+                    return unit
+        return None
+
+    def _free_lane(self) -> int | None:
+        if self.lanes is None:
+            vgpr = self._free_vgpr()
+            self.lanes = iter(() if vgpr is None else (lane_unit(vgpr, lane) for lane in range(self.lifted.wave_size)))
+        return next(self.lanes, None)
+
+
+def _registers_of(lifted: LiftedRepresentation) -> tuple[int, int]:
+    """Return the bit sets of the units that the kernel and its callees read or write, and of those that they write."""
+    read = written = 0
+    for index, block in enumerate(lifted.block_of):
+        if block >= 0:
+            effects = lifted.effects(index)
+            read |= effects.reads
+            written |= effects.writes
+    return read | written, written

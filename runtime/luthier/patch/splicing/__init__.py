@@ -1,0 +1,1 @@
+"""The way from a task to payloads at their places."""

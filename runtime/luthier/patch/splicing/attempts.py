@@ -1,0 +1,41 @@
+"""How often the hooks of a task are bound: registers alone at first; spills, or fewer hooks, only where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from luthier.patch.payloads.assignment import TooFewRegisters
+from luthier.patch.splicing.splicer import Attempt, Splicer
+from luthier.tool.task import InstrumentationTask
+
+
+def splice(task: InstrumentationTask) -> Splicer:
+    """Compile and bind the insertions of one task. Where registers are too few at some point, payloads of that kernel
+    may spill, unless the task's budget says otherwise.
+
+    Raises:
+        LuthierError: the first insertion that is refused, if the task's options are strict; something cannot be
+            counted.
+    """
+    strict, budget = task.options.strict, task.options.hook_budget
+    on_excess = "keep" if budget is None else budget.on_excess
+    if on_excess == "refuse":
+        return Splicer(task, Attempt(strict, spill=False))
+    sample = on_excess == "sample"
+    try:
+        splicer = Splicer(task, Attempt(strict and not sample, spill=False, enough=not sample))
+    except TooFewRegisters:
+        return _spilling(task, strict=strict)
+    if not splicer.starved:
+        return Splicer(task, Attempt(strict=True, spill=False)) if strict and splicer.refusals else splicer
+    every = 1 if budget is None else budget.every
+    left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
+    return _spilling(task, strict=strict, left_out=left_out)
+
+
+def _spilling(task: InstrumentationTask, *, strict: bool, left_out: Container[int] = frozenset()) -> Splicer:
+    """Splice with spills. A kernel in which none is in LDS is as if there were no LDS for that."""
+    splicer = Splicer(task, Attempt(strict, spill=True, left_out=left_out))
+    if splicer.state.wave_lds is None or splicer.lds > splicer.hook_lds:
+        return splicer
+    return Splicer(task, Attempt(strict, spill=True, left_out=left_out, no_lds=splicer.no_lds))

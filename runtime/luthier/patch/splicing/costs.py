@@ -1,0 +1,117 @@
+"""What a kernel needs for its payloads, and how many of these cost what."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.errors import PatchError
+from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.counters.plan import CountingPlan
+from luthier.patch.payloads.sites import Site
+from luthier.patch.registers.binding import Binding, RegisterBudget
+from luthier.patch.registers.budget import used_agprs
+from luthier.patch.registers.launch_state import StatePlan
+from luthier.patch.splicing.placements import Bound
+from luthier.tool.edits import highest
+
+
+class RegisterNeeds(NamedTuple):
+    """How many registers of each file a kernel needs, from the first one on."""
+
+    sgprs: int
+    """For what was spliced."""
+    vgprs: int
+    agprs: int
+    """Those that are used, by the kernel itself too."""
+
+    @classmethod
+    def of(
+        cls,
+        lifted: LiftedRepresentation,
+        counting: CountingPlan,
+        state: StatePlan,
+        bindings: Sequence[Binding],
+        edited: RegisterNeeds,
+        sites: Iterable[Site],
+    ) -> RegisterNeeds:
+        """Of everything that is spliced in.
+
+        Args:
+            lifted: the kernel.
+            bindings: of its payloads.
+            edited: what instructions that are added need.
+            sites: of hooks, which read and write registers of the application.
+        """
+        named = functools.reduce(operator.or_, (site.use.reads | site.use.template.destinations for site in sites), 0)
+        return cls(
+            max(counting.sgprs, state.sgprs, edited.sgprs, *(binding.sgprs for binding in bindings)),
+            max(counting.vgprs, state.vgprs, edited.vgprs, *(binding.vgprs for binding in bindings)),
+            max(used_agprs(lifted), edited.agprs, highest(named, AGPRS), *(binding.agprs for binding in bindings)),
+        )
+
+    @classmethod
+    def of_edits(cls, units: int, budget: RegisterBudget, vgprs: int, kernel: str) -> RegisterNeeds:
+        """Of instructions that tools add.
+
+        Args:
+            units: bit set of those that they read or write.
+            vgprs: how many the kernel has.
+
+        Raises:
+            PatchError: the kernel cannot have them.
+        """
+        if budget.sgpr_limit <= FLAT_SCRATCH_SGPR:  # flat instructions read it; it is not for allocation
+            units &= ~mask_of((FLAT_SCRATCH_SGPR, FLAT_SCRATCH_SGPR + 1))
+        needs = cls(highest(units, SGPRS), highest(units, VGPRS), highest(units, AGPRS))
+        if needs.sgprs > budget.sgpr_limit or needs.vgprs > max(budget.vgpr_limit, vgprs):
+            raise PatchError(
+                f"instructions that are added need {needs.sgprs} SGPRs and {needs.vgprs} VGPRs; the kernel may have "
+                f"{budget.sgpr_limit} and {budget.vgpr_limit}",
+                kernel=kernel,
+            )
+        return needs
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many insertions there are of each kind."""
+
+    sites: int
+    """Instructions that hooks are spliced in at, or counted instead."""
+    hoisted: int
+    """Insertions that are counted instead."""
+    spilling: int
+    """Insertions that keep registers in private memory."""
+    in_agprs: int
+    """Those that keep them in AGPRs."""
+    in_lds: int
+    """Those that keep them in LDS."""
+    excess: int
+    """Those that have more VGPRs than the task's budget."""
+
+    @classmethod
+    def of(cls, bound: Bound, bindings: dict[int, Binding], hoisted: Sequence[Site], soft_limit: int) -> Tally:
+        """Count the insertions of a task.
+
+        Args:
+            bindings: position of a payload -> its registers.
+            hoisted: what is counted instead.
+            soft_limit: VGPRs of the task's budget.
+        """
+        hooks_with = Counter(number for site, number in bound if site.insertion is not None)
+        used = [(bindings[number], many) for number, many in hooks_with.items()]
+        spliced = {site.at for site, _ in bound if site.insertion is not None}
+        return cls(
+            len(spliced | {site.at for site in hoisted}),
+            len(hoisted),
+            sum(many for binding, many in used if binding.spill_size),
+            sum(many for binding, many in used if binding.agpr_slots),
+            sum(many for binding, many in used if binding.lds_slots),
+            sum(many for binding, many in used if binding.vgprs > soft_limit),
+        )

@@ -1,0 +1,82 @@
+"""Which hooks become counts, and what is counted in a kernel for them and for its task's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from luthier.errors import PatchError
+from luthier.hazards.wait_counters import Outstanding
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.counters.hoisting import hoist, requests_of
+from luthier.patch.counters.plan import CountingPlan, HookUse
+from luthier.patch.counters.planning import plan_counting
+from luthier.patch.payloads.sites import Site, with_what_hooks_do
+from luthier.patch.registers.binding import RegisterBudget
+from luthier.patch.registers.launch_state import StatePlan
+from luthier.tool.edits import Edited
+from luthier.tool.task import InstrumentationTask
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted, and what is left for hooks."""
+
+    plan: CountingPlan
+    sites: list[Site]
+    """Those whose hooks run."""
+    hoisted: list[Site]
+    """Those whose hooks are counted instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountingPlanner:
+    """Plans the counters of a task, in registers that no hook can have."""
+
+    task: InstrumentationTask
+    lifted: LiftedRepresentation
+    """The task's kernel, as liveness sees it with the task's edits."""
+    edited: Edited
+    budget: RegisterBudget
+    state: StatePlan
+    outstanding: Callable[[], Outstanding | None]
+    """Finds the application's outstanding operations."""
+
+    def plan(self, sites: list[Site]) -> Counting:
+        """Count what can be counted. Where counters cannot be placed with the hooks that only count, these run.
+
+        Raises:
+            PatchError: what the task requests cannot be counted.
+        """
+        remaining, hoisted = hoist(self.lifted, sites) if self.task.options.hoist else (sites, [])
+        try:
+            return Counting(self._counters(remaining, hoisted), remaining, hoisted)
+        except PatchError:
+            if not hoisted:
+                raise
+        every = [*remaining, *hoisted]
+        return Counting(self._counters(every, []), sorted(every, key=lambda site: site.number), [])
+
+    def _counters(self, sites: Sequence[Site], hoisted: Sequence[Site]) -> CountingPlan:
+        requests = [*self.task.counts, *requests_of(hoisted)]
+        hooks = self._hook_use(sites) if requests else None  # for which liveness takes a while
+        return plan_counting(self.lifted, requests, self.budget, hooks, self.task.options)
+
+    def _hook_use(self, sites: Sequence[Site]) -> HookUse:
+        """What the hooks that run have to do with counting."""
+        units, changed = self.edited.units, 0
+        for site in sites:
+            changed |= site.use.template.destinations
+            units |= site.use.reads | changed
+        liveness, _ = with_what_hooks_do(self.lifted, sites)
+        exec_mask = self.lifted.effect_table.exec
+        return HookUse(
+            liveness,
+            units,
+            points=frozenset(site.point for site in sites),
+            change_lanes=next((site.point for site in sites if site.use.template.destinations & exec_mask), None),
+            outstanding=self.outstanding,
+            state=self.state,
+            alone=not sites and not self.task.edits,
+            edited=bool(self.task.edits),
+        )

@@ -1,0 +1,120 @@
+"""Where payloads stand in a kernel: those of hooks, what tools add to the application, and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.isa import Isa
+from luthier.module import Hook
+from luthier.patch.counters.plan import Splice
+from luthier.patch.payloads.code import BoundPayload
+from luthier.patch.payloads.collection import Payloads
+from luthier.patch.payloads.sites import Site
+from luthier.patch.payloads.zones import Zone
+from luthier.tool.edits import Edit
+
+Bound = Sequence[tuple[Site, int]]
+"""Sites that got registers, each with the position of its payload in `Payloads.all`."""
+
+
+class _Placed(NamedTuple):
+    """A payload at its place."""
+
+    at: int
+    zone: Zone
+    number: int
+    immediates: tuple[int, ...] = ()
+    disturbs: bool = True
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Every payload of a kernel at its place, in the order in which those at one place run."""
+
+    indices: NDArray[np.int64]
+    """[n] the index of the instruction that it belongs to."""
+    zones: NDArray[np.int64]
+    """[n] where it goes, seen from that (`Zone`)."""
+    numbers: NDArray[np.int64]
+    """[n] position in `Payloads.all`."""
+    immediates: tuple[tuple[int, ...], ...]
+    """[n] the numbers that are its own."""
+    disturbs: NDArray[np.bool_]
+    """[n] whether a clause there, or an early release of vector registers before it, must be undone."""
+
+    @classmethod
+    def of(
+        cls, isa: Isa, payloads: Payloads, bound: Bound, edits: Sequence[Edit], counters: Sequence[Splice]
+    ) -> Placements:
+        """Put payloads in order: what is added to the application is next to its instruction.
+
+        Args:
+            payloads: get the code that is no hook's.
+            counters: what counts, and gives counters to memory.
+        """
+        hooks = [_Placed(site.at, site.zone, number, site.numbers) for site, number in bound if site.zone is not None]
+        added = [_Placed(one.at, one.zone, payloads.add(one.payload)) for one in _added(isa, edits)]
+        # A counter on the edge to a branch's target needs no vector registers, so it undoes no release of them.
+        counting = [
+            _Placed(one.at, one.zone, payloads.add(one.payload), disturbs=one.zone != Zone.TAKEN) for one in counters
+        ]
+        behind = [one for one in added if one.zone == Zone.BEHIND]
+        before = [one for one in added if one.zone != Zone.BEHIND]
+        placed = [*behind, *hooks, *before, *counting]
+        indices, zones, numbers, immediates, disturbs = zip(*placed, strict=True) if placed else [()] * 5
+        count = len(placed)
+        return cls(
+            np.fromiter(indices, np.int64, count),
+            np.fromiter(zones, np.int64, count),
+            np.fromiter(numbers, np.int64, count),
+            tuple(immediates),
+            np.array(disturbs, bool),
+        )
+
+
+def _added(isa: Isa, edits: Sequence[Edit]) -> Iterator[Splice]:
+    """Return the instructions that tools add to the application's."""
+    zones = {"before": Zone.BEFORE, "after": Zone.BEHIND}
+    for edit in edits:
+        if edit.place in zones:
+            payload = BoundPayload(edit.code, (), len(isa.decode(edit.code)))
+            yield Splice(edit.at, zones[edit.place], payload)
+
+
+def _name_of(hook: Hook) -> str:
+    """Return the hook's name, with where its source is and its tool's module."""
+    location = f" [{hook.location}]" if hook.location else ""
+    return f"hook {hook.name}{location} of {hook.module.name}"
+
+
+class PayloadNames:
+    """What people call payloads: the hooks that they are of.
+
+    Attributes:
+        entry: what they call the code at the kernel's entry.
+    """
+
+    def __init__(self, payloads: Payloads, bound: Bound) -> None:
+        self._payloads = payloads
+        self._hooks: dict[int, dict[str, None]] = {}
+        at_entry: dict[str, None] = {}
+        for site, number in bound:
+            if site.insertion is not None:
+                name = _name_of(site.insertion.call.hook)
+                self._hooks.setdefault(number, {})[name] = None
+                if site.zone is None:
+                    at_entry[name] = None
+        self.entry = " and ".join(["what Luthier does when the kernel begins", *at_entry])
+
+    def all(self) -> list[str]:
+        """[payload] the name of each of `Payloads.all`."""
+        names = [" and ".join(self._hooks.get(number, ())) for number in range(len(self._payloads.all))]
+        for number, body in self._payloads.called.items():
+            if names[number] and names[number] not in names[body]:
+                names[body] += f" and {names[number]}" if names[body] else names[number]
+        return [name or "code that counts, or that a tool added" for name in names]

@@ -1,0 +1,129 @@
+"""The assembly text that LLVM makes of a payload, as text that is assembled to a template: its functions one after the
+other, markers as labels, and waits that LLVM may have left out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from luthier.errors import HookError
+from luthier.isa import Isa
+
+_MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
+_MARKER_AT_LABEL = re.compile(
+    r"^(luthier_\w+:\n(?:[ \t]*(?:;[^\n]*)?\n)*)(?=(?:[ \t]*(?:;[^\n]*)?\n)*[.\w$]*BB\d+_\d+:)", re.MULTILINE
+)
+"""A marker, and then a label: they stand before the same instruction, but a branch to the label (a loop) must not come
+by the marker again."""
+_RETURN = re.compile(r"^[ \t]*s_set(?:pc_b64|_pc_i64) s\[30:31\][ \t]*\n", re.MULTILINE)
+_JOIN = re.compile(r"\S*BB\d+_\d+:")
+"""A label of LLVM's, where paths may join."""
+_SCALAR_READS_VCC = re.compile(r"[ \t]*s_(cbranch_vcc|(bit)?cmpk?\w*[ \t][^\n]*\bvcc|\w+[ \t][^\n,]*,[^\n]*\bvcc)")
+_SETTLES_VCC = {
+    32: re.compile(r"[ \t]*(s_wait_alu[^\n]*sa_sdst\(0\)|[sv]_\w+[ \t]+vcc_lo,)"),
+    64: re.compile(r"[ \t]*(s_wait_alu[^\n]*sa_sdst\(0\)|[sv]_\w+[ \t]+vcc,)"),
+}
+"""By lanes of a wave: behind it VCC is what one instruction wrote, or it was waited for."""
+RECURSION_BYTES = 16384
+"""Private memory for functions that call themselves, or are called through pointers: how much they need is not known.
+LLVM assumes as much for functions that it does not know (``amdgpu-assume-external-call-stack-size``)."""
+_STACK_ALIGNMENT = 16
+_SETTING = re.compile(
+    r"^[ \t]*\.set (?:\.L)?\"?(?:\.L)?[^\s,]*?\."
+    r"(has_dyn_sized_stack|has_indirect_call|has_recursion|private_seg_size)\"?, (?:or\()?(\d+)",
+    re.MULTILINE,
+)
+"""Pattern of LLVM's properties of each function."""
+_FUNCTION = re.compile(r"^(\"?)([^\s\"]+)\1:[^\n]*\n(.*?)^\.Lfunc_end\d+:", re.MULTILINE | re.DOTALL)
+
+
+def functions_of(assembly: str, hook: str) -> tuple[str, dict[str, str]]:
+    """Return the payload's instructions, and those of every function that it may call, by name."""
+    names = set(re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", assembly, re.MULTILINE))
+    texts = {match[2]: match[3] for match in _FUNCTION.finditer(assembly) if match[2] in names}
+    payload = texts.pop("luthier.payload", None)
+    if payload is None or len(texts) != len(names) - 1:
+        raise HookError(f"LLVM generated no code for hook {hook}")
+    return payload, texts
+
+
+def stack_size(assembly: str, hook: str, functions: int) -> int:
+    """Return the private memory in bytes per lane.
+
+    It is each function's frame once, and more where they may be entered again.
+
+    Args:
+        functions: how many there are.
+    """
+
+    values: defaultdict[str, list[int]] = defaultdict(list)
+    for name, value in _SETTING.findall(assembly):
+        values[name].append(int(value))
+
+    def settings(name: str) -> list[int]:
+        if len(values[name]) != functions:
+            raise HookError(f"hook {hook}: LLVM does not tell {name} of its functions")
+        return values[name]
+
+    if any(settings("has_dyn_sized_stack")):
+        if any(settings("has_indirect_call")):
+            raise HookError(f"hook {hook} calls a function through a pointer that may be any function's")
+        raise HookError(f"hook {hook} needs private memory of a size known only when it runs")
+    frames = sum(-(-size // _STACK_ALIGNMENT) * _STACK_ALIGNMENT for size in settings("private_seg_size"))
+    again = any(settings("has_recursion")) or any(settings("has_indirect_call"))
+    return frames + (RECURSION_BYTES if again and functions > 1 else 0)
+
+
+def _with_scalar_waits(text: str, wait: str, wave_size: int) -> str:
+    """Return the text with a wait where LLVM may have left one out (GFX12).
+
+    Where paths join and VCC was written by a scalar instruction on one and by a vector instruction on another, LLVM 22
+    forgets both at a scalar instruction that reads it (AMDGPUWaitSGPRHazards: ``VCCHazard = None``); hardware waits
+    there for vector instructions alone.
+
+    Args:
+        wait: the wait for results of scalar instructions.
+    """
+    lines, joined = [], False
+    for line in text.splitlines(keepends=True):
+        if _JOIN.match(line):
+            joined = True
+        elif joined and _SCALAR_READS_VCC.match(line):
+            lines.append(f"\t{wait}\n")
+            joined = False
+        elif _SETTLES_VCC[wave_size].match(line):
+            joined = False
+        lines.append(line)
+    return "".join(lines)
+
+
+@dataclass(frozen=True)
+class PayloadText:
+    """A payload's functions as one text, which ends with the label ``luthier_end``."""
+
+    text: str
+    called: frozenset[str]
+    """Names of the functions that the payload may call, which are labels in it."""
+
+
+def prepared(assembly: str, hook: str, isa: Isa) -> PayloadText:
+    """Make what returns go to the end of the payload, and what marks inputs and outputs labels.
+
+    Raises:
+        HookError: there is no code, or an output is marked at several places.
+    """
+    text, called = functions_of(assembly, hook)
+    *_, last = [None, *_RETURN.finditer(text)]
+    if last is not None and not called and not text[last.end() :].strip():
+        text = text[: last.start()]
+    text = _RETURN.sub("\ts_branch luthier_end\n", text)
+    text = "".join([text, *(f'"{name}":\n{body}' for name, body in called.items()), "luthier_end:\n"])
+    markers = [match.group() for match in _MARKER.finditer(text)]
+    if len(set(markers)) != len(markers):
+        raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
+    text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
+    text = _MARKER_AT_LABEL.sub(r"\1\ts_nop 0\n", text)
+    if isa.target.target.scalar_wait is not None:
+        text = _with_scalar_waits(text, isa.target.target.scalar_wait, isa.wave_size)
+    return PayloadText(text, frozenset(called))

@@ -1,0 +1,24 @@
+"""The formats of `luthier report`: a module each, and those that packages add.
+
+A format is a `ReportFormat`. Those of packages are found by entry points of group ``luthier.report_formats``, which
+are called as the format is::
+
+    [project.entry-points."luthier.report_formats"]
+    markdown = "my_package:MARKDOWN"
+
+Formats are imported when they are chosen, or their help is shown.
+"""
+
+from __future__ import annotations
+
+from luthier.report.formats.declare import ReportFormat
+from luthier.support.extensions import REPORT_FORMATS, Extensions
+
+FORMATS = Extensions(
+    REPORT_FORMATS,
+    "report format",
+    ReportFormat,
+    {name: f"luthier.report.formats.{name}:FORMAT" for name in ("csv", "json", "html", "perfetto")},
+)
+
+__all__ = ["FORMATS", "ReportFormat"]

@@ -1,0 +1,36 @@
+"""Declaration of a format of `luthier report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from luthier.errors import LuthierError
+
+if TYPE_CHECKING:
+    from luthier.run.folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFormat:
+    """A format of `luthier report`, which calls it as its entry point is called.
+
+    It can write whole runs, single tables, or both. Its functions write bytes to a file that is open; where one raises
+    a `LuthierError`, no file is left.
+    """
+
+    help: str
+    """One line: what is written."""
+    write: Callable[[RunFolder, IO[bytes]], None] | None = None
+    """Function that writes a run. Without it, only tables are written: to a folder unless one is chosen."""
+    write_table: Callable[[RunFolder, str, IO[bytes]], None] | None = None
+    """Function that writes the table of this name (``--table``)."""
+    suffix: str = ""
+    """Suffix of the names of tables' files in a folder, such as ``.csv``."""
+    compare: Callable[[RunFolder, RunFolder, IO[bytes]], None] | None = None
+    """Function that writes the differences between a run and another one (``--against``)."""
+
+    def __post_init__(self) -> None:
+        if self.write is None and self.write_table is None:
+            raise LuthierError("a report format writes runs or tables")

@@ -1,0 +1,27 @@
+"""The report page, and that of two runs."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+from luthier.report.formats.declare import ReportFormat
+
+if TYPE_CHECKING:
+    from luthier.run.folder import RunFolder
+
+
+def write(folder: RunFolder, out: IO[bytes]) -> None:
+    """Write the page of a run."""
+    from luthier.report.page import write_page
+
+    write_page(folder, out)
+
+
+def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
+    """Write the page of two runs."""
+    from luthier.report.page import write_comparison
+
+    write_comparison(folder, against, out)
+
+
+FORMAT = ReportFormat(help="a page that is one file", write=write, compare=compare)

@@ -1,0 +1,61 @@
+"""Tables as JSON, row by row; the comparison of two runs."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING
+
+from luthier.errors import LuthierError
+from luthier.report.formats.declare import ReportFormat
+
+if TYPE_CHECKING:
+    from luthier.run.folder import RunFolder
+
+
+def write(folder: RunFolder, out: IO[bytes]) -> None:
+    """Write the summary and all tables as one object. Bytes are hexadecimal."""
+    out.write(b'{"summary": ' + json.dumps(folder.summary).encode() + b',\n"tables": {')
+    for number, name in enumerate(folder.names):
+        out.write((",\n" if number else "\n").encode() + json.dumps(name).encode() + b": ")
+        _write_rows(folder, name, out)
+    out.write(b"}}\n")
+
+
+def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:
+    """Write one table as an array of objects."""
+    _write_rows(folder, table, out)
+    out.write(b"\n")
+
+
+def _write_rows(folder: RunFolder, name: str, out: IO[bytes]) -> None:
+    out.write(b"[")
+    for number, row in enumerate(folder.rows(name)):
+        out.write((b",\n" if number else b"\n") + json.dumps(row, default=hexadecimal).encode())
+    out.write(b"]")
+
+
+def hexadecimal(value: object) -> str:
+    """Return the JSON form of a value of a type that JSON does not have: bytes as hexadecimal text.
+
+    Raises:
+        LuthierError: the value is not bytes.
+    """
+    if isinstance(value, bytes):
+        return value.hex()
+    raise LuthierError(f"a value of type {type(value).__name__} has no JSON")
+
+
+def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
+    """Write what both runs have, and what is different."""
+    from luthier.report.compare import as_json
+
+    out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
+
+
+FORMAT = ReportFormat(
+    help="all tables, or one, as arrays of objects",
+    write=write,
+    write_table=write_table,
+    compare=compare,
+    suffix=".json",
+)

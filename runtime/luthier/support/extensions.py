@@ -1,0 +1,132 @@
+"""Entry points through which installed packages extend Luthier.
+
+Reading all of them takes longer than most that is done with them, so they are read once, and again only when something
+was installed or the search path has changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from luthier.errors import LuthierError
+
+ARCHITECTURES = "luthier.arch"
+"""Group of entry points of processors (`luthier.arch.targets`)."""
+INTRINSICS = "luthier.intrinsics"
+"""Group of entry points of what hooks may call (`luthier.payload.registry`)."""
+REPORT_FORMATS = "luthier.report_formats"
+"""Group of entry points of the formats of `luthier report` (`luthier.report.formats`)."""
+CHECKS = "luthier.checks"
+"""Group of entry points of the checks of `luthier check` (`luthier.hazards.checks`)."""
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Extensions(Generic[Record]):
+    """Records of one class by name: Luthier's own, and those that packages add, each imported when it is asked for."""
+
+    group: str
+    """Group of entry points, each with the name of its record."""
+    what: str
+    """Word for one of them, in messages."""
+    record: type[Record]
+    built_in: Mapping[str, str] = field(default_factory=dict)
+    """Luthier's own: name -> ``module:object``, as in an entry point."""
+    error: type[LuthierError] = LuthierError
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, Luthier's own first; nothing is imported."""
+        return (*self.built_in, *sorted(by_name(points_of(self.group)).keys() - self.built_in.keys()))
+
+    def load(self, name: str) -> Record:
+        """Import the record of this name, which is one of `names`.
+
+        Raises:
+            LuthierError: several packages define it, it cannot be imported, or it is something else.
+        """
+        points = by_name(points_of(self.group)).get(name, ())
+        if name in self.built_in:
+            points = (EntryPoint(name, self.built_in[name], self.group), *points)
+        return load_record(points, f"{self.what} {name}", self.record, self.error)
+
+    def helps(self) -> Mapping[str, str]:
+        """Import all records, and return by name the `help` of each, or why there is none."""
+        found = {}
+        for name in self.names():
+            try:
+                found[name] = str(getattr(self.load(name), "help", ""))
+            except LuthierError as problem:
+                found[name] = f"NOT USABLE: {problem}"
+        return found
+
+
+def by_name(points: Iterable[EntryPoint], dot: str = ".") -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of each name; a distribution that is seen twice has one.
+
+    Args:
+        dot: what a dot in the name of an entry point stands for.
+    """
+    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    for point in points:
+        found.setdefault(point.name.replace(".", dot), {})[package_of(point), point.value] = point
+    return {name: tuple(points.values()) for name, points in found.items()}
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the distribution that has an entry point."""
+    return point.dist.name if point.dist is not None else point.module.partition(".")[0]
+
+
+def load_record(
+    points: Sequence[EntryPoint], what: str, record: type[Record], error: type[LuthierError] = LuthierError
+) -> Record:
+    """Import what the entry points of one name stand for.
+
+    Args:
+        what: with its name, for messages.
+
+    Raises:
+        LuthierError: an `error`: there are several, it cannot be imported, or it is no `record`.
+    """
+    if len(points) > 1:
+        raise clash(what, map(package_of, points), error)
+    (point,) = points
+    try:
+        loaded = point.load()
+    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
+        where = f"{what} of {package_of(point)} ({point.value})"
+        raise error(f"{where} cannot be imported: {problem!r}") from problem
+    if not isinstance(loaded, record):
+        raise error(f"{what} of {package_of(point)}: {point.value} is no luthier.{record.__name__}")
+    return loaded
+
+
+def clash(what: str, packages: Iterable[str], error: type[LuthierError] = LuthierError) -> LuthierError:
+    """Return the error that several packages define the same."""
+    return error(f"{what} is defined by several packages: {' and '.join(packages)}; remove one")
+
+
+def points_of(group: str) -> Sequence[EntryPoint]:
+    """Return the entry points of a group of Luthier's, none of them imported."""
+    return _read(tuple((folder, _changed(folder)) for folder in sys.path)).get(group, ())
+
+
+def _changed(folder: str) -> int:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=4)
+def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
+    installed = entry_points()
+    ours = (group for group in installed.groups if group.startswith("luthier."))  # to select one takes long
+    return {group: tuple(installed.select(group=group)) for group in ours}

@@ -1,0 +1,53 @@
+"""Classes and functions for authors of tools: tools, the tasks they fill, hooks with arguments, points, edits, counts.
+
+Its modules are imported when they are first used: a command that only lists tools needs few of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from luthier.tool.task import InstrumentationTask as InstrumentationTask
+    from luthier.tool.task import reg as reg
+    from luthier.tool.tool import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
+    from luthier.tool.tool import ExecutionCounts as ExecutionCounts
+    from luthier.tool.tool import Share as Share
+    from luthier.tool.tool import Tool as Tool
+    from luthier.tool.tool import ToolGroup as ToolGroup
+    from luthier.tool.tool import find_entry_points as find_entry_points
+    from luthier.tool.tool import parse_tool as parse_tool
+    from luthier.tool.tool import parse_tools as parse_tools
+    from luthier.tool.tool import tool_class as tool_class
+
+_MODULE_OF = {
+    "ENTRY_POINT_GROUP": "luthier.tool.tool",
+    "ExecutionCounts": "luthier.tool.tool",
+    "InstrumentationTask": "luthier.tool.task",
+    "Share": "luthier.tool.tool",
+    "Tool": "luthier.tool.tool",
+    "ToolGroup": "luthier.tool.tool",
+    "find_entry_points": "luthier.tool.tool",
+    "parse_tool": "luthier.tool.tool",
+    "parse_tools": "luthier.tool.tool",
+    "reg": "luthier.tool.task",
+    "tool_class": "luthier.tool.tool",
+}
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "ExecutionCounts",
+    "InstrumentationTask",
+    "Share",
+    "Tool",
+    "ToolGroup",
+    "find_entry_points",
+    "parse_tool",
+    "parse_tools",
+    "reg",
+    "tool_class",
+]
+
+__getattr__ = lazy_names(__name__, _MODULE_OF)

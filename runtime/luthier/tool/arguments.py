@@ -1,0 +1,329 @@
+"""Arguments of hooks other than constants and registers: values computed at a point, and per-point immediates."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.errors import HookError
+from luthier.isa import Isa, OperandKind, RegisterRange
+from luthier.isa.registers import EXEC, M0, SCC, SGPRS, TTMPS, VCC, is_vector
+from luthier.lifting import Instruction, LiftedRepresentation
+from luthier.lifting.instructions.memory import MemoryAccess
+from luthier.payload.expressions import Expression, Inputs, constant, joined
+
+
+@dataclass(frozen=True)
+class LaunchOperand:
+    """A hook argument whose value is what the kernel got at launch. Make one by a method of `InstrumentationTask`."""
+
+    intrinsic: str
+    offset: int | None = None
+    """Offset of a kernel argument, in bytes."""
+    size: int = 4
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A number of a point's own. Make one by `immediate`."""
+
+    value: int | float
+
+
+def immediate(value: int | float) -> Immediate:
+    """Return a constant that may differ from point to point.
+
+    One payload is compiled for all points, and each point loads its own number into a scalar register first.
+
+    A plain number is compiled into the payload, which is then another one for each number.
+    """
+    return Immediate(value)
+
+
+@dataclass(frozen=True)
+class SiteValue:
+    """A hook argument that is computed where the hook runs. Make one by a method of `InstrumentationTask`."""
+
+    expression: Expression
+    sources: tuple[int, ...]
+    """Register unit, or number, of each of the expression's inputs."""
+    what: str
+    """In words, for errors."""
+    registers: int = 0
+    """Bit set of the units that must still hold what the instruction finds there."""
+    index: int | None = None
+    """The instruction that it belongs to; None where it is what registers hold wherever the hook runs."""
+
+
+_READABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, SCC))
+"""Scalar units that operands may be read from."""
+
+
+class _Operands:
+    """The operands of one instruction as expressions, and what these are made of."""
+
+    def __init__(self, lifted: LiftedRepresentation, instruction: Instruction) -> None:
+        self.inputs = Inputs()
+        self.instruction = instruction
+        self.target = lifted.target
+        self._lifted = lifted
+
+    def error(self, reason: str) -> HookError:
+        return HookError(
+            f"{self.instruction.text!r}: {reason}",
+            kernel=self._lifted.kernel.name,
+            offset=self.instruction.address,
+        )
+
+    def parts(self, name: str) -> list[Expression]:
+        """Return the 32-bit parts of a register operand; none where it is absent or SGPR_NULL."""
+        found = self.instruction.operand(name)
+        if found is None:
+            return []
+        kind, number = found
+        if kind != OperandKind.REGISTER:
+            return [constant(0, 32)] if number == 0 else [self.inputs.immediate(number)]
+        return self.register(number)
+
+    def register(self, number: int) -> list[Expression]:
+        """Return the 32-bit parts of an LLVM register; none for SGPR_NULL."""
+        register = self._lifted.isa.register(number)
+        if register.first_unit < 0:
+            if "NULL" in register.name or number == 0:
+                return []
+            raise self.error(f"{register.text} holds no value that hooks can be given")
+        units = RegisterRange(register.first_unit, register.unit_count).units
+        self.check(units, register.text)
+        return [self.inputs.unit(unit, uniform=not is_vector(unit)) for unit in units]
+
+    def check(self, units: range, name: str) -> None:
+        """Refuse registers that hooks are not given."""
+        if not all(is_vector(unit) or unit in _READABLE for unit in units):
+            raise self.error(f"{name} holds no value that hooks can be given")
+
+    def number(self, name: str) -> int:
+        """Return an immediate operand, or 0 where there is none."""
+        found = self.instruction.operand(name)
+        return 0 if found is None or found[0] == OperandKind.REGISTER else found[1]
+
+    def one(self, name: str) -> Expression:
+        """Return a 32-bit operand, or 0 where it is absent."""
+        parts = self.parts(name)
+        if len(parts) > 1:
+            raise self.error(f"{name} has {len(parts)} registers")
+        return parts[0] if parts else constant(0, 32)
+
+    def pair(self, name: str) -> Expression:
+        """Return a 64-bit operand."""
+        parts = self.parts(name)
+        if len(parts) != 2:
+            raise self.error(f"{name} has {len(parts)} registers")
+        return joined(parts)
+
+    def plus(self, base: Expression, offset: int) -> Expression:
+        """Return a base plus an offset that is an immediate of the point's own."""
+        if offset == 0:
+            return base
+        distance = self.inputs.immediate(abs(offset)).to(base.bits)
+        return base + distance if offset > 0 else base - distance
+
+
+def _flat(operands: _Operands, access: MemoryAccess) -> Expression:
+    if operands.parts("saddr"):
+        address = operands.pair("saddr")
+        if operands.parts("vaddr"):
+            signed = operands.target.signed_vector_offset
+            address = address + operands.one("vaddr").to(64, signed=signed)
+    else:
+        address = operands.pair("vaddr")
+    return operands.plus(address, operands.number("offset"))
+
+
+def _scratch(operands: _Operands, access: MemoryAccess) -> Expression:
+    return operands.plus(operands.one("vaddr") + operands.one("saddr"), operands.number("offset"))
+
+
+def _lds(operands: _Operands, access: MemoryAccess) -> Expression:
+    if operands.number("gds"):
+        raise operands.error("GDS has no addresses that hooks could use")
+    return operands.plus(operands.one("addr"), operands.number("offset") & 0xFFFF)
+
+
+_FORM = re.compile(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)(?:_|$)")
+_ADD_TID = 1 << 23
+
+
+class _Descriptor(NamedTuple):
+    """Fields of a buffer descriptor."""
+
+    base: Expression
+    stride: Expression
+    special: Expression
+    """Not 0 where addresses are made in other ways."""
+
+
+def _descriptor(operands: _Operands, name: str) -> _Descriptor:
+    words, target = operands.parts(name), operands.target
+    if len(words) != 4:
+        raise operands.error("this kind of buffer descriptor is not known")
+    base = joined([words[0], words[1] & (1 << target.buffer_base_bits - 32) - 1])
+    if target.buffer_swizzle is None:
+        return _Descriptor(base, words[3] >> 12 & 0x3FFF, words[3] >> 26)
+    stride = words[1] >> 16 & 0x3FFF
+    if target.buffer_stride_scale:
+        scale = words[3] >> 18 & 3
+        shift = scale.equals(0).chooses(constant(0, 32), scale.equals(3).chooses(constant(5, 32), scale + 1))
+        stride = Expression("shl", 32, (stride, shift))
+    return _Descriptor(base, stride, words[1] & target.buffer_swizzle | words[3] & _ADD_TID)
+
+
+def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
+    descriptor = _descriptor(operands, "srsrc")
+    form = _FORM.search(operands.instruction.opcode.pseudo)
+    kind = form[1] if form else ""
+    if kind == "ADDR64":
+        raise operands.error("buffers with 64-bit addresses are not known")
+    lanes = operands.parts("vaddr")
+    if len(lanes) != {"": 0, "BOTHEN": 2}.get(kind, 1):
+        raise operands.error(f"vaddr has {len(lanes)} registers")
+    within = operands.plus(lanes[-1] if kind in ("OFFEN", "BOTHEN") else constant(0, 32), operands.number("offset"))
+    address = descriptor.base + operands.one("soffset").to(64) + within.to(64)
+    if kind in ("IDXEN", "BOTHEN"):
+        address = address + lanes[0].to(64) * descriptor.stride.to(64)
+    return descriptor.special.equals(0).chooses(address, constant(-1, 64))
+
+
+def _scalar_offset(operands: _Operands) -> Expression:
+    found = operands.instruction.operand("soffset")
+    immediate = operands.number("offset")
+    if found is not None and found[0] != OperandKind.REGISTER:  # GFX9 has an immediate there in one form
+        immediate += found[1]
+        register = constant(0, 64)
+    else:
+        register = operands.one("soffset").to(64)
+    return operands.plus(register, immediate)
+
+
+def _scalar(operands: _Operands, access: MemoryAccess) -> Expression:
+    address = operands.pair("sbase") + _scalar_offset(operands)
+    return address & -min(access.size or 4, 4)
+
+
+def _scalar_buffer(operands: _Operands, access: MemoryAccess) -> Expression:
+    step = min(access.size or 4, 4)
+    return (_descriptor(operands, "sbase").base & -4) + (_scalar_offset(operands) & -step)
+
+
+_ADDRESS: dict[str, Callable[[_Operands, MemoryAccess], Expression]] = {
+    "global": _flat,
+    "flat": _flat,
+    "scratch": _scratch,
+    "lds": _lds,
+    "buffer": _buffer,
+    "scalar": _scalar,
+    "scalar buffer": _scalar_buffer,
+}
+_SCALE_OFFSET = 1 << 11
+"""Bit of the cache policy: the offset in a register counts elements (LLVM, ``CPol::SCAL``)."""
+
+
+def effective_address(lifted: LiftedRepresentation, instruction: Instruction, which: int = 0) -> SiteValue:
+    """See `InstrumentationTask.effective_address`."""
+    operands = _Operands(lifted, instruction)
+    access = instruction.memory
+    if access is None:
+        raise operands.error("it accesses no memory")
+    if access.unaddressable:
+        raise operands.error(f"its address cannot be told: {access.unaddressable}")
+    if not 0 <= which < access.count:
+        raise operands.error(f"it has no address number {which}")
+    if operands.number("cpol") & _SCALE_OFFSET:
+        raise operands.error("its address cannot be told: scale_offset")
+    if access.count == 1:
+        address = _ADDRESS[access.space](operands, access)
+    else:
+        address = operands.plus(operands.one("addr"), access.scale * operands.number(f"offset{which}"))
+        if operands.number("gds"):
+            raise operands.error("GDS has no addresses that hooks could use")
+    return _value(operands, address, "an effective address")
+
+
+def _value(operands: _Operands, expression: Expression, what: str) -> SiteValue:
+    """Return an expression as the value of a site, with the inputs that it needs."""
+    inputs = operands.inputs
+    return SiteValue(expression, tuple(inputs.sources), what, inputs.registers, operands.instruction.index)
+
+
+_CONDITIONS: dict[str, tuple[tuple[int, ...], bool]] = {
+    "S_CBRANCH_SCC0": ((SCC,), False),
+    "S_CBRANCH_SCC1": ((SCC,), True),
+    "S_CBRANCH_VCCZ": (VCC, False),
+    "S_CBRANCH_VCCNZ": (VCC, True),
+    "S_CBRANCH_EXECZ": (EXEC, False),
+    "S_CBRANCH_EXECNZ": (EXEC, True),
+    **dict.fromkeys(("S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"), ((SCC,), True)),
+}
+"""LLVM's opcode -> what it looks at, and whether it is done where that is not 0."""
+
+
+def predicate(lifted: LiftedRepresentation, instruction: Instruction) -> SiteValue:
+    """See `InstrumentationTask.predicate`."""
+    operands = _Operands(lifted, instruction)
+    pseudo = instruction.opcode.pseudo
+    found = _CONDITIONS.get(pseudo)
+    if found is None:
+        if instruction.is_conditional:
+            raise operands.error("its condition is not known")
+        return _value(operands, constant(1, 1), "a predicate")
+    units, wanted = found
+    if len(units) == 2 and lifted.wave_size == 32:
+        units = units[:1]
+    bits = operands.inputs.unit(units[0], uniform=True)
+    for unit in units[1:]:
+        bits = bits | operands.inputs.unit(unit, uniform=True)
+    done = bits if units[0] == SCC else bits.is_not_zero()  # SCC is read as 0 or 1
+    return _value(operands, (done if wanted else done ^ 1).to(1), "a predicate")
+
+
+def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
+    """See `InstrumentationTask.operand`."""
+    operands = _Operands(lifted, instruction)
+    described = instruction.opcode.operands
+    position = instruction.opcode.operand_index.get(which) if isinstance(which, str) else which
+    if position is None or not 0 <= position < min(len(described), len(instruction.operands)):
+        names = ", ".join(instruction.opcode.operand_index)
+        raise operands.error(f"it has no operand {which!r}; it has {names}")
+    kind, number = instruction.operands[position]
+    what = f"operand {described[position].name or position}"
+    if kind == OperandKind.EXPRESSION:
+        raise operands.error(f"{what} is an address that is not known yet")
+    if kind != OperandKind.REGISTER:
+        bits = _width(lifted.isa, described[position].register_class)
+        value = operands.inputs.immediate(number, bits)
+        return SiteValue(value, tuple(operands.inputs.sources), what)
+    register = lifted.isa.register(number)
+    if not register.half:
+        if register.first_unit < 0:
+            raise operands.error(f"{what} is no register that holds a value")
+        named = RegisterRange(register.first_unit, register.unit_count)
+        operands.check(named.units, what)
+        return named
+    (whole,) = operands.register(number)
+    half = whole >> 16 if register.name.endswith("_HI16") else whole
+    return SiteValue(half.to(16), tuple(operands.inputs.sources), what)
+
+
+@functools.lru_cache(maxsize=256)
+def _width(isa: Isa, register_class: str | None) -> int:
+    """Return the width in bits of an immediate operand: that of the registers that could be there instead."""
+    registers = isa.registers_in_class(register_class) if register_class is not None else []
+    widths = [
+        16 if isa.register_is_half[one] else 32 * int(isa.register_unit_count[one])
+        for one in registers
+        if (first := int(isa.register_first_unit[one])) in SGPRS or is_vector(first)
+    ]
+    return max(widths, default=32)

@@ -1,0 +1,196 @@
+"""What tools see of a program under `luthier run`: its processes' variables, launches and code objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.channels import Channel, Ring
+from luthier.module import DeviceVariable
+from luthier.objects import CodeObject, Kernel
+from luthier.support import device_memory as storage
+from luthier.tool.counts import KernelCounts, MissingSums, completed
+
+
+class LiveVariable(storage.Variable):
+    """A tool's variable on one device of one process: its memory is read and written as it is now, while kernels run
+    and after.
+
+    Args:
+        sums: what it lacks there.
+    """
+
+    def __init__(
+        self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8], sums: MissingSums | None = None
+    ) -> None:
+        super().__init__(variable.name, variable.size)
+        self.pid = pid
+        """Process."""
+        self.gpu = gpu
+        """Number of the device."""
+        self.type = variable.type
+        """C++ type, or empty when it is not known."""
+        self._initial = variable.storage.initial
+        self._memory = memory
+        self._sums = sums
+
+    def _load(self) -> bytes:
+        data = self._memory.tobytes()
+        return data if self._sums is None else completed(data, self._sums.missing())
+
+    def _store(self, data: NDArray[np.uint8]) -> None:
+        self._memory[:] = data
+        if self._sums is not None:
+            self._sums.written()
+
+    @property
+    def value(self) -> int:
+        """Return the contents as an unsigned integer."""
+        return int(self.read(int))
+
+    def reset(self) -> None:
+        """Give it its initial value."""
+        self.write(self._initial)
+
+
+class LiveChannel(Channel):
+    """A tool's channel on one device of one process."""
+
+    def __init__(self, ring: Ring, pid: int, gpu: int) -> None:
+        super().__init__(ring)
+        self.pid = pid
+        """Process."""
+        self.gpu = gpu
+        """Number of the device."""
+
+
+class LaunchedKernel(Protocol):
+    """A kernel of one code object, in all processes and on all devices."""
+
+    @property
+    def name(self) -> str:
+        """Return the kernel's symbol."""
+
+    @property
+    def object(self) -> str:
+        """Return the code object's name."""
+
+    @property
+    def launches(self) -> int:
+        """Return the number of launches."""
+
+    @property
+    def instrumented(self) -> int:
+        """Return the number of launches that ran the patched kernel."""
+
+    @property
+    def covered(self) -> bool:
+        """Return whether every launch ran with every hook that the tools asked for."""
+
+
+class Run(Protocol):
+    """A run as a tool sees it: its own variables on every device of every process, and all kernels.
+
+    It may be looked at while the program runs and after.
+    """
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the run directory (`luthier run -o`), or None if there is none.
+
+        A tool may put files and folders of its own there. Names that end in ``.parquet``, and ``summary.json``, are
+        Luthier's.
+        """
+
+    @property
+    def kernels(self) -> Sequence[LaunchedKernel]:
+        """Return the kernels launched so far."""
+
+    def variables(self, name: str | None = None) -> list[LiveVariable]:
+        """Return the tool's variables of that name, or all.
+
+        There is one for each device of each process that has come to need it.
+        """
+
+    def channels(self, name: str | None = None) -> list[LiveChannel]:
+        """Return the tool's channels of that name, or all.
+
+        There is one for each device of each process that has come to need it.
+        """
+
+    def counts(self) -> Sequence[KernelCounts]:
+        """Return the counts that go to no variable, for each kernel, over all devices and processes.
+
+        They are those of `InstrumentationTask.count`.
+        """
+
+    def total(self, name: str) -> int:
+        """Return the sum of the variable's values as integers over devices and processes; 0 if there is none yet."""
+
+
+@dataclass(frozen=True)
+class LoadedObject:
+    """A code object that a process has loaded on a device."""
+
+    object: CodeObject
+    pid: int
+    gpu: int
+    """Number of the device."""
+
+
+@dataclass(frozen=True)
+class ApiEvent:
+    """A call of a function of the HSA or HIP API has begun or ended."""
+
+    name: str
+    """Name of the function."""
+    is_exit: bool
+    """True when the call has ended, false when it begins."""
+    pid: int
+    thread: int
+    """The system's number of it."""
+    call: int
+    """Number of the call: the same when it begins and when it ends; different for every call of a process."""
+    time: int
+    """Nanoseconds since 1970."""
+    arguments: Mapping[str, int]
+    """By name: integers, addresses, handles, the bits of numbers; three entries ``name.x`` … for a HIP ``dim3``. Larger
+    structures are left out. Also there when the call has ended."""
+    result: int | None = None
+    """Return value, if the call has ended and it is known."""
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    """Values that arguments point at when the call has succeeded, where that is one number that the function may have
+    written."""
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel."""
+
+    kernel: Kernel
+    object: CodeObject
+    pid: int
+    gpu: int
+    """Number of the device."""
+    number: int
+    """Among the launches of the kernel in this process."""
+    grid: tuple[int, ...]
+    """Work-items in three dimensions."""
+    block: tuple[int, ...]
+    """Work-items of a work-group in three dimensions."""
+    group_segment: int
+    """Bytes of LDS a work-group."""
+    private_segment: int
+    """Bytes of scratch a work-item."""
+    instrumented: bool
+    """True if the patched kernel is launched."""
+    run: Run = field(init=False, repr=False)
+
+    def variables(self, name: str | None = None) -> list[LiveVariable]:
+        """Return the tool's variables of that name, or all, on the launch's device: to be read and written."""
+        return [one for one in self.run.variables(name) if (one.pid, one.gpu) == (self.pid, self.gpu)]

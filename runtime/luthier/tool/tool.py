@@ -1,0 +1,301 @@
+"""`Tool`: what a tool author subclasses, how options reach it, and how installed tools are found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from luthier.errors import ToolError
+from luthier.support.extensions import points_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from luthier.support.table import Table
+    from luthier.tool.counts import KernelCounts
+    from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject, Run
+    from luthier.tool.task import InstrumentationTask
+
+ENTRY_POINT_GROUP = "luthier.tools"
+
+
+@dataclass(frozen=True)
+class ExecutionCounts:
+    """Executions of each instruction of a kernel, by instruction index of its lifted representation.
+
+    They are the emulator's own: the reference.
+    """
+
+    executions: NDArray[np.int64]
+    """[n] times a wave executed it."""
+    active_lanes: NDArray[np.int64]
+    """[n] sum over those times of the lanes active in EXEC."""
+
+
+class Tool:
+    """Base class of tools.
+
+    A tool is a package with a device module (hooks in HIP) and a subclass of this, named in the entry-point group
+    ``luthier.tools``. Options are the fields of a nested dataclass ``Options``, given on the command line as
+    ``tool:field=value,field=value``.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """A tool without options."""
+
+    reset_each_launch: ClassVar[bool] = False
+    """Under `luthier run`, whether its variables get their initial values before every launch."""
+    hsa_events: ClassVar[Sequence[str]] = ("*",)
+    """Under `luthier run`, of which HSA functions `at_hsa_event` is told: names or patterns."""
+    hip_events: ClassVar[Sequence[str]] = ("*",)
+    """Patterns of the HIP functions that `at_hip_event` gets, as for `hsa_events`."""
+    name: ClassVar[str] = ""
+    """Name on the command line, set from the entry point."""
+
+    def __init__(self, **options: Any) -> None:
+        fields = {field.name: field for field in dataclasses.fields(self.Options)}
+        for key in options:
+            if key not in fields:
+                raise ToolError(f"{self.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+        self.options: Any = self.Options(**options)
+
+    @classmethod
+    def label(cls) -> str:
+        """Return what errors call the tool."""
+        return f"tool {cls.name or cls.__name__}"
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Insert hooks into one kernel."""
+        raise NotImplementedError
+
+    def why_idle(self) -> str:
+        """Return why nothing was inserted, for the error that then ends a command; empty if no reason is known."""
+        return ""
+
+    def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+        """Return the values that the tool's variables must have after one launch that began with their initial values.
+
+        Args:
+            task: the kernel, as instrumented.
+            counts: how often each instruction ran in the original kernel.
+
+        Returns:
+            Variable name -> value as an integer; a tool that cannot predict its results returns nothing. What
+            `InstrumentationTask.count` counts into no variable is compared without being asked for.
+        """
+        return {}
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """Return tables of what was counted in one kernel.
+
+        Args:
+            counts: what all tools together had counted into no variable.
+        """
+        return ()
+
+    # Under `luthier run`; all of these are called in the service's process, one at a time.
+
+    def at_init(self, run: Run) -> None:
+        """Handle the start of the program, which is about to happen."""
+
+    def at_code_object(self, loaded: LoadedObject) -> None:
+        """Handle a code object that a process has loaded on a device."""
+
+    def at_kernel_launch(self, launch: Launch) -> None:
+        """Handle a kernel that is about to be launched; nothing else runs on the device.
+
+        ``launch.instrumented = False`` lets the original run. A tool with this method or `at_kernel_end` makes launches
+        wait for each other.
+        """
+
+    def at_kernel_end(self, launch: Launch) -> None:
+        """Handle the end of a launch."""
+
+    def at_records(self, channel: LiveChannel, batch: NDArray[Any]) -> None:
+        """Handle records of one of the tool's channels, while the program runs or just after.
+
+        They arrive before the `at_kernel_end` of the launch that pushed them. A tool without this method finds them in
+        the run directory.
+
+        Args:
+            channel: on which device of which process.
+            batch: [n] of ``channel.dtype``, in the order of tickets; the tool's own to keep.
+        """
+
+    def at_hsa_event(self, event: ApiEvent) -> None:
+        """Handle the begin or the end of a call of one of the functions `hsa_events`.
+
+        Events of a thread come in their order, soon after they happened: the program does not wait.
+        """
+
+    def at_hip_event(self, event: ApiEvent) -> None:
+        """Handle the begin or the end of a call of one of the functions `hip_events`, like `at_hsa_event`.
+
+        Of the call that initialises HIP, the end is the earliest event that can be reported.
+        """
+
+    def at_exit(self, run: Run) -> None:
+        """Handle the end of the program; `report` is called next."""
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Return the findings of the run, as tables.
+
+        By default: the sums of all variables of at most 8 bytes, and `tables` of what was counted.
+        """
+        from luthier.support.table import Table
+
+        names = dict.fromkeys(variable.name for variable in run.variables() if variable.size <= 8)
+        sums = [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
+        return [*sums, *(table for counts in run.counts() for table in self.tables(counts))]
+
+
+class Share(NamedTuple):
+    """The part of a task that one tool has asked for."""
+
+    hooks: range
+    """Positions in ``task.insertions``."""
+    counts: range
+    """Positions in ``task.counts``."""
+
+
+class ToolGroup:
+    """Tools that instrument together: the hooks of each follow those of the one before it, also at one point.
+
+    Args:
+        tools: in the order in which they instrument.
+
+    Attributes:
+        inserted: hooks, counts and edits that each tool has asked for in all tasks so far.
+
+    Raises:
+        ToolError: an installed tool is there twice: its variables would be, too.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = tuple(tools)
+        names = [tool.name for tool in self.tools if tool.name]
+        for name in names:
+            if names.count(name) > 1:
+                raise ToolError(f"tool {name} is given {names.count(name)} times")
+        self.inserted = [0] * len(self.tools)
+
+    @classmethod
+    def of(cls, tools: Tool | ToolGroup | Sequence[Tool]) -> ToolGroup:
+        """Return the group of one tool or several; a group is returned as it is."""
+        if isinstance(tools, ToolGroup):
+            return tools
+        return cls([tools] if isinstance(tools, Tool) else tools)
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Insert the hooks of all tools into one kernel."""
+        self.instrument_each(task)
+
+    def instrument_each(self, task: InstrumentationTask) -> list[Share]:
+        """Let each tool instrument the kernel, and return what each has asked for."""
+        shares = []
+        for number, tool in enumerate(self.tools):
+            hooks, counts, edits = len(task.insertions), len(task.counts), len(task.edits)
+            tool.instrument(task)
+            share = Share(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
+            shares.append(share)
+            self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
+        return shares
+
+    @property
+    def idle(self) -> list[Tool]:
+        """Return the tools that have inserted nothing."""
+        return [tool for tool, count in zip(self.tools, self.inserted, strict=True) if not count]
+
+
+def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
+    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    try:
+        if kind == "bool":
+            return {
+                "1": True,
+                "true": True,
+                "yes": True,
+                "on": True,
+                "0": False,
+                "false": False,
+                "no": False,
+                "off": False,
+            }[text.lower()]
+        if kind == "int":
+            return int(text, 0)
+        if kind == "float":
+            return float(text)
+    except (KeyError, ValueError):
+        means = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
+        raise ToolError(f"option {field.name} of {tool} is {means}, not {text!r}") from None
+    if kind != "str":
+        raise ToolError(f"option {field.name} of {tool} has type {kind}, which cannot be given as text")
+    return text
+
+
+def find_entry_points() -> dict[str, EntryPoint]:
+    """Return the entry points of installed tools by name, without importing them.
+
+    Raises:
+        ToolError: two packages install a tool of the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in points_of(ENTRY_POINT_GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ToolError(f"two tools are called {point.name}: {other.value} and {point.value}")
+    return found
+
+
+def tool_class(name: str) -> type[Tool]:
+    """Import the installed tool called `name`.
+
+    Raises:
+        ToolError: there is none, or it cannot be imported.
+    """
+    points = find_entry_points()
+    if name not in points:
+        raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}")
+    try:
+        loaded = points[name].load()
+    except Exception as problem:  # whatever a stranger's module raises at import
+        raise ToolError(f"tool {name} ({points[name].value}) cannot be imported: {problem!r}") from problem
+    if not (isinstance(loaded, type) and issubclass(loaded, Tool)):
+        raise ToolError(f"tool {name}: {points[name].value} is not a subclass of luthier.Tool")
+    loaded.name = name
+    return loaded
+
+
+def parse_tools(specifications: Sequence[str]) -> ToolGroup:
+    """Make the tools of several specifications; see `parse_tool`.
+
+    Raises:
+        ToolError: also if a tool is named twice.
+    """
+    return ToolGroup([parse_tool(specification) for specification in specifications])
+
+
+def parse_tool(specification: str) -> Tool:
+    """Make a tool from ``name`` or ``name:option=value,option=value``.
+
+    Raises:
+        ToolError: unknown tool or option, or a value of the wrong type.
+    """
+    name, _, rest = specification.partition(":")
+    cls = tool_class(name)
+    fields = {field.name: field for field in dataclasses.fields(cls.Options)}
+    options: dict[str, Any] = {}
+    for assignment in filter(None, rest.split(",")):
+        key, separator, text = assignment.partition("=")
+        field = fields.get(key)
+        if field is None:
+            raise ToolError(f"{cls.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+        if key in options:
+            raise ToolError(f"option {key} of {cls.label()} is given twice")
+        options[key] = _parse_value(field, text if separator else "true", cls.label())
+    return cls(**options)

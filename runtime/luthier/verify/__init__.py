@@ -1,0 +1,26 @@
+"""Original and patched kernels run side by side: outputs equal, counters equal to the emulated device's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from luthier.verify.launch_plan import LaunchPlan as LaunchPlan
+    from luthier.verify.launch_plan import read_plans as read_plans
+    from luthier.verify.side_by_side import KernelVerdict as KernelVerdict
+    from luthier.verify.side_by_side import verify_kernel as verify_kernel
+    from luthier.verify.side_by_side import verify_object as verify_object
+
+_MODULE_OF = {
+    "KernelVerdict": "luthier.verify.side_by_side",
+    "LaunchPlan": "luthier.verify.launch_plan",
+    "read_plans": "luthier.verify.launch_plan",
+    "verify_kernel": "luthier.verify.side_by_side",
+    "verify_object": "luthier.verify.side_by_side",
+}
+
+__all__ = ["KernelVerdict", "LaunchPlan", "read_plans", "verify_kernel", "verify_object"]
+
+__getattr__ = lazy_names(__name__, _MODULE_OF)

@@ -1,0 +1,141 @@
+"""Launches of kernels without their application: sizes and arguments from a TOML file, or derived from metadata.
+
+A file has a table a kernel::
+
+    [vector_add]
+    grid = [4, 1, 1]      # work-groups
+    block = [256, 1, 1]   # work-items
+    arguments = [
+        { buffer = "float32", count = 1000, fill = "random" },
+        { buffer = "float32", count = 1000, fill = "zero" },
+        1000,
+        { scalar = "float32", value = 0.5 },
+    ]
+
+Fills are ``zero``, ``random`` (reproducible), ``arange``, or a number.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import LuthierError
+from luthier.objects import Kernel
+
+DEFAULT_BUFFER_BYTES = 1 << 16
+Dimensions = tuple[int, int, int]
+Argument = NDArray[Any] | int | float | np.generic
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One launch of one kernel."""
+
+    kernel: str
+    grid: Dimensions
+    """Work-groups."""
+    block: Dimensions
+    """Work-items a work-group."""
+    arguments: tuple[Mapping[str, Any] | int | float, ...]
+    dynamic_lds: int = 0
+    """Bytes."""
+
+    def materialise(self) -> list[Argument]:
+        """Return fresh arguments, the same each time.
+
+        Raises:
+            LuthierError: an argument that the format does not know.
+        """
+        return [self._argument(index, argument) for index, argument in enumerate(self.arguments)]
+
+    def _argument(self, index: int, argument: Mapping[str, Any] | int | float) -> Argument:
+        if isinstance(argument, int | float):
+            return argument
+        try:
+            if "scalar" in argument:
+                scalar: np.generic = np.dtype(argument["scalar"]).type(argument["value"])
+                return scalar
+            kind, count, fill = np.dtype(argument["buffer"]), int(argument["count"]), argument.get("fill", "zero")
+        except (KeyError, TypeError, ValueError) as problem:
+            raise LuthierError(f"argument {index + 1} of the launch plan: {problem}", kernel=self.kernel) from None
+        if fill == "zero":
+            return np.zeros(count, kind)
+        if fill == "arange":
+            return np.arange(count).astype(kind)
+        if fill == "random":
+            generator = np.random.default_rng(zlib.crc32(f"{self.kernel}/{index}".encode()))
+            if kind.kind == "f":
+                return generator.uniform(-1, 1, count).astype(kind)
+            return generator.integers(0, 100, count).astype(kind)
+        if isinstance(fill, int | float):
+            return np.full(count, fill, kind)
+        raise LuthierError(f"argument {index + 1} of the launch plan: unknown fill {fill!r}", kernel=self.kernel)
+
+
+def read_plans(path: str | os.PathLike[str]) -> dict[str, LaunchPlan]:
+    """Read a file of launch plans: kernel name -> plan.
+
+    Raises:
+        LuthierError: the file is unreadable, or not of the format.
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text())
+    except (OSError, ValueError) as problem:
+        raise LuthierError(f"cannot read the launch plan: {problem}", object=os.fspath(path)) from None
+    plans = {}
+    for kernel, table in tables.items():
+        try:
+            unknown = table.keys() - {"grid", "block", "arguments", "dynamic_lds"}
+            if unknown:
+                raise ValueError(f"unknown key {sorted(unknown)[0]!r}")
+            plans[kernel] = LaunchPlan(
+                kernel,
+                _dimensions(table["grid"]),
+                _dimensions(table["block"]),
+                tuple(table.get("arguments", ())),
+                int(table.get("dynamic_lds", 0)),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise LuthierError(f"malformed launch plan: {problem}", object=os.fspath(path), kernel=kernel) from None
+    return plans
+
+
+def _dimensions(value: Any) -> Dimensions:
+    sizes = [int(size) for size in (value if isinstance(value, list) else [value])]
+    if not 1 <= len(sizes) <= 3 or any(size < 1 for size in sizes):
+        raise ValueError(f"a size is one to three positive numbers, not {value!r}")
+    return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
+
+
+def default_plan(kernel: Kernel) -> LaunchPlan:
+    """Return a launch of a kernel that nothing is known of.
+
+    Every pointer gets a buffer of small random numbers, every number the number of work-items.
+    """
+    block = kernel.required_workgroup or (min(256, kernel.largest_workgroup), 1, 1)
+    grid: Dimensions = (2, 1, 1)
+    items = 2 * block[0] * block[1] * block[2]
+    arguments: list[Mapping[str, Any] | int | float] = []
+    for argument in kernel.arguments:
+        if argument.hidden:
+            continue
+        if argument.value_kind == "global_buffer":
+            arguments.append({"buffer": "int32", "count": DEFAULT_BUFFER_BYTES // 4, "fill": "random"})
+        elif argument.value_kind == "by_value" and argument.size in (1, 2, 4, 8):
+            arguments.append({"scalar": f"uint{8 * argument.size}", "value": items & ((1 << 8 * argument.size) - 1)})
+        else:
+            raise LuthierError(
+                f"cannot make up argument {argument.name or len(arguments) + 1} ({argument.value_kind}, "
+                f"{argument.size} bytes); give a launch plan",
+                kernel=kernel.name,
+            )
+    return LaunchPlan(kernel.name, grid, block, tuple(arguments))

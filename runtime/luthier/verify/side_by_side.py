@@ -1,0 +1,411 @@
+"""Original and patched kernel, side by side on the emulated device: every output byte equal, every counter the
+truth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from luthier.devices import open_device
+from luthier.devices.in_process import reported
+from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
+from luthier.emulator.inspection.hazards import LaunchHazard
+from luthier.emulator.inspection.waits import WaitFinding
+from luthier.emulator.running.start import DYNAMIC_STACK
+from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
+from luthier.hazards.wait_states import HazardReport, check_hazards
+from luthier.lifting import lift
+from luthier.objects import CodeObject, Symbol, load_object
+from luthier.patch import KernelReport, PatchedObject, RefusedError
+from luthier.patch.output.object import patch_object_with
+from luthier.support.table import Table
+from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
+from luthier.tool.counts import KernelCounts
+from luthier.tool.options import PatchOptions
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.launch_plan import LaunchPlan, default_plan
+
+
+@dataclass(frozen=True)
+class KernelVerdict:
+    """Result of verifying one kernel.
+
+    If `problems` is empty, it is proven equal for this launch.
+    """
+
+    kernel: str
+    target: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    compared_bytes: int
+    """Bytes of arguments and variables compared after the launch."""
+    counters: Mapping[str, int]
+    """Tool variables after the patched launch: those of at most 8 bytes, and those that are `expected`."""
+    expected: Mapping[str, int]
+    """Values that the variables must have, by the emulator's own counts."""
+    instructions: tuple[int, int]
+    """Wave-instructions executed, original and patched."""
+    not_lifted: int
+    """Wave-instructions of the original that ran in code which lifting does not know, behind calls whose targets cannot
+    be resolved: never instrumented, and in no count."""
+    refused: int
+    """Wave-instructions of the original at which hooks were to run that were refused, and in no count of theirs."""
+    patch: KernelReport | None
+    """None when nothing was inserted."""
+    problems: tuple[str, ...]
+    counted: int = 0
+    """Instructions whose executions or active lanes follow from counters and were compared with the emulator's counts,
+    each kind for itself."""
+    tables: tuple[Table, ...] = ()
+    """Tables that tools report."""
+    missing_waits: tuple[str, ...] = ()
+    """Places where the original uses registers of operations that need not have completed. If there are any, both ran
+    without late results."""
+    hazards: tuple[str, ...] = ()
+    """Hazards of the original, on any path or met by the launch. Those that only the patched kernel has are among the
+    `problems`; if it cannot be lifted again, and so was checked in this launch alone, that is said here."""
+
+    @property
+    def equal(self) -> bool:
+        """Return whether everything that was compared is equal.
+
+        What was not compared is in `not_lifted` and `refused`.
+        """
+        return not self.problems
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every hook asked for is spliced in, and every executed instruction is in the counts."""
+        return not self.not_lifted and not self.refused
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as plain data."""
+        return {**asdict(self), "equal": self.equal, "complete": self.complete}
+
+
+def verify_object(
+    object: CodeObject,
+    tools: Tool | ToolGroup | Sequence[Tool],
+    kernels: Iterable[str] | None = None,
+    plans: Mapping[str, LaunchPlan] | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    strict: bool = False,
+    hoist: bool | None = None,
+) -> list[KernelVerdict]:
+    """Verify kernels of an object, one after the other.
+
+    Args:
+        object: the application's code object.
+        tools: what to instrument it with.
+        kernels: names; None is all.
+        plans: how to launch them; a kernel without a plan gets made-up arguments.
+        progress: called with each kernel's name.
+        strict: whether a hook that is refused is an error.
+        hoist: whether hooks that do nothing but count become counts; None: as usual.
+
+    Raises:
+        LuthierError: a kernel cannot be launched or run; the only one cannot be patched. Differences, and kernels that
+            cannot be patched among several, are no exception but `problems`.
+    """
+    verdicts = []
+    tools = ToolGroup.of(tools)
+    options = PatchOptions(strict=strict, hoist=hoist, most_stack=DYNAMIC_STACK)
+    names = list(object.kernels if kernels is None else kernels)
+    for name in names:
+        if name not in object.kernels:
+            raise VerifyError(f"no kernel {name!r}; there are {', '.join(object.kernels)}", object=object.name)
+        if progress is not None:
+            progress(name)
+        plan = (plans or {}).get(name) or default_plan(object.kernels[name])
+        try:
+            verdicts.append(_verify_kernel(object, tools, plan, options))
+        except (LiftError, RefusedError) as problem:
+            if strict or len(names) == 1:
+                raise
+            verdicts.append(_not_verified(object, plan, problem))
+    return verdicts
+
+
+def _not_verified(object: CodeObject, plan: LaunchPlan, problem: LuthierError) -> KernelVerdict:
+    """Return the verdict on a kernel that cannot be patched."""
+    message = f"not verified: {problem.message}"
+    return KernelVerdict(
+        plan.kernel, str(object.target), plan.grid, plan.block, 0, {}, {}, (0, 0), 0, 0, None, (message,)
+    )
+
+
+def verify_kernel(
+    object: CodeObject,
+    tools: Tool | ToolGroup | Sequence[Tool],
+    plan: LaunchPlan,
+    *,
+    strict: bool = False,
+    hoist: bool | None = None,
+) -> KernelVerdict:
+    """Verify one kernel under one launch."""
+    options = PatchOptions(strict=strict, hoist=hoist, most_stack=DYNAMIC_STACK)
+    return _verify_kernel(object, ToolGroup.of(tools), plan, options)
+
+
+def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, options: PatchOptions) -> KernelVerdict:
+    tasks: list[tuple[InstrumentationTask, list[Share]]] = []
+    patched = patch_object_with(
+        options, object, lambda task: tasks.append((task, group.instrument_each(task))), [plan.kernel]
+    )
+    ((task, shares),) = tasks
+    report = patched.report.kernels[0] if patched.report.kernels else None
+    original, instrumented, waits = _launch_both(object, patched.data, plan)
+    problems = [str(finding) for finding in instrumented.missing_waits]
+    hazards, added = _hazards(object, patched, plan.kernel, original.hazards, instrumented.hazards)
+    problems += added
+    compared = 0
+    for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
+        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+            compared += left.nbytes
+            problems += _differences(f"argument {index + 1}", left.tobytes(), right.tobytes())
+    for symbol in object.symbols:
+        if symbol.type == "object" and symbol.dynamic and symbol.size and not symbol.name.endswith(".kd"):
+            before, after = (
+                _without_addresses(object, symbol, run.module.variable(symbol.name).read())
+                for run in (original, instrumented)
+            )
+            compared += len(before)
+            problems += _differences(f"variable {symbol.name}", before, after)
+
+    counts, not_lifted = _counts(task, original.stats)
+    refused = {refusal.insertion for refusal in report.refusals if refusal.insertion is not None} if report else set()
+    expected: dict[str, int] = {}
+    for tool, own in zip(group.tools, shares, strict=True):
+        seen = _without_refused(task, counts, own.hooks, refused)
+        expected |= tool.expected(task, seen) if seen is not None else {}
+    counters: dict[str, int] = {}
+    for name, size in patched.report.variables.items():
+        if size > 8 and name not in expected:
+            continue  # tables, which tools report
+        counters[name] = int.from_bytes(instrumented.module.variable(name).read(), "little")
+    for name, value in expected.items():
+        if name not in counters:
+            problems.append(f"the tool expects a variable {name}, which the patched object does not define")
+        elif counters[name] != value:
+            problems.append(f"{name} is {counters[name]}, the emulator counted {value}")
+    counted = 0
+    found = None
+    if plan.kernel in patched.counters:
+        found = patched.counters[plan.kernel].read(instrumented.module, instrumented.stats.waves)
+        counted = int(found.counted.sum() + found.lanes_counted.sum())
+        problems += _miscounted(task, found, counts)
+    tables: list[Table] = []
+    for tool in group.tools:
+        if type(tool).report is not Tool.report:
+            tables += reported(tool, instrumented.module, patched)
+        elif found is not None:
+            tables += tool.tables(found)
+    return KernelVerdict(
+        plan.kernel,
+        str(object.target),
+        plan.grid,
+        plan.block,
+        compared,
+        counters,
+        expected,
+        (original.stats.instructions, instrumented.stats.instructions),
+        not_lifted,
+        int(counts.executions[sorted({task.insertions[number].at for number in refused})].sum()),
+        report,
+        tuple(problems),
+        counted,
+        tuple(tables),
+        waits,
+        hazards,
+    )
+
+
+MOST_SEARCHES = 30
+"""Paths from a producer to a consumer that are looked for in each kernel: what takes time where there are hazards."""
+
+
+def _hazards(
+    object: CodeObject,
+    patched: PatchedObject,
+    kernel: str,
+    met_before: Sequence[LaunchHazard],
+    met: Sequence[LaunchHazard],
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the hazards of the original, and those that only the patched kernel has.
+
+    The latter are at inserted instructions, or at application instructions that did not have them before. Hazards are
+    looked for on all paths, and where a launch met them, which also reaches code that lifting does not. If a patched
+    kernel cannot be lifted again, the first result says so.
+
+    Args:
+        met_before, met: hazards that launches of the original and of the patched kernel met.
+    """
+    before = check_hazards(lift(object, kernel), unneeded=False, searches=MOST_SEARCHES)
+    on_paths = {(place.address, hazard) for place, hazard in before.consumers}
+    told = [*_told(before), *_met(met_before, on_paths)]
+    new_address = {one.kernel: one for one in patched.maps}.get(kernel)
+    known = on_paths | {(one.address, one.hazard) for one in met_before}
+    if new_address is not None:
+        moved = ((new_address.moved(address), hazard) for address, hazard in known)
+        known |= {(address, hazard) for address, hazard in moved if address is not None}
+    added: list[str] = []
+    try:
+        after = check_hazards(lift(load_object(patched.data), kernel), False, MOST_SEARCHES)
+    except LiftError as problem:
+        told.append(f"{kernel}: hazards of the patched kernel were looked for in this launch alone: {problem.message}")
+    else:
+        added += _told(after, known)
+        known |= {(place.address, hazard) for place, hazard in after.consumers}
+    return tuple(told), [*added, *_met(met, known)]
+
+
+def _met(hazards: Sequence[LaunchHazard], known: Container[tuple[int, str]]) -> Iterator[str]:
+    """Return the hazards that a launch met as text, without those whose consumer's address and hazard are known."""
+    return (str(one) for one in hazards if (one.address, one.hazard) not in known)
+
+
+def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
+    """Yield findings as text, without those whose consumer's address and hazard are known."""
+    explained: set[tuple[int, str]] = set()
+    for finding in report.findings:
+        explained.add((finding.consumer.address, finding.hazard))
+        if (finding.consumer.address, finding.hazard) not in known:
+            yield str(finding)
+    for place, hazard in report.consumers:
+        if (place.address, hazard) not in known and (place.address, hazard) not in explained:
+            yield f"{report.kernel}: {place}: {hazard}"
+
+
+_SHORT = 256
+"""`EmulatedDevice.step_limit` until it is known that an original waits for what it uses: one that does not may count to
+what stands in a register in place of the result."""
+
+
+def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[_Run, _Run, tuple[str, ...]]:
+    """Run the original and the patched kernel with late results; also return the waits that the original lacks.
+
+    Both look for hazards. If the original lacks waits, what it computes depends on time: then both run with results
+    that are there at once.
+    """
+    target = f"emu:{object.target.target.name}"
+    checked = open_device(target, check=["waits", "hazards"])
+    full, checked.step_limit = checked.step_limit, _SHORT
+    original = None
+    try:
+        original = _launch(checked, object, plan)
+    except EmulationError:
+        if not _missing_waits(checked):  # it may take as long as it does
+            checked.step_limit = full
+            original = _launch(checked, object, plan)
+    checked.step_limit = full
+    missing = _missing_waits(checked)
+    if not missing and original is not None:
+        return original, _launch(checked, patched, plan), ()
+    waits = tuple(str(finding) for finding in missing)
+    device = open_device(target, check="hazards")
+    return _launch(device, object, plan), _launch(device, patched, plan), waits
+
+
+def _missing_waits(device: EmulatedDevice) -> tuple[WaitFinding, ...]:
+    """Return the missing waits that the last launch met."""
+    return tuple(one for one in device.findings if isinstance(one, WaitFinding))
+
+
+def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
+    """Return where counters differ from the emulator's counts, as text."""
+    problems = []
+    for what, column, known, real in (
+        ("executions", found.executions, found.counted, truth.executions),
+        ("active lanes", found.active_lanes, found.lanes_counted, truth.active_lanes),
+    ):
+        wrong = np.flatnonzero(known & (column != real))
+        if len(wrong):
+            first = int(wrong[0])
+            problems.append(
+                f"{what} of {len(wrong)} instructions are miscounted: the first, at "
+                f"{task.lifted.columns.address[first]:#x}, as {column[first]}, the emulator counted {real[first]}"
+            )
+    waves = found.waves
+    if waves is not None and not waves.missing:
+        for stretches, runs, real in (
+            (waves.stretches, waves.runs, truth.executions),
+            (waves.lane_stretches, waves.lane_runs, truth.active_lanes),
+        ):
+            if (runs.sum(0) != real[[first for first, _ in stretches]]).any():
+                problems.append("what waves counted each does not add up to what the emulator counted")
+    return problems
+
+
+@dataclass(frozen=True)
+class _Run:
+    module: Module
+    arguments: list[Any]
+    stats: LaunchStats
+    missing_waits: tuple[WaitFinding, ...]
+    hazards: tuple[LaunchHazard, ...]
+
+
+def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan) -> _Run:
+    module = device.load(source)
+    for channel in module.channels.values():
+        channel.listen(lambda records: None)
+    arguments = plan.materialise()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckWarning)
+        module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+    hazards = tuple(one for one in device.findings if isinstance(one, LaunchHazard))
+    return _Run(module, arguments, device.stats, _missing_waits(device), hazards)
+
+
+def _without_addresses(object: CodeObject, symbol: Symbol, data: bytes) -> bytes:
+    """Return a variable's bytes with relocated ones blanked, since the two objects lie at different addresses."""
+    blanked = bytearray(data)
+    for relocation in object.relocations:
+        place = relocation.offset - symbol.address
+        if 0 <= place < symbol.size:
+            blanked[place : place + 8] = bytes(len(blanked[place : place + 8]))
+    return bytes(blanked)
+
+
+def _differences(what: str, left: bytes, right: bytes) -> list[str]:
+    if left == right:
+        return []
+    a, b = np.frombuffer(left, np.uint8), np.frombuffer(right, np.uint8)
+    different = np.flatnonzero(a != b) if len(a) == len(b) else np.array([min(len(a), len(b))])
+    return [f"{what} differs in {len(different)} of {len(a)} bytes, first at byte {int(different[0])}"]
+
+
+def _counts(task: InstrumentationTask, stats: LaunchStats) -> tuple[ExecutionCounts, int]:
+    """Return the emulator's counts by instruction index, and the executions of code that was not lifted."""
+    addresses = task.lifted.code.addresses
+    executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
+    index = np.searchsorted(addresses, stats.by_address.addresses)
+    found = index < len(addresses)
+    found[found] = addresses[index[found]] == stats.by_address.addresses[found]
+    found[found] = task.lifted.reached[index[found]]
+    executions[index[found]] = stats.by_address.executions[found]
+    lanes[index[found]] = stats.by_address.active_lanes[found]
+    return ExecutionCounts(executions, lanes), int(stats.by_address.executions[~found].sum())
+
+
+def _without_refused(
+    task: InstrumentationTask, counts: ExecutionCounts, own: range, refused: set[int]
+) -> ExecutionCounts | None:
+    """Return the counts as one tool's hooks see them, zero at the sites where they were refused.
+
+    The positions of the tool's hooks among the insertions are `own`. None if only some of several hooks at one
+    instruction were refused: then the values of the tool's variables cannot be predicted.
+    """
+    left_out = {task.insertions[number].at for number in own if number in refused}
+    if not left_out:
+        return counts
+    if any(task.insertions[number].at in left_out for number in own if number not in refused):
+        return None
+    executions, lanes = counts.executions.copy(), counts.active_lanes.copy()
+    executions[list(left_out)] = lanes[list(left_out)] = 0
+    return ExecutionCounts(executions, lanes)

@@ -1,0 +1,248 @@
+"""Requests that native libraries make of the service of a run, and the numbers in them and in its replies.
+
+A message is numbers of 64 bits and byte strings with their length. What comes in which order beside the numbers that
+are declared here is said at each request; where there is just one number it has no declaration.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from luthier.wire.structures import Message
+
+VERSION = 3
+"""Version of the order of strings and single numbers in messages; raised when it changes."""
+SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
+"""Environment variable that tells programs where the service is."""
+
+
+class Request(enum.IntEnum):
+    """Requests of a program.
+
+    The first one of a connection begins with the digest of `luthier.emulator.agreement`, as text.
+    """
+
+    HELLO = 1
+    """These are the virtual device's. This one: the digest, the process. Reply: `Setup`, the inline constants; for each
+    device the target's name and a `Gpu`."""
+    PLAN = 2
+    """`Plan`, the kernel's descriptor, the object's URI and contents. Reply: an address."""
+    BIND = 3
+    """`Bind`."""
+    EXPLAIN = 4
+    """`Explain`; bytes of the context, the work-group, the wave, and the allocation table. Reply: a text."""
+    SHARE = 5
+    """A size, and a file. Reply: a name."""
+    ATTACH = 6
+    """A name. Reply: a size, and the file."""
+    COUNTS = 7
+    """A number of codes; for each a `CodeCounts` and its `RecordCounts`."""
+    OUTSIDE = 8
+    """`Outside`, the object's URI and contents. Reply: a record, all ones if there is no instruction."""
+    INSTRUMENT = 16
+    """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
+    line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
+    OBJECT = 17
+    """A URI and contents. Reply: a number."""
+    KERNEL = 18
+    """`FindKernel`. Reply: the row in the ledger, name, symbol, patched object, symbols of its blocks of variables; if
+    there is a patched object `Limits`."""
+    BLOCK = 19
+    """A device and a symbol. Reply: size and offsets of rings, and a file."""
+    LOADED = 20
+    """`Loaded`, addresses of blocks."""
+    FAULT = 21
+    """A text."""
+    CODE_OBJECT = 22
+    """`LoadedObject`."""
+    LAUNCH = 23
+    """`Launch`. Reply: whether it runs instrumented."""
+    LAUNCH_END = 24
+    """`LaunchEnd`."""
+    FUNCTIONS = 40
+    """Functions that there will be events of. Reply: how many events there is room for, and a file."""
+    DRAIN = 41
+    """No contents."""
+
+
+@dataclass(frozen=True)
+class Setup(Message):
+    """Properties that all virtual devices share."""
+
+    base: int
+    """Address of the shared space in every process."""
+    size: int
+    code_size: int
+    """Bytes of it that are machine code; a `luthier.wire.memory.SPACE_HEAD` follows."""
+    imports: int
+    """Address of this process's pointers to C functions."""
+    shared_base: int
+    private_base: int
+    """Apertures of LDS and scratch."""
+    scheduler: int
+    translate: int
+    """Addresses of machine code."""
+    counts_wanted: bool
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Gpu(Message):
+    """A virtual device."""
+
+    engine_major: int
+    engine_minor: int
+    engine_stepping: int
+    wave_size: int
+    waves_per_simd: int
+    simds_per_unit: int
+    units: int
+    lds_bytes: int
+    device_id: int
+    clock_mhz: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan(Message):
+    """A kernel that is about to run."""
+
+    gpu: int
+    kernel: int
+    """Address of the descriptor."""
+    load_address: int
+    is_file: bool
+    """True if the contents are the file that the URI names (or empty), not memory."""
+
+
+@dataclass(frozen=True)
+class Bind(Message):
+    """A record that a kernel reaches."""
+
+    kernel: int
+    key: int
+    record: int
+
+
+@dataclass(frozen=True)
+class Outside(Message):
+    """An address outside a kernel's own code, to which it jumps."""
+
+    kernel: int
+    gpu: int
+    code: int
+    """Address of the first byte of the kernel's code."""
+    address: int
+    load_address: int
+    """Of the object that the address is in."""
+    is_file: bool
+    """True if the contents are the file that the URI names (or empty), not memory."""
+
+
+@dataclass(frozen=True)
+class Explain(Message):
+    """A fault."""
+
+    kernel: int
+    reason: int
+
+
+@dataclass(frozen=True)
+class CodeCounts(Message):
+    """Executed instructions of a code."""
+
+    code: int
+    records: int
+    """Number of `RecordCounts` that follow."""
+
+
+@dataclass(frozen=True)
+class RecordCounts(Message):
+    """Executions of an instruction, and the number of lanes that took part."""
+
+    record: int
+    executions: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Wishes(Message):
+    """Launches that are to run instrumented, events that tools want reported, and the size of the ledger."""
+
+    first: int
+    end: int
+    step: int
+    unique_grid: bool
+    launches: bool
+    code_objects: bool
+    rows: int
+    records: int
+
+
+@dataclass(frozen=True)
+class FindKernel(Message):
+    """A kernel that is launched for the first time."""
+
+    gpu: int
+    object: int
+    descriptor: int
+    """Its virtual address."""
+
+
+@dataclass(frozen=True)
+class Limits(Message):
+    """Limits of what a launch of a patched kernel may ask for."""
+
+    private_segment: int
+    group_segment: int
+    work_items: int
+
+
+@dataclass(frozen=True)
+class Loaded(Message):
+    """A patched object that has been loaded."""
+
+    row: int
+    delta: int
+    """Value that was added to its addresses."""
+    original_delta: int
+    blocks: int
+    """Number of addresses that follow."""
+
+
+@dataclass(frozen=True)
+class LoadedObject(Message):
+    """A code object that has been loaded on a device."""
+
+    gpu: int
+    object: int
+
+
+@dataclass(frozen=True)
+class Launch(Message):
+    """A launch that is about to begin."""
+
+    gpu: int
+    row: int
+    number: int
+    """Number among the launches of the kernel."""
+    chosen: bool
+    """True if it is to run instrumented."""
+    grid_x: int
+    grid_y: int
+    grid_z: int
+    block_x: int
+    block_y: int
+    block_z: int
+    group_segment: int
+    private_segment: int
+
+
+@dataclass(frozen=True)
+class LaunchEnd(Message):
+    """A launch that has ended."""
+
+    gpu: int
+    row: int
+    number: int

@@ -1,0 +1,117 @@
+"""Draw the packages of `luthier` and who imports whom: docs/packages.svg, of what the sources import.
+
+A box for each package, in the order of the layers in pyproject.toml; an arrow to each package that it imports, unless
+another one on the way there imports it as well.
+
+Use: python scripts/draw_packages.py [--check]    (--check: exit code 1 if the drawing is not that of the sources)
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "runtime" / "luthier"
+DRAWING = ROOT / "docs" / "packages.svg"
+WIDTH, HEIGHT, GAP = 190, 34, 18
+"""Size of a box, and of the space between two, in pixels."""
+
+
+def layers() -> list[str]:
+    """Return the packages of `luthier` as import-linter's contract has them, the highest first."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (one["layers"] for one in contracts if one.get("containers") == ["luthier"])
+    return list(found)
+
+
+def package_of(path: Path) -> str:
+    """Return the package, or the module right in `luthier`, that a source belongs to."""
+    return path.relative_to(SOURCES).with_suffix("").parts[0]
+
+
+def imports(packages: list[str]) -> dict[str, set[str]]:
+    """Return for each package those that its modules import, also within functions."""
+    imported: dict[str, set[str]] = {package: set() for package in packages}
+    for path in SOURCES.rglob("*.py"):
+        package = package_of(path)
+        if package not in imported:
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if isinstance(node, ast.ImportFrom) and node.module == "luthier":
+                names = [f"luthier.{alias.name}" for alias in node.names]
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            parts = [name.split(".") for name in names]
+            imported[package] |= {part[1] for part in parts if part[0] == "luthier" and len(part) > 1}
+    return {
+        package: {one for one in others if one in imported and one != package} for package, others in imported.items()
+    }
+
+
+def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return the imports without those that another import on the way implies (the transitive reduction)."""
+
+    def reached(package: str) -> set[str]:
+        return imported[package].union(*(reached(one) for one in imported[package]))
+
+    return {
+        package: {one for one in others if not any(one in reached(other) for other in others - {one})}
+        for package, others in imported.items()
+    }
+
+
+def drawing() -> str:
+    """Return the SVG: boxes one below the other, arrows to what is not the next one as arcs on the right."""
+    packages = layers()
+    arrows = reduced(imports(packages))
+    place = {package: number for number, package in enumerate(packages)}
+    top = {package: 10 + number * (HEIGHT + GAP) for package, number in place.items()}
+    reach = max(place[to] - place[start] for start, others in arrows.items() for to in others)
+    size = f'width="{WIDTH + 60 + reach * 22}" height="{len(packages) * (HEIGHT + GAP) + 10}"'
+    text = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="13">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+    ]
+    for start, others in arrows.items():
+        for to in sorted(others, key=place.__getitem__):
+            text.append(_arrow(top[start], top[to], place[to] - place[start]))
+    for package in packages:
+        text.append(
+            f'<rect x="10" y="{top[package]}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="#eef3fa" stroke="#456"/>'
+            f'<text x="20" y="{top[package] + 22}">{escape(package)}</text>'
+        )
+    return "\n".join([*text, "</svg>", ""])
+
+
+def _arrow(start: int, end: int, steps: int) -> str:
+    style = 'fill="none" stroke="#777" marker-end="url(#tip)"'
+    if steps == 1:
+        x = 10 + WIDTH // 2
+        return f'<path d="M{x} {start + HEIGHT} V{end}" {style}/>'
+    right, bend = 10 + WIDTH, 10 + WIDTH + 22 * steps
+    begin, stop = start + HEIGHT * 2 // 3, end + HEIGHT // 3
+    return f'<path d="M{right} {begin} C{bend} {begin} {bend} {stop} {right} {stop}" {style}/>'
+
+
+def main() -> int:
+    """Write the drawing, or compare it."""
+    made = drawing()
+    if sys.argv[1:] == ["--check"]:
+        if DRAWING.exists() and DRAWING.read_text() == made:
+            return 0
+        sys.stderr.write(f"{DRAWING.relative_to(ROOT)} is not what the sources import: run scripts/draw_packages.py\n")
+        return 1
+    DRAWING.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""`wait_kernels` of the tests of waits is for all tests here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "waits"))

@@ -1,0 +1,176 @@
+"""The tasks of docs/extending.md, done by its steps in a copy of the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from kept import ROOT
+from run_folders import kernel, write_run
+
+from .conftest import Environment
+from .steps import Change, Steps
+
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
+TASKS = {title: Steps.of(section) for title, section in SECTIONS.items() if Steps.of(section).changes}
+KERNEL = """
+.amdgcn_target "amdgcn-amd-amdhsa--gfx1201"
+.globl k
+.type k,@function
+k:
+s_sleep 1
+s_endpgm
+.size k, .-k
+.rodata
+.p2align 6
+.amdhsa_kernel k
+.amdhsa_next_free_vgpr 3
+.amdhsa_next_free_sgpr 1
+.amdhsa_wavefront_size32 1
+.end_amdhsa_kernel
+"""
+ROTATES = """
+from pathlib import Path
+
+import numpy as np
+from luthier import load_inline, load_object, open_device, patch_object
+from luthier_build.compile import compile_application
+
+module = load_inline(
+    f'#include "{Path("my_intrinsics/include/my/intrinsics.h").resolve()}"\\n'
+    "__device__ uint32_t sum;\\n"
+    "LUTHIER_HOOK_ANNOTATE turn(uint32_t value) { atomicAdd(&sum, my::rotate<uint32_t>(value, 8)); }",
+    targets=["gfx90a"],
+)
+
+
+def instrument(task):
+    for one in task.select(lambda one: one.mnemonic == "global_store_dword"):
+        task.insert_hook_before(one, module.turn, task.operand(one, "vdata"))
+
+
+app = compile_application(Path("examples/apps/vector_add.hip"), "gfx90a", Path("app.hsaco"))
+loaded = open_device("emu:gfx90a").load(patch_object(load_object(app), instrument, strict=True).data)
+a, b, c = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32)
+loaded.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
+bits = (a + b).view(np.uint32).astype(np.uint64)
+assert loaded.variable("sum").read(int) == int(((bits << 8 | bits >> 24) & 0xFFFFFFFF).sum()) & 0xFFFFFFFF
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(reader_environment: Environment, copy: Path) -> dict[str, str]:
+    return reader_environment(copy)
+
+
+@pytest.fixture
+def object_file(tmp_path: Path) -> Path:
+    """A code object for gfx1201, whose kernel sleeps."""
+    source, assembled, linked = (tmp_path / f"code.{ending}" for ending in ("s", "o", "co"))
+    source.write_text(KERNEL)
+    llvm = ["llvm-mc-22", "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx1201", "-filetype=obj"]
+    subprocess.run([*llvm, source, "-o", assembled], check=True)
+    subprocess.run(["ld.lld-22", "-shared", assembled, "-o", linked], check=True)
+    return linked
+
+
+def luthier(environment: Mapping[str, str], *command: str, code: int | None = 0) -> str:
+    """What `luthier` prints."""
+    done = subprocess.run(["luthier", *command], env=dict(environment), capture_output=True, text=True)
+    assert code is None or done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def apply(title: str, copy: Path) -> Steps:
+    """Make and change the files of a task."""
+    steps = TASKS[title]
+    for change in steps.changes:
+        change.apply(copy)
+    return steps
+
+
+def take_out(copy: Path, change: Change) -> None:
+    """Take out what a task is to add, since it is there already."""
+    path = copy / change.path
+    text = path.read_text()
+    assert text.count(change.text) == 1
+    path.write_text(text.replace(change.text, ""))
+
+
+def test_which_tasks_have_steps() -> None:
+    wanted = {"target", "emulated operation", "intrinsic", "tool that ships", "report format", "check"}
+    assert {title.partition(" ")[2] for title in TASKS} == wanted
+
+
+@pytest.mark.parametrize("title", TASKS)
+def test_how_much_a_task_is(title: str) -> None:
+    """Files and lines, as the section says."""
+    assert TASKS[title].counted == TASKS[title].count()
+
+
+def test_a_target(copy: Path, environment: dict[str, str], object_file: Path) -> None:
+    """The processor is unknown before, and its code is read afterwards."""
+    (change,) = TASKS["A target"].changes
+    take_out(copy, change)
+    assert "no known target has EF_AMDGPU_MACH 0x4e" in luthier(environment, "disasm", str(object_file), code=1)
+    apply("A target", copy)
+    assert "s_sleep 1" in luthier(environment, "disasm", str(object_file))
+
+
+def test_an_emulated_operation(copy: Path, environment: dict[str, str]) -> None:
+    """It is refused before, then it is what the tests want it to be, and twice it is an error."""
+    steps = TASKS["An emulated operation"]
+    show, test = steps.commands
+    for change in steps.changes:
+        take_out(copy, change)
+    assert "v_xad_u32" in luthier(environment, *show.split()[1:])
+    apply("An emulated operation", copy)
+    printed = steps.run(copy, environment)
+    assert "v_xad_u32" not in printed[show]
+    assert " passed" in printed[test]
+    operation = steps.changes[0]
+    operation.apply(copy)
+    assert "v_xad_u32 is declared twice" in luthier(environment, *show.split()[1:], code=None)
+    path = copy / operation.path
+    path.write_text(path.read_text().replace(operation.text, "", 1))
+
+
+def test_a_tool_that_ships(copy: Path, environment: dict[str, str]) -> None:
+    """It is listed and described, and the tests of all tools try it: in programs, by the device's own counts."""
+    printed = apply("A tool that ships", copy).run(copy, environment)
+    page = (copy / "docs/tools.md").read_text()
+    assert "| [scalar_share](../examples/tools/scalar_share/README.md) | how much of it is scalar? |" in page
+    (told,) = (text for command, text in printed.items() if command.startswith("luthier tools"))
+    assert "percent: bool = False" in told
+    assert "Show shares, too." in told
+    of_tools, in_programs = (text for command, text in printed.items() if "pytest" in command)
+    assert re.search(r"^\d+ passed", of_tools, re.M)
+    assert re.search(r"^6 passed", in_programs, re.M)
+
+
+def test_an_intrinsic(copy: Path, environment: dict[str, str]) -> None:
+    """A hook calls it, at the store of a kernel."""
+    apply("An intrinsic", copy).run(copy, environment)
+    done = subprocess.run(["python", "-c", ROTATES], cwd=copy, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_report_format(copy: Path, environment: dict[str, str]) -> None:
+    write_run(copy / "RUN", kernels=[kernel("first"), kernel("second")])
+    apply("A report format", copy).run(copy, environment)
+    page = (copy / "report.md").read_text()
+    assert "## kernels\n\n| kernel | launches |" in page
+    assert "\n| second | 1 |" in page
+    assert "markdown: tables of Markdown" in " ".join(luthier(environment, "report", "--help").split())
+
+
+def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> None:
+    (copy / "FILE").write_bytes(object_file.read_bytes())
+    steps = apply("A check", copy)
+    said = steps.run(copy, environment, but="luthier check")[steps.commands[-1]]
+    assert re.search(r"k: 0x\w+ sleeps$", said, re.M)
+    assert "1 kernels of 2 instructions checked: 1 findings" in said

@@ -1,0 +1,166 @@
+"""Formats of `luthier report` that packages add, and what is wrong with some of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+from luthier.errors import LuthierError
+from luthier.report.formats import FORMATS, ReportFormat
+from planted import plant
+from run_folders import kernel, write_run
+
+from luthier_build.cli.doctor import Finding, examine
+
+CODE = """
+from luthier import ReportFormat
+
+
+def write(run, file):
+    for table in run.names:
+        write_table(run, table, file)
+
+
+def write_table(run, table, file):
+    for row in run.rows(table):
+        file.write("; ".join(f"{name}={value}" for name, value in row.items() if value).encode() + b"\\n")
+
+
+def compare(run, against, file):
+    file.write(f"{run.summary['exit_code']} {against.summary['exit_code']}".encode())
+
+
+PLAIN = ReportFormat(help="a line a row, 100 %", write=write, write_table=write_table, suffix=".txt", compare=compare)
+TABLES = ReportFormat(help="tables alone", write_table=write_table, suffix=".rows")
+"""
+BUILT_IN = ("csv", "json", "html", "perfetto")
+Plant = Callable[..., None]
+
+
+@pytest.fixture
+def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """``add(points, code)``: one more package with formats."""
+    return lambda points, code=CODE, **more: plant(
+        tmp_path, monkeypatch, "luthier.report_formats", points, code, **more
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    return str(write_run(tmp_path / "run", kernels=[kernel("first"), kernel("second")]))
+
+
+def test_a_package_adds_formats(
+    add: Plant, run: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    add("plain = other_one:PLAIN\nrows = other_one:TABLES")
+    assert FORMATS.names() == (*BUILT_IN, "plain", "rows")
+    assert main(["report", run, "--format", "plain"]) == 0
+    lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert [line.split("; ")[0] for line in lines] == ["kernel=first", "kernel=second"]
+    out = tmp_path / "out.txt"
+    assert main(["report", run, "--format", "plain", "--table", "kernels", "-o", str(out)]) == 0
+    assert out.read_text().splitlines() == lines
+    assert main(["report", run, "--format", "plain", "--against", run]) == 0
+    assert capsysbinary.readouterr().out == b"0 0"
+    assert main(["report", run, "--format", "rows", "-o", str(tmp_path / "tables")]) == 0
+    assert (tmp_path / "tables" / "kernels.rows").read_text() == out.read_text()
+    assert len(list((tmp_path / "tables").iterdir())) > 3
+
+
+def test_what_a_format_cannot_do_is_told(add: Plant, run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    add("rows = other_one:TABLES")
+    assert main(["report", run, "--format", "rows"]) == 1
+    assert re.search(r"rows is of one table \(--table [\w|]*kernels\|[\w|]*\) or goes to a", capsys.readouterr().err)
+    assert main(["report", run, "--format", "rows", "--against", run]) == 1
+    assert "has the formats text, json and html, and no --table" in capsys.readouterr().err
+    assert main(["report", run, "--format", "html", "--table", "kernels"]) == 1
+    assert "--table is for the formats csv, json and rows" in capsys.readouterr().err
+
+
+def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[str]) -> None:
+    add("plain = other_one:PLAIN\nbroken = nowhere:NOTHING")
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--format {text,csv,json,html,perfetto,broken,plain}" in said
+    assert "plain: a line a row, 100 % (default: text)" in said
+    assert "broken: NOT USABLE" in said
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        assert "plain" in capsys.readouterr().out
+
+
+def test_an_unknown_format_lists_those_that_there_are(add: Plant, run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    add("plain = other_one:PLAIN")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", run, "--format", "poem"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "'poem'" in said
+    assert all(name in said for name in ("text", *BUILT_IN, "plain"))
+
+
+@pytest.mark.parametrize(
+    ("points", "code", "reason"),
+    [
+        ("bad = nowhere:IT", "", "report format bad of other-one (nowhere:IT) cannot be imported: ModuleNotFoundError"),
+        ("bad = other_one:IT", "raise SystemExit(3)", "cannot be imported: SystemExit(3)"),
+        ("bad = other_one:IT", "IT = 3", "report format bad of other-one: other_one:IT is no luthier.ReportFormat"),
+        ("bad = other_one:NOT_THERE", "", "cannot be imported: AttributeError"),
+        (
+            "bad = other_one:IT",
+            "from luthier import ReportFormat\nIT = ReportFormat(help='nothing')",
+            "a report format writes runs or tables",
+        ),
+    ],
+)
+def test_one_that_is_broken_is_one_error(
+    add: Plant, run: str, capsys: pytest.CaptureFixture[str], points: str, code: str, reason: str
+) -> None:
+    add(points, code)
+    assert main(["report", run, "--format", "bad"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("luthier report: error: report format bad of other-one")
+    assert reason in said
+    assert main(["report", run, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["tables"]["kernels"]) == 2
+
+
+def test_two_of_one_name_are_refused(add: Plant, run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    add("html = other_one:PLAIN\nplain = other_one:PLAIN")
+    add("plain = second_one:PLAIN", name="second_one")
+    assert main(["report", run, "--format", "html"]) == 1
+    assert "report format html is defined by several packages: luthier and other-one" in capsys.readouterr().err
+    assert main(["report", run, "--format", "plain"]) == 1
+    said = capsys.readouterr().err
+    assert "report format plain is defined by several packages" in said
+    assert "other-one" in said
+    assert "second-one" in said
+    assert main(["report", run, "--format", "perfetto"]) == 0
+
+
+def test_the_doctor_names_what_is_broken(add: Plant) -> None:
+    def finding() -> Finding:
+        return next(one for one in examine() if one.subject == "report formats")
+
+    add("plain = other_one:PLAIN")
+    assert (finding().status, finding().detail) == ("ok", "csv, json, html, perfetto, plain")
+    add("bad = nowhere:IT", name="second_one")
+    assert finding().status == "missing"
+    assert "report format bad of second-one (nowhere:IT) cannot be imported" in finding().detail
+
+
+def test_a_format_that_writes_nothing_is_none() -> None:
+    with pytest.raises(LuthierError, match="writes runs or tables"):
+        ReportFormat(help="nothing")
+
+
+def test_the_built_in_ones_are_declared_in_a_module_each() -> None:
+    folder = Path(__file__).parents[2] / "runtime/luthier/report/formats"
+    assert {path.stem for path in folder.glob("*.py")} == {*BUILT_IN, "__init__", "declare"}
+    assert all("\n" not in text and "NOT USABLE" not in text for text in FORMATS.helps().values())

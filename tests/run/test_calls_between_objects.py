@@ -1,0 +1,68 @@
+"""Calls by pointers into another code object than the kernel's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Outcome
+
+Build = Callable[..., Path]
+Run = Callable[..., Outcome]
+NAME = "call_between_objects"
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+def test_functions_of_another_object(build_program: Build, luthier_run: Run, target: str) -> None:
+    outcome = luthier_run(f"emu:{target}", build_program(NAME))
+    assert (outcome.code, outcome.out, outcome.err) == (0, "called\n", "")
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+def test_they_are_counted_in_their_own_object(
+    build_program: Build, luthier_run: Run, temporary: Path, target: str
+) -> None:
+    summary = temporary / "summary.json"
+    outcome = luthier_run(f"emu:{target}", build_program(NAME), options=["--executed", "--json", summary])
+    assert (outcome.code, outcome.out) == (0, "called\n")
+    executed = json.loads(summary.read_text())["executed"]
+    kernels = [row for row in executed if row["kernel"] == "apply"]
+    (functions,) = [row for row in executed if row["kernel"] is None and row["object"] is not None]
+    assert len(kernels) == 2
+    assert NAME in functions["object"]
+    # Each work-item calls a function twice, and those are some instructions; the longest way to 1 has 127 steps.
+    assert functions["lane_instructions"] > 6 * 256 * 2
+    assert functions["wave_instructions"] > 6 * 127
+
+
+def test_under_a_tool_they_are_named(build_program: Build, luthier_run: Run, temporary: Path) -> None:
+    """The patched kernel calls them, too; what runs there is in no count, and that is said."""
+    summary = temporary / "summary.json"
+    outcome = luthier_run("emu:gfx90a", build_program(NAME), options=["-t", "instr_count", "--json", summary])
+    assert (outcome.code, outcome.out) == (0, "called\n"), outcome
+    found = json.loads(summary.read_text())
+    assert found["faults"] == []
+    for kernel in [one for one in found["kernels"] if one["kernel"] == "apply"]:
+        assert kernel["instrumented"] == kernel["launches"] == 3
+        assert kernel["unknown_calls"] > 0
+        assert kernel["unresolved"]
+
+
+def test_a_pointer_to_no_code_is_a_fault(build_program: Build, luthier_run: Run) -> None:
+    outcome = luthier_run("emu:gfx90a", build_program(NAME), "wild")
+    assert outcome.code != 0
+    assert "which is no instruction of the object" in outcome.err
+
+
+def test_kernels_of_freed_memory_have_names(build_program: Build, luthier_run: Run, temporary: Path) -> None:
+    """Of a module whose file is gone, what the loader has put into memory says which kernel it is."""
+    summary = temporary / "summary.json"
+    options = ["--executed", "--json", summary]
+    outcome = luthier_run("emu:gfx90a", build_program("modules"), options=options)
+    assert (outcome.code, outcome.out) == (0, "modules\n")
+    rows = [row for row in json.loads(summary.read_text())["executed"] if row["kernel"] == "scale"]
+    assert [row["object"] for row in rows].count("memory") == 2
+    assert sum(row["wave_instructions"] for row in rows) > 0

@@ -1,0 +1,33 @@
+"""Stacks of other ROCm releases (scripts/rocm-stack), for tests marked ``rocm(release, *packages)``."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tomllib
+
+import pytest
+from kept import ROOT
+
+RELEASES = tomllib.loads((ROOT / "scripts/rocm-stacks.toml").read_text())["releases"]
+SUITES: tuple[str, ...] = tuple(RELEASES["6.4"]["tests"])
+"""Debian's packages with tests of others, parts of which `make test` runs above ROCm 6.4."""
+
+
+def stack(release: str, *packages: str) -> list[str]:
+    """Return what to put before a command that is to run above a release of ROCm, with more of Debian's packages."""
+    return [str(ROOT / "scripts/rocm-stack"), release, *(["--with", ",".join(packages)] if packages else []), "--"]
+
+
+@functools.cache
+def is_made(release: str, *packages: str) -> bool:
+    """Return whether a stack is there and a command runs in it, which some machines forbid."""
+    command = [*stack(release, *packages)[:-1], "--made", "--", "true"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose stack is not there: making it takes minutes and gigabytes."""
+    for mark in item.iter_markers("rocm"):
+        if not is_made(*mark.args):
+            pytest.skip(f"not made yet, or cannot run here: scripts/rocm-stack {' '.join(stack(*mark.args)[1:-1])}")
