@@ -281,7 +281,10 @@ def test_registers_beyond_v255() -> None:
     np.testing.assert_array_equal(out, lanes + 5 | (5 * (lanes + 100)) << 32)
     with pytest.raises(EmulationError, match="s_set_vgpr_msb 0x80: VGPRs beyond"):
         stored("s_set_vgpr_msb 0x80")
-    for write in ("s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 0, 4), 0", "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), s6"):
+    for write in (
+        "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 0, 4), 0",
+        "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), s6",
+    ):
         late = source.replace("s_set_vgpr_msb 0x200", write)
         with pytest.raises(EmulationError, match="a write of MODE where the upper bits"):
             open_device(f"emu:{TARGET}").load(assembled(late, TARGET)).kernel("k").launch(out, grid=1, block=32)

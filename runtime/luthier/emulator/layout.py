@@ -220,8 +220,8 @@ SKIP_SHIFT = 28
 SKIPPING = 1 << 16
 """Bit of vector skip mode in a table key."""
 TABLES = 1 << 17
-"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set or places with upper bits
-of VGPR numbers, FP16_OVFL, STEPPING, and SKIPPING."""
+"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
+bits of VGPR numbers, FP16_OVFL, STEPPING, and SKIPPING."""
 
 
 def mode_key(mode: int) -> int:

@@ -17,7 +17,11 @@ ALL = (9, 10, 11, 12)
 _LLVM_1250 = "of GFX1250, which has no document: by its name, and what LLVM selects it for"
 GFX1250: list[tuple[str, str, str]] = [
     *(
-        (f"v_{sign_name}_{kind}64", f"D0.{kind}64 = S0.{kind}64 {sign} S1.{kind}64 ? S0.{kind}64 : S1.{kind}64", _LLVM_1250)
+        (
+            f"v_{sign_name}_{kind}64",
+            f"D0.{kind}64 = S0.{kind}64 {sign} S1.{kind}64 ? S0.{kind}64 : S1.{kind}64",
+            _LLVM_1250,
+        )
         for sign_name, sign in (("min", "<"), ("max", ">="))
         for kind in "iu"
     ),

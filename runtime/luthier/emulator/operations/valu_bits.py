@@ -138,6 +138,7 @@ def bitop2(b: Builder, x: Value, y: Value) -> Value:
             result = result | ((x if row & 4 else ~x) & (y if row & 2 else ~y))
     return result
 
+
 # Shifts and fields --------------------------------------------------------------------------------------------------
 
 
