@@ -26,7 +26,7 @@ from luthier_build.toolchain import Toolchain
 pytestmark = pytest.mark.covering(1)
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
-TARGETS = [*EMULATED, "gfx1100 wave64", "gfx1201 wave64"]
+TARGETS = [*EMULATED, "gfx1250", "gfx1100 wave64", "gfx1201 wave64"]
 LEVELS = ("-O0", "-O3")
 CASES = [(target, LEVELS[(index + index // 5) % 2]) for index, target in enumerate(TARGETS)]
 if EVERYTHING:

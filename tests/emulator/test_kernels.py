@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 pytestmark = pytest.mark.covering(1)
 
-TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1100 wave64")
+TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1250", "gfx1100 wave64")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 ITEMS = 300
 EDGES = [0, 1, 2, 3, 5, 31, 32, 33, 255, 256, 65535, 65536, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF]
@@ -145,7 +145,7 @@ def test_cross_lane(groups: Module, target: str) -> None:
     data = np.random.default_rng(3).integers(0, 50, n).astype(np.int32)
     out = np.zeros(n, np.int32)
     groups.kernel("lanes").launch(data, out, n, grid=2, block=128)
-    wave = 32 if target in ("gfx1100", "gfx1201") else 64
+    wave = 32 if target in ("gfx1100", "gfx1201", "gfx1250") else 64
     sums = np.repeat(data.reshape(-1, 32).sum(1), 32)
     moved = sums + np.arange(n) % 128
     up = np.where(np.arange(n) % 32 == 0, moved, np.roll(moved, 1))

@@ -17,8 +17,12 @@ CONSTANTS = 1024
 VECTORS = 2048
 """Offset in a wave of VGPR 0: rows of 4 bytes per lane, the VGPRs, then the AGPRs (touched only where the target has
 them)."""
+FLAT_SCRATCH_BIT, FLAT_LANE_SHIFT = 58, 52
+"""Where scratch has global addresses: the bit that tells them from memory's, and where the lane's number begins (the
+code that LLVM makes for ``addrspacecast`` and ``is.private`` on GFX1250: ``lane << 52`` plus SRC_FLAT_SCRATCH_BASE, and
+bits 63:58 those of the base)."""
 VECTOR_ROWS = 256
-"""VGPRs that a wave has room for, and as many AGPRs."""
+"""VGPRs that instructions can name, and as many AGPRs."""
 VECTOR_UNIT, AGPR_UNIT, UNITS = r.VGPR_FIRST, r.AGPR_FIRST, r.UNIT_LIMIT
 """The first unit of each vector file, and one above the last."""
 SCALARS = 4 * r.SCC
@@ -32,7 +36,18 @@ def agprs(wave_size: int) -> int:
 
 def sink_row(wave_size: int) -> int:
     """Return the offset in a wave of the row that takes writes to registers that do not exist."""
-    return VECTORS + 2 * VECTOR_ROWS * 4 * wave_size
+    return VECTORS + rows(wave_size) * 4 * wave_size
+
+
+def rows(wave_size: int) -> int:
+    """Return the rows of a wave: VGPRs and AGPRs; in waves of 32 lanes, where there are no AGPRs, VGPRs alone, as many
+    as ``s_set_vgpr_msb`` can name."""
+    return (4 if wave_size == 32 else 2) * VECTOR_ROWS
+
+
+def vgprs(wave_size: int) -> int:
+    """Return the VGPRs that a wave has room for."""
+    return rows(wave_size) if wave_size == 32 else VECTOR_ROWS
 
 
 def wave_stride(wave_size: int) -> int:
@@ -69,6 +84,9 @@ WAVE = Layout(
     index=4,  # of the wave in its work-group
     barrier=4,
     pending=4,
+    banks=16,  # bytes that the upper bits of VGPR numbers stand for: of src0, src1, src2 and the result, four each
+    bank_bits=4,  # these bits, as s_set_vgpr_msb has them
+    bank_key=4,  # what they add to a table key: a bit for each place where they are not 0
     unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
@@ -173,7 +191,7 @@ LAUNCH = Layout(
     grid_phase=8 * GRID_BARRIERS,  # how often it opened
     scc=4,  # initial SCC
     lds_image=8,  # initial contents of LDS, 0 for zeros
-    architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch
+    architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch; 2: and has FLAT_SCRATCH_BIT
     scratch_base=8,
     entry=8,  # byte offset of the first record in a table
 )
@@ -188,6 +206,9 @@ MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
 GPR_INDEX_ENABLE = 1 << 27
 """MODE bit of GFX9: vector operands are relative to M0, those that M0[15:12] names."""
+RELATIVE_KEY_SHIFT = 10
+"""Position in a table key of four bits for places of vector operands: those relative to M0, or those whose VGPR numbers
+have upper bits (`WAVE`, ``bank_key``)."""
 FP16_OVERFLOW_SHIFT = 23
 """Position in MODE of FP16_OVFL: what is too large for 16- and 8-bit floats becomes the largest number."""
 OVERFLOW_KEY_SHIFT = 14
@@ -199,8 +220,8 @@ SKIP_SHIFT = 28
 SKIPPING = 1 << 16
 """Bit of vector skip mode in a table key."""
 TABLES = 1 << 17
-"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, FP16_OVFL, STEPPING,
-and SKIPPING."""
+"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
+bits of VGPR numbers, FP16_OVFL, STEPPING, and SKIPPING."""
 
 
 def mode_key(mode: int) -> int:
@@ -221,8 +242,9 @@ READY, WAITING, ENDED = range(3)
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
 """Faults of typed buffers: a misaligned element; for the others the address is the format's number."""
-FAULT_LANES, FAULT_MODE = range(12, 14)
-"""A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""
+FAULT_LANES, FAULT_MODE, FAULT_BANK, FAULT_BANK_MODE = range(12, 16)
+"""A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE); upper
+bits of VGPR numbers (the address) beyond what the kernel has, or that a write of MODE may or may not change."""
 
 # What the native executor is told ------------------------------------------------------------------------------------
 

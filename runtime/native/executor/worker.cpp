@@ -8,7 +8,7 @@ namespace {
 
 // As layout.wave_stride.
 uint64_t wave_stride(unsigned wave_size) {
-  return VECTORS + (2 * VECTOR_ROWS + (wave_size == 32 ? 2 : 1)) * 4 * wave_size;
+  return VECTORS + (wave_size == 32 ? 4 * VECTOR_ROWS + 2 : 2 * VECTOR_ROWS + 1) * 4 * wave_size;
 }
 
 // Bytes of copied tables that a worker keeps; of code that it runs, all.
@@ -173,7 +173,7 @@ uint64_t Worker::key_of(const char *wave) {
   const uint64_t m0 = get(wave, Field{static_cast<uint32_t>(M0), 4});
   const uint64_t relative = mode & GPR_INDEX_ENABLE ? m0 >> 12 & 15 : 0;
   return (mode & MODE_MASK) | relative << 10 | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT |
-         (mode >> SKIP_SHIFT & 1 ? SKIPPING : 0) | get(wave, wave::stepping);
+         (mode >> SKIP_SHIFT & 1 ? SKIPPING : 0) | get(wave, wave::stepping) | get(wave, wave::bank_key);
 }
 
 uint64_t Worker::record_of(const char *wave) { return (get(wave, wave::pc) - get(wave, wave::table)) / record::kSize; }

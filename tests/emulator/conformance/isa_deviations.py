@@ -14,6 +14,37 @@ from isa_numbers import V
 
 ALL = (9, 10, 11, 12)
 
+_LLVM_1250 = "of GFX1250, which has no document: by its name, and what LLVM selects it for"
+GFX1250: list[tuple[str, str, str]] = [
+    *(
+        (
+            f"v_{sign_name}_{kind}64",
+            f"D0.{kind}64 = S0.{kind}64 {sign} S1.{kind}64 ? S0.{kind}64 : S1.{kind}64",
+            _LLVM_1250,
+        )
+        for sign_name, sign in (("min", "<"), ("max", ">="))
+        for kind in "iu"
+    ),
+    ("v_add_nc_u64", "D0.u64 = S0.u64 + S1.u64", _LLVM_1250),
+    ("v_sub_nc_u64", "D0.u64 = S0.u64 - S1.u64", _LLVM_1250),
+    ("v_mul_u64", "D0.u64 = S0.u64 * S1.u64", _LLVM_1250),
+    ("v_mad_u32", "D0.u32 = S0.u32 * S1.u32 + S2.u32", _LLVM_1250),
+    ("v_mad_nc_u64_u32", "D0.u64 = 64'U(S0.u32) * 64'U(S1.u32) + S2.u64", _LLVM_1250),
+    ("v_mad_nc_i64_i32", "D0.i64 = 64'I(S0.i32) * 64'I(S1.i32) + S2.i64", _LLVM_1250),
+    (
+        "v_bitop2_b32",
+        "TTBL = { INST.OMOD[1 : 0], INST.ABS[2 : 0], INST.NEG[2 : 0] }; tmp = 0U; "
+        "tmp = (tmp | (32'I(TTBL.b32 & 0x1) != 0 ? 32'U(~S0.b32 & ~S1.b32) : 0U)); "
+        "tmp = (tmp | (32'I(TTBL.b32 & 0x4) != 0 ? 32'U(~S0.b32 & S1.b32) : 0U)); "
+        "tmp = (tmp | (32'I(TTBL.b32 & 0x10) != 0 ? 32'U(S0.b32 & ~S1.b32) : 0U)); "
+        "tmp = (tmp | (32'I(TTBL.b32 & 0x40) != 0 ? 32'U(S0.b32 & S1.b32) : 0U)); D0.b32 = tmp",
+        "half of VOPD: v_bitop3_b32 with 0 as S2 (LLVM's constants for and, or, xor, xnor)",
+    ),
+    ("v_fmaak_f64", "D0.f64 = fma(S0.f64, S1.f64, SIMM32.f64)", _LLVM_1250),
+    ("v_fmamk_f64", "D0.f64 = fma(S0.f64, SIMM32.f64, S1.f64)", _LLVM_1250),
+]
+"""Names, texts and reasons of what only GFX1250 has."""
+
 REPLACED: list[tuple[tuple[int, ...], str, str, str]] = [
     (ALL, "v_nop|s_nop|v_pipeflush|v_clrexcp", "nop()", "prose in the documents; nothing to see"),
     *(
@@ -48,6 +79,7 @@ REPLACED: list[tuple[tuple[int, ...], str, str, str]] = [
     ((11,), "v_dot2acc_f32_bf16", "tmp = D0.f32 + S0[15 : 0].bf16 * S1[15 : 0].bf16", "as v_dot2acc_f32_f16"),
     ((9,), "v_accvgpr_(read|write|mov)_b32", "D0.b32 = S0.b32", "not in the documents: a move"),
     ((9,), "v_mad(ak|mk|_legacy)?_f32|v_mac_f32", "D0.f32 = S0.f32 + S1.f32 + S2.f32 + D0.f32", "see NATIVE: MAD"),
+    *(((12,), *row) for row in GFX1250),
     (
         (9,),
         "s_set_gpr_idx_on",
@@ -68,6 +100,8 @@ ALIASES: list[tuple[str, str]] = [
     (r"(buffer|flat|global)_atomic_f(min|max)", r"\1_atomic_\2_f32"),
     (r"(buffer|flat|global)_atomic_csub", r"\1_atomic_csub_u32"),
     (r"v_(exp|log)_legacy_f32", r"v_\1_f32"),
+    (r"(flat|global)_atomic_(min|max)_num_f64", r"\1_atomic_\2_f64"),
+    (r"ds_(min|max)_num(_rtn)?_f64", r"ds_\1\2_f64"),
 ]
 """Mnemonics (a pattern) that mean what another one does."""
 

@@ -56,7 +56,7 @@ def text_of(name: str, major: int) -> str | None:
             return document(main)[candidate]
     if name.startswith("v_fma_mix"):
         return document("rdna3").get(name)
-    if major == 10:
+    if major in (10, 12):  # GFX1250 has what CDNA had and RDNA has not
         for candidate in names:
             if candidate in document("cdna"):
                 return document("cdna")[candidate]

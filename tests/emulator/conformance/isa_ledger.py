@@ -29,6 +29,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     (r"t?buffer_(load|store)(_d16)?(_hi)?_format.*", "test_typed_buffers.py", "ConvertFromFormat is not in the text"),
     (r"s_(getreg|setreg)(_imm32)?_b32", "test_mode.py", "hardware registers are not state of this model"),
     (r"s_(setvskip|cbranch_[gi]_fork|cbranch_join)", "test_rare_operations.py", "control flow over several steps"),
+    (r"s_(get_pc|set_pc|swap_pc|call)_i64|s_set_vgpr_msb", "test_gfx1250.py", "jumps; state of the wave"),
     (r"s_(denorm|round)_mode", "test_rare_operations.py", "no pseudo-code"),
     (r"ds_\w+_src2_[bfiu]\d+", "test_rare_operations.py", "not in the documents"),
     (r"(global|scratch)_(load|store)_block", "test_rare_operations.py", "M0 masks over rows"),
@@ -46,6 +47,11 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ),
 ]
 """Base mnemonics (patterns), the test module that exercises them, and why not here."""
+
+OF_GFX12: list[tuple[str, str, str]] = [
+    (r"v_pk_(add|mul|fma)_f32", "test_gfx1250.py", "of GFX1250: one SGPR is read for both elements"),
+]
+"""The same, of what GFX9 has under the same name."""
 
 OPEN: list[tuple[str, str]] = [
     (r"ds_bvh_stack.*", "the address format is not in the text"),
@@ -65,7 +71,7 @@ def not_here(opcode: Opcode) -> str | None:
     for pattern, reason in NOTHING:
         if re.fullmatch(pattern, name):
             return f"nothing to check: {reason}"
-    for pattern, module, _ in ELSEWHERE:
+    for pattern, module, _ in (*ELSEWHERE, *(OF_GFX12 if "gfx12" in opcode.name else ())):
         if re.fullmatch(pattern, name):
             return f"elsewhere: {module}"
     for pattern, reason in OPEN:

@@ -436,10 +436,13 @@ class Machine:
                     operands[key[:-1].replace("vsrc", "src")] = operand
             constants = [ins.values[key] for key in (f"imm{suffix}", "imm", "immDeferred") if key in ins.values]
             values = {"imm": constants[0]} if constants else {}
+            if name == "v_bitop2_b32":
+                values["bitop3"] = ins.values["bitop3"]
             one = replace(ins, name=name, operands=operands, values=values, text_of_code=text)
             done = self.lane_operation(before, one, text)
             result = operands["vdst"]
-            after.state.vgprs[result.index] = done.state.vgprs[result.index]
+            for index in range(result.index, result.index + result.count):
+                after.state.vgprs[index] = done.state.vgprs[index]
             after.loose += done.loose
         return after
 

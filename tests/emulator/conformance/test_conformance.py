@@ -17,7 +17,7 @@ import pytest
 from effort import EMULATED, EVERYTHING, FUZZ, sample
 from isa_compare import differences
 from isa_documents import base_name
-from isa_ledger import ELSEWHERE, not_here, texts
+from isa_ledger import ELSEWHERE, OF_GFX12, not_here, texts
 from isa_memory import MemoryMachine
 from isa_state import EXEC, MODES, Bench
 from isa_trials import FLOAT_NAME, PLANS, build, initial, instruction, mode_for, seed_of
@@ -25,6 +25,7 @@ from luthier.emulator.inspection.coverage import coverage, samples
 from luthier.errors import LuthierError
 from luthier.isa import Isa
 
+TARGETS = (*EMULATED, "gfx1250")
 JUMP = re.compile(r"\bPC\b")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
@@ -53,10 +54,10 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", TARGETS)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
-    tried = compare(isa, sample(executed(isa), SHARE, EMULATED.index(target)))
+    tried = compare(isa, sample(executed(isa), SHARE, TARGETS.index(target)))
     if EVERYTHING:  # few opcodes have three sources: a share of them may well be tried without modifiers
         assert tried["MODE"] == set(MODES)
         for name in ("clamp", "omod", "src0_modifiers", "src1_modifiers", "src2_modifiers"):
@@ -145,7 +146,7 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[in
     return tried
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", TARGETS)
 def test_ledger(target: str) -> None:
     """No opcode is left out: each is compared above, or named in a table with the place or the reason."""
     isa = Isa.of(target)
@@ -159,5 +160,5 @@ def test_ledger(target: str) -> None:
 
 def test_other_modules_exist() -> None:
     """What the ledger sends elsewhere has a place to go."""
-    for _, module, _ in ELSEWHERE:
+    for _, module, _ in (*ELSEWHERE, *OF_GFX12):
         assert (Path(__file__).parents[1] / module).is_file(), module

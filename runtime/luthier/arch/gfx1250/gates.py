@@ -10,23 +10,37 @@ from luthier.arch.gates import Gates
 
 _BUFFER = "its buffer descriptors have another format than those of GFX12, which is not known here"
 _SMALL = "whether its numbers of 8 bits are clamped as on GFX12 is not known here"
-_PACKED = "which halves of SGPRs it reads is not known here"
 _NEW_FORM = "GFX12 has no such instruction or form of it"
+_DENSE_NAMES = (
+    *("v_wmma_f32_16x16x32_f16", "v_wmma_f32_16x16x32_bf16", "v_wmma_f16_16x16x32_f16", "v_wmma_bf16_16x16x32_bf16"),
+    *("v_wmma_i32_16x16x64_iu8", "v_wmma_f32_16x16x4_f32"),
+    *(
+        f"v_wmma_{result}_16x16x{steps}_{left}_{right}"
+        for result in ("f32", "f16")
+        for steps in (64, 128)
+        for left in ("fp8", "bf8")
+        for right in ("fp8", "bf8")
+    ),
+)
+"""Dense matrix products in which A and B have the same number of bits."""
+_DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
     r"s?_?buffer_": _BUFFER,
     r"tbuffer_": _BUFFER,
-    r".*_(fp8|bf8)(_|$)": _SMALL,
-    r"v_pk_(add|mul|fma)_f32": _PACKED,
-    r"v_w?s?w?mmac?_": "its matrix instructions are not GFX12's",
+    r"(?!v_wmma_).*_(fp8|bf8)(_|$)": _SMALL,
+    rf"v_(swmmac|wmma_(?!{_DENSE}$))": "its matrix instructions are not GFX12's",
     r"(flat|global|scratch|ds)_(load|read)\w*_d16": "what it writes to the other 16 bits is not known here",
-    r"ds_\w*_f64$": _NEW_FORM,
-    r"v_fmac_f64$": _NEW_FORM,
-    r"v_movrel|(global|scratch)_(load|store)_block$": "how it counts VGPRs beyond v255 is not known here",
+    r"v_swaprel|v_movrelsd_2|(global|scratch)_(load|store)_block$": "how it counts VGPRs beyond v255 is not known here",
     r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
     r"s_sendmsg": "its messages are not all GFX12's",
 }
 _SAME = frozenset(
     [
+        *_DENSE_NAMES,
+        *(f"global_load_async_to_lds_b{bits}" for bits in (8, 32, 64, 128)),
+        "global_load_tr16_b128",
+        "global_load_tr8_b64",
+        "global_prefetch_b8",
         "v_mul_lo_u32",
         "v_mul_hi_u32",
         "v_mul_hi_i32",
@@ -41,6 +55,25 @@ _SAME = frozenset(
         "v_add_nc_u64",
         "v_sub_nc_u64",
         "v_mad_nc_u64_u32",
+        "v_mad_nc_i64_i32",
+        "v_mad_u32",
+        "v_mul_u64",
+        "v_min_i64",
+        "v_min_u64",
+        "v_max_i64",
+        "v_max_u64",
+        "v_lshl_add_u64",
+        "v_fmac_f64",
+        "v_fmaak_f64",
+        "v_fmamk_f64",
+        "v_bitop3_b16",
+        "v_bitop3_b32",
+        "flat_atomic_add_f64",
+        "flat_atomic_min_num_f64",
+        "flat_atomic_max_num_f64",
+        "global_atomic_add_f64",
+        "global_atomic_min_num_f64",
+        "global_atomic_max_num_f64",
         "s_get_pc_i64",
         "s_set_pc_i64",
         "s_swap_pc_i64",
@@ -56,5 +89,5 @@ GATES = Gates(
     own_opcodes="gfx1250",
     same=_SAME,
     different=_DIFFERENT,
-    not_clamped=("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32"),
+    not_clamped=("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32", "v_mad_nc_i64_i32", "v_mad_u32"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_
 and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
 _NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
 """Operations with one float as a result that OMOD does not apply to (RDNA3's and RDNA4's documents)."""
+_ONE_SGPR = {"v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"}
+"""Operations that take the first one of a pair of SGPRs for both elements on GFX1250 (LLVM, SIInstrInfo,
+isLegalGFX12PlusPackedMathFP32Operand)."""
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
@@ -72,6 +76,8 @@ class _Plan:
     results_dropped: bool
     checked: tuple[tuple[str, int], ...]
     """Operands whose values may be refused: name and operand index."""
+    banks: tuple[int, ...]
+    """By operand: the place of its upper bits in ``s_set_vgpr_msb`` (`Isa.vgpr_places`)."""
     roles: tuple[tuple[int, int], ...]
     """Operand positions that decide the code, each with its role."""
 
@@ -104,6 +110,8 @@ class Binder:
         """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._registers = Registers(isa)
+        self._banked = self.target.addressable_vgprs > self.target.named_vgprs
+        """VGPR numbers have upper bits elsewhere (``s_set_vgpr_msb``)."""
 
     def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
         """Return the operand positions that determine the code of this instruction's opcode, each with its role.
@@ -174,6 +182,10 @@ class Binder:
             for index, operand in enumerate(opcode.operands)
             if operand.name
         }
+        if "_e96_" in opcode.name:  # VOPD in three words: what has no name before a source are its modifiers
+            for index, (operand, source) in enumerate(itertools.pairwise(opcode.operands)):
+                if not operand.name and source.name.removeprefix("v").startswith("src"):
+                    positions[f"{source.name}_modifiers"] = index
         sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
         selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))
@@ -182,7 +194,9 @@ class Binder:
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         if "gds" in positions and not name.startswith("ds_gws_"):
             wanted.append("gds")
-        static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
+        static = tuple(
+            (key, positions[key]) for key in wanted if key in positions and (not suffix or key in operation.static)
+        )
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
@@ -191,7 +205,7 @@ class Binder:
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
             extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))
-        if self.target.signed_vector_offset and name.startswith("global_") and "saddr" in positions:
+        if self.target.signed_vector_offset and name.startswith(("global_", "flat_")) and "saddr" in positions:
             extra.append(("signed", 1))
         checked = []
         if self.target.gates:
@@ -213,6 +227,7 @@ class Binder:
             writes_exec,
             writes_exec and not self.target.cmpx_writes_mask,
             tuple(checked),
+            self.isa.vgpr_places(opcode.number) if self._banked else (),
             self._roles(operation, (*results, *sources), positions, (*static, *checked)),
         )
 
@@ -287,8 +302,15 @@ class Binder:
                 continue
             if value or key in ("dst_sel", "dst_unused"):
                 modifiers.append((key, value))
-        if self.target.gates and gates.is_replay_mode(plan.name, checked):
-            modifiers.append(("replay_mode", 1))
+        if self.target.gates:
+            for key, holds in (
+                ("banks", self._banked and plan.name.startswith(("s_setreg", "v_movrel"))),
+                ("replay_mode", gates.is_replay_mode(plan.name, checked)),
+                ("cluster", gates.asks_for_cluster(plan.name, checked)),
+                ("scale_offset", gates.scales_offset(checked)),
+            ):
+                if holds:
+                    modifiers.append((key, 1))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
         if operation.form is Form.CONTROL and target is not None and target <= 0:
@@ -373,8 +395,12 @@ class Binder:
             access = self._modified(plan, spec, access, operands[place.modifiers][1])
         if plan.sdwa and place.name in ("src0", "src1"):
             access = replace(access, sdwa=operands[plan.sdwa[place.name]][1])
-        if access.kind == "v" and relative and _is_relative(plan.operation, spec, relative):
-            access = replace(access, relative=True)
+        if access.kind == "v" and relative:
+            if self._banked:
+                place_of = plan.banks[place.operand]
+                access = replace(access, bank=place_of + 1 if place_of >= 0 and relative >> place_of & 1 else 0)
+            elif _is_relative(plan.operation, spec, relative):
+                access = replace(access, relative=True)
         if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
             access = self._half_result(plan, access, operands)
         return access
@@ -432,6 +458,10 @@ class Binder:
         They are LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext.
         """
         if plan.packed:
+            if access.kind == "s" and plan.name in _ONE_SGPR and self.target.gates:
+                if bits & 12:
+                    raise Unsupported(f"{plan.name} with the upper one of two SGPRs selected")
+                return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=(False, False))
             select = (bool(bits & 4), bool(bits & 8)) if plan.selects_halves else (False, True)
             return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=select)
         high = access.high or (bool(bits & 4) and spec.type.bits == 16)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.isa import Isa
-from luthier.isa.registers import AGPRS, EXEC_HI, TTMPS, VGPRS
+from luthier.isa.registers import AGPRS, EXEC_HI, VGPRS
 
 MODIFIER = 1
 """Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
@@ -17,6 +17,7 @@ _SPECIAL = {
     "SRC_SHARED_LIMIT": "shared_limit",
     "SRC_PRIVATE_BASE": "private_base",
     "SRC_PRIVATE_LIMIT": "private_limit",
+    "SRC_FLAT_SCRATCH_BASE": "flat_scratch",
     "SRC_POPS_EXITING_WAVE_ID": "pops_exiting_wave_id",
 }
 
@@ -60,9 +61,6 @@ class Registers:
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
-        ttmps = isa.target.target.launch_ttmps
-        self._unknown = None if ttmps is None or ttmps.cluster is None else TTMPS[ttmps.cluster]
-        """Unit of a register that is not modelled: there are no clusters here."""
         self._aperture = isa.target.target.private_aperture
         self._agprs = layout.agprs(isa.wave_size)
         self._places: dict[int, RegisterPlace] = {}
@@ -87,7 +85,7 @@ class Registers:
         if unit in VGPRS:
             index = unit - VGPRS.start
             return RegisterPlace(f"v{half}", layout.VECTORS + index * row, vgprs=index + count)
-        if name.endswith(("VCCZ", "EXECZ")) or self._unknown in range(unit, unit + count):
+        if name.endswith(("VCCZ", "EXECZ")):
             return RegisterPlace(f"?{name}", 0)
         if 0 <= unit <= EXEC_HI:
             return RegisterPlace(f"s{half}", 4 * unit)
@@ -96,6 +94,7 @@ class Registers:
         if name.startswith("SGPR_NULL"):
             return RegisterPlace("0", layout.WAVE["zero"])
         for prefix, field in _SPECIAL.items():
-            if name.startswith(prefix) and (self._aperture or not field.startswith("private")):
+            private, scratch = field.startswith("private"), field == "flat_scratch"
+            if name.startswith(prefix) and not (private if not self._aperture else scratch):
                 return RegisterPlace("s", layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
         return RegisterPlace(f"?{name}", 0)

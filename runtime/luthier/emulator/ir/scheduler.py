@@ -299,10 +299,15 @@ def _emit_start(module: ir.Module) -> ir.Function:
         scratch = c.get(layout.WAVE, wave, "scratch")
         offset = c.ir.sub(scratch, c.get(layout.LAUNCH, launch, "scratch_base"))
         c.store_word(wave, c.get(layout.LAUNCH, launch, "scratch_offset"), offset)
-        with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
-            c.set(layout.WAVE, wave, "flat_scratch", scratch)
+        kind = c.get(layout.LAUNCH, launch, "architected_scratch")
+        with c.ir.if_then(c.ir.icmp_unsigned("!=", kind, c.number(0))):
+            bit = c.ir.shl(c.ir.lshr(kind, c.number(1)), c.number(layout.FLAT_SCRATCH_BIT))
+            c.set(layout.WAVE, wave, "flat_scratch", c.ir.or_(scratch, bit))
             c.ir.store(scratch, c.at(wave, FLAT_SCRATCH_SGPR * 4), align=8)
-        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("unseen", 0)):
+        for name, value in (
+            *(("status", layout.READY), ("barrier", 0), ("pending", 0), ("unseen", 0)),
+            *(("bank_bits", 0), ("bank_key", 0)),
+        ):
             c.set(layout.WAVE, wave, name, value)
         c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))
         mode = c.get(layout.LAUNCH, launch, "mode")

@@ -30,6 +30,7 @@ def emit_translate(module: ir.Module, name: str) -> None:
             done = function.append_basic_block("lane_done")
             with c.ir.if_then(c.is_equal(flat, 1)):
                 _aperture(c, wave, context, place, address, size, lane, done)
+                _scratch(c, wave, context, place, address, size, lane, done)
             _global(c, cache, context, place, address, size, lane, done)
             c.ir.branch(done)
             c.ir.position_at_end(done)
@@ -73,6 +74,38 @@ def _aperture(
                 host = c.ir.add(c.ir.add(c.get(layout.WAVE, wave, "scratch"), row), offset)
             c.ir.store(host, place)
             c.ir.branch(done)
+
+
+def _scratch(
+    c: Code,
+    wave: ir.Value,
+    context: ir.Value,
+    place: ir.Value,
+    address: ir.Value,
+    size: ir.Value,
+    lane: ir.Value,
+    done: ir.Block,
+) -> None:
+    """Emit the check of global addresses of scratch, where it has such: the wave's base, a lane's number, an offset.
+
+    A lane may use another one's; that of another wave is a fault.
+    """
+    base = c.get(layout.WAVE, wave, "flat_scratch")
+    shift, bit = c.number(layout.FLAT_LANE_SHIFT), layout.FLAT_SCRATCH_BIT
+    lanes = 1 << (bit - 1 - layout.FLAT_LANE_SHIFT)
+    kinds = [c.ir.lshr(value, c.number(bit - 1)) for value in (address, base)]
+    with c.ir.if_then(c.ir.and_(c.is_equal(kinds[0], 2), c.is_equal(kinds[1], 2))):
+        low = c.number((1 << layout.FLAT_LANE_SHIFT) - 1)
+        offset = c.ir.sub(c.ir.and_(address, low), c.ir.and_(base, low))
+        limit = c.get(layout.WAVE, wave, "scratch_size")
+        outside = c.ir.icmp_unsigned(">", size, limit)
+        outside = c.ir.or_(outside, c.ir.icmp_unsigned(">", offset, c.ir.sub(limit, size)))
+        with c.ir.if_then(outside, likely=False):
+            _fault(c, context, offset, size, lane, layout.FAULT_SCRATCH)
+        owner = c.ir.and_(c.ir.lshr(address, shift), c.number(lanes - 1))
+        row = c.ir.mul(owner, limit)
+        c.ir.store(c.ir.add(c.ir.add(c.get(layout.WAVE, wave, "scratch"), row), offset), place)
+        c.ir.branch(done)
 
 
 def _global(

@@ -60,6 +60,9 @@ class Access:
     relative: bool = False
     """The register number is relative to M0[7:0]."""
 
+    bank: int = 0
+    """Which upper bits of VGPR numbers are added, from 1 (`layout.WAVE`, ``banks``); 0: they are 0."""
+
     @property
     def slots(self) -> int:
         """Return the number of slots taken in the record."""

@@ -239,6 +239,9 @@ class Slot:
             raise TypeError(f"the instruction has no operand {self.spec.name}")
         if self.access.kind in ("k", "K"):
             return w.address(w.record, layout.RECORD["slots"] + 4 * self.position)
+        if self.access.bank:
+            moved = w.load(w.address(w.wave_field("banks"), 4 * (self.access.bank - 1)), "u32")
+            return w.address(w.wave, w.ir.zext((w.slot_value(self.position) + moved).llvm, I64))
         if self.access.relative:
             return w.relative_rows(w.slot_value(self.position), w.m0 & 0xFF, write=self.spec.is_result)
         return w.slot_address(self.position)

@@ -33,11 +33,13 @@ from luthier.emulator.operations import (
     valu_int,
     valu_minmax,
     valu_special,
+    vgpr_banks,
 )
 
 FAMILIES = (
     control,
     fork,
+    vgpr_banks,
     smem,
     lds,
     lds_source,

@@ -221,14 +221,14 @@ def s_sleep(w: WaveBuilder) -> None:
 @operations.wave(
     "s_nop s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr s_wait_idle "
     "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
-    "s_wait_kmcnt s_wait_xcnt s_set_vgpr_msb s_wait_loadcnt_dscnt s_wait_storecnt_dscnt "
+    "s_wait_kmcnt s_wait_xcnt s_wait_asynccnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt "
     "s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
     "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
     "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 "
     "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
     "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
     "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
-    "global_inv global_wb global_wbinv s_singleuse_vdst",
+    "global_inv global_wb global_wbinv global_prefetch_b8 s_singleuse_vdst",
     "->",
 )
 def timing_only(w: WaveBuilder) -> None:
@@ -275,6 +275,8 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
     key = key | (mode >> layout.FP16_OVERFLOW_SHIFT & 1) << layout.OVERFLOW_KEY_SHIFT
     if w.major == 9:
         key = key | mode >> layout.SKIP_SHIFT - layout.SKIPPING.bit_length() + 1 & layout.SKIPPING
+    if w.major >= 12:
+        key = key | w.load(w.wave_field("bank_key"), "u32")
     key = key | w.load(w.wave_field("stepping"), "u32")
     tables = w.pointer(w.wave_field("tables"))
     table = w.pointer(w.address(tables, (key.to("u64") << 3).llvm))
@@ -314,7 +316,7 @@ def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
 def s_getreg_b32(w: WaveBuilder, result: Slot) -> None:
     """D = a field of a hardware register; those that describe placement on the chip read as 0."""
     register, low, count = _field(w.modifiers)
-    value = _hardware_register(w, register)
+    value = w.number(0) if w.modifiers.get("cluster") else _hardware_register(w, register)
     mask = (1 << count) - 1
     result.write_scalar((value >> low) & mask if count < 32 else value >> low)
 
@@ -341,10 +343,14 @@ def _hardware_register(w: WaveBuilder, register: int) -> Value:
 
 
 def _set_field(w: WaveBuilder, source: Value) -> None:
+    register, low, count = _field(w.modifiers)
+    if w.modifiers.get("banks") and register == _HW_MODE:
+        bits = w.load(w.wave_field("bank_bits"), "u32")
+        with w.when(((source >> 12) & 0xFF) != ((bits << 2 | bits >> 6) & 0xFF)):
+            fault(w, bits, w.number(0), 0, layout.FAULT_BANK_MODE)
     if w.modifiers.get("replay_mode"):  # what is done anew after page faults, which do not happen here
         w.next()
         return
-    register, low, count = _field(w.modifiers)
     mask = ((1 << count) - 1) << low & 0xFFFFFFFF
     if register == _HW_MODE:
         old = w.load(w.wave_field("mode"), "u32")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import (
     check_aligned,
@@ -29,29 +29,44 @@ def _immediate(offset: Slot) -> Value:
     return w.splat(w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64"))
 
 
-def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
-    """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR."""
+def scaled(w: WaveBuilder, offsets: Value, size: int) -> Value:
+    """Return a register's offsets in bytes: they count accesses where the instruction says ``scale_offset``.
+
+    LLVM's code generator is the source: it has ``global_load_b96 … scale_offset`` for an index into an array of 12
+    bytes an element.
+    """
+    return offsets * size if w.modifiers.get("scale_offset") else offsets
+
+
+def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size: int = 0) -> Value:
+    """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR.
+
+    `size`: bytes that a lane accesses.
+    """
     total = _immediate(offset)
+    if w.modifiers.get("scale_offset") and not (size and saddr.present and vaddr.present):
+        raise Unsupported("scale_offset without an offset in a register")
     if saddr.present:
         total = total + w.splat(saddr.scalar())
         if vaddr.present:
             offsets = vaddr.row(0)
-            total = total + (
-                offsets.as_("i32").to("i64").as_("u64") if w.modifiers.get("signed") else offsets.to("u64")
-            )
+            wide = offsets.as_("i32").to("i64").as_("u64") if w.modifiers.get("signed") else offsets.to("u64")
+            total = total + scaled(w, wide, size)
     else:
         low, high = vaddr.row(0), vaddr.row(1)
         total = total + (low.to("u64") | (high.to("u64") << 32))
     return total
 
 
-def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
+def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Value:
     """Return per-lane byte offsets in scratch, u32."""
+    if w.modifiers.get("scale_offset") and not vaddr.present:
+        raise Unsupported("scale_offset without an offset in a register")
     total = w.splat(offset.scalar())
     if saddr.present:
         total = total + w.splat(saddr.scalar().to("u32"))
     if vaddr.present:
-        total = total + vaddr.row(0)
+        total = total + scaled(w, vaddr.row(0), size)
     return total
 
 
@@ -61,8 +76,8 @@ def checked(
     """Return host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
     extra = w.number(0) if more is None else more
     if space == "scratch":
-        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset) + extra, size)
-    return check_global(w, _address(w, vaddr, saddr, offset) + extra.to("u64"), size, flat=space == "flat")
+        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset, size) + extra, size)
+    return check_global(w, _address(w, vaddr, saddr, offset, size) + extra.to("u64"), size, flat=space == "flat")
 
 
 PLACE = "vaddr:u64 saddr:u64 #offset"
@@ -153,7 +168,7 @@ def _declare_atomic(atomic: Atomic) -> None:
             w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space
         ) -> None:
             """old = memory[address]; memory[address] = op(old, D); with return, D = old."""
-            addresses = _address(w, vaddr, saddr, offset)
+            addresses = _address(w, vaddr, saddr, offset, 4 * atomic.units)
             check_aligned(w, addresses, 4 * atomic.units)
             hosts = check_global(w, addresses, 4 * atomic.units, flat=space == "flat")
             rows = [data.row(index) for index in range(atomic.data_units)]
@@ -205,6 +220,28 @@ for _name, _dwords, _bits, _signed in (
     ("sshort", 0, 16, True),
 ):
     _declare_load_to_lds(_name, _dwords, _bits, _signed)
+
+
+def _declare_async_to_lds(bits: int) -> None:
+    @operations.wave(f"global_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", static=("offset",), since=(12,))
+    def load(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """LDS[a VGPR] = memory[address], counted by ASYNCCNT: done when the next instruction begins, as all is here.
+
+        LLVM has the place in LDS as the operand ``vdst``; whether the immediate offset is added to it, too, no source
+        says.
+        """
+        if w.modifiers.get("offset"):
+            raise Unsupported(f"{w.variant.operation} with an offset: whether it is of LDS, too, is not known here")
+        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
+        targets, inside = lds_access(w, place.row(0), bits // 8)
+        if bits == 8:
+            scatter_small(w, targets, gather_small(w, hosts, 8), 8, inside)
+        else:
+            scatter_rows(w, targets, gather_rows(w, hosts, bits // 32), inside)
+
+
+for _bits in (8, 32, 64, 128):
+    _declare_async_to_lds(_bits)
 
 
 def _lane_address(w: WaveBuilder, saddr: Slot, offset: Slot) -> Value:

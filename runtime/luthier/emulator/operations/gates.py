@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from luthier.arch.gates import Gates
 from luthier.isa import Opcode
 
-_WITH_NUMBER = ("s_set_vgpr_msb", "s_barrier_wait", "s_getreg", "s_setreg")
+_WITH_NUMBER = ("s_barrier_wait", "s_getreg", "s_setreg")
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F
 """TH, SCOPE and NV: hints, as the emulated memory is coherent."""
 _BARRIERS = (-1, -2)
 """The work-group's, and the trap handler's, at which nobody waits."""
-_MODE, _SCHEDULING = 1, 26
+_MODE, _SCHEDULING, _IB_STS2 = 1, 26, 28
+_CLUSTER = ((_IB_STS2, 0xF << 6), (_IB_STS2, 0xF << 21))
+"""Register and bits: whether there are clusters, and the work-group's number in its own (LLVM, SIISelLowering,
+lowerWorkGroupId and ID_IB_STS2). Both are 0 here, as for every launch without clusters."""
+_SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|monitor|lds)|s_load_")
+"""Accesses whose bytes a lane are what ``scale_offset`` multiplies by."""
 _SAME_MODE = 0xFF
 """Bits of MODE: rounding and denormals."""
 _REPLAY_MODE = 1 << 25
@@ -35,10 +40,8 @@ def refused_opcode(gates: Gates, opcode: Opcode, name: str) -> str | None:
             return f"{name} of {gates.name}: {why}"
     new_form = f"{gates.base} has no such instruction or form of it"
     known = name in gates.same or opcode.name.startswith("V_DUAL_")
-    if gates.own_opcodes in opcode.name and (not known or "_e96_" in opcode.name or "_dpp" in opcode.name):
+    if gates.own_opcodes in opcode.name and (not known or "_dpp" in opcode.name):
         return f"{name} of {gates.name}: {new_form}"
-    if name.startswith("flat_") and "_SADDR_" in opcode.name:
-        return f"{name} of {gates.name} with an address in SGPRs: {new_form}"
     return None
 
 
@@ -57,14 +60,12 @@ def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
 def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str | None:
     """Return why an instruction is refused for the values of its immediate operands, by LLVM's names."""
     policy = values.get("cpol", 0)
-    if policy & _SCALE_OFFSET:
-        return f"{name} with scale_offset, which {gates.base} does not have"
-    if policy & ~_CACHE_POLICY:
+    if policy & _SCALE_OFFSET and not _SCALED.match(name):
+        return f"{name} with scale_offset: by how much is not known here"
+    if policy & ~(_CACHE_POLICY | _SCALE_OFFSET):
         return f"{name} with the cache policy {policy:#x}, which {gates.base} does not have"
     if name in gates.not_clamped and values.get("clamp"):
         return f"{name} with clamp, which is not modelled"
-    if name == "s_set_vgpr_msb" and values["simm16"] & 0xFF:
-        return f"s_set_vgpr_msb {values['simm16'] & 0xFF:#x}: VGPRs beyond v255 are not modelled"
     if name.startswith("s_barrier_signal") and values.get("src0") not in _BARRIERS:
         return f"{name} {values.get('src0', 'm0')}: barriers of clusters and named barriers are not modelled"
     if name == "s_barrier_wait" and _signed(values["simm16"]) not in _BARRIERS:
@@ -74,6 +75,16 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
     return None
 
 
+def scales_offset(values: Mapping[str, int]) -> bool:
+    """Return whether an offset in a register counts accesses, not bytes."""
+    return bool(values.get("cpol", 0) & _SCALE_OFFSET)
+
+
+def asks_for_cluster(name: str, values: Mapping[str, int]) -> bool:
+    """Return whether the instruction reads what tells a cluster's work-groups apart from IB_STS2, and nothing else."""
+    return name.startswith("s_getreg") and _hardware_field(values["simm16"]) in _CLUSTER
+
+
 def is_replay_mode(name: str, values: Mapping[str, int]) -> bool:
     """Return whether the instruction sets nothing but MODE.REPLAY_MODE, which matters after page faults only."""
     return name.startswith("s_setreg") and _hardware_field(values["simm16"]) == (_MODE, _REPLAY_MODE)
@@ -81,6 +92,8 @@ def is_replay_mode(name: str, values: Mapping[str, int]) -> bool:
 
 def _same_register(name: str, code: int) -> bool:
     register, mask = _hardware_field(code)
+    if name.startswith("s_getreg") and (register, mask) in _CLUSTER:
+        return True
     if register == _MODE:
         return not mask & ~_SAME_MODE or (name.startswith("s_setreg") and mask == _REPLAY_MODE)
     return register == _SCHEDULING and name.startswith("s_setreg")

@@ -7,6 +7,7 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
+from luthier.emulator.ir.memory_code import fault
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.isa.registers import VCC_HI
@@ -18,6 +19,11 @@ def _row(w: WaveBuilder, slot: Slot, index: Value, *, write: bool) -> Any:
     """Place of the VGPR `index` registers after the slot's."""
     if not slot.is_vector:
         raise Unsupported(f"{w.variant.operation} of a register that is no VGPR")
+    if slot.access.bank:
+        raise Unsupported(f"{w.variant.operation} beyond v255: how it counts there is not known here")
+    if w.modifiers.get("banks"):
+        with w.when(w.slot_value(slot.position) + index * (4 * w.wave_size) >= layout.agprs(w.wave_size)):
+            fault(w, index, w.number(0), 0, layout.FAULT_BANK)
     return w.relative_rows(w.slot_value(slot.position), index, write=write)
 
 

@@ -302,3 +302,17 @@ for _left in EIGHT_BIT:
     for _right in EIGHT_BIT:
         _wmma(12, 16, _left, _right, "f32")
         _swmmac(32, _left, _right, "f32")
+
+# GFX1250 ------------------------------------------------------------------------------------------------------------
+
+# Results lie as on GFX12 in wave32 (Triton's layouts for gfx1250). Where an element of A along K is, no source here
+# says; the product is the same for any place that A and B share, but for the order of its sums.
+for _result_kind, _kind in (("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")):
+    _wmma(12, 32, _kind, _kind, _result_kind)
+_wmma(12, 64, "iu8", "iu8", "i32")
+_wmma(12, 4, "f32", "f32", "f32")
+for _left in EIGHT_BIT:
+    for _right in EIGHT_BIT:
+        for _steps in (64, 128):
+            for _result_kind in ("f32", "f16"):
+                _wmma(12, _steps, _left, _right, _result_kind)

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
-from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64, PTR
 from luthier.emulator.ir.memory_code import check_scalar
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.flat import scaled
 
 operations = OperationTable()
 
 
-def _offset(soffset: Slot, offset: Slot) -> Value:
-    """Return the immediate (signed) plus SGPR (unsigned) offset, as u64."""
+def _offset(soffset: Slot, offset: Slot, size: int = 1) -> Value:
+    """Return the immediate (signed) plus SGPR (unsigned) offset, as u64.
+
+    `size`: bytes that are loaded, by which ``scale_offset`` multiplies the register.
+    """
     w = soffset.w
     total = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
+    if w.modifiers.get("scale_offset") and not soffset.present:
+        raise Unsupported("scale_offset without an offset in a register")
     if soffset.present:
         register = soffset.scalar()
         # GFX9 has the immediate in the place of the register in one of its forms.
         wide = w.ir.sext(register.llvm, I64) if soffset.access.kind in ("i", "k") else w.ir.zext(register.llvm, I64)
-        total = total + w.wrap(wide, "u64")
+        total = total + scaled(w, w.wrap(wide, "u64"), size)
     return total
 
 
 def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
     """D = dwords at (base + offset) & ~3."""
-    address = (base.scalar() + _offset(soffset, offset)) & 0xFFFFFFFFFFFFFFFC
     count = result.spec.type.count
+    address = (base.scalar() + _offset(soffset, offset, 4 * count)) & 0xFFFFFFFFFFFFFFFC
     pointer = check_scalar(w, address, 4 * count)
     words = [w.load(w.address(pointer, 4 * index), "u32", align=4) for index in range(count)]
     result.write_scalars(words)
@@ -163,7 +169,7 @@ def _load_small(bits: int, signed: bool) -> None:
     @operations.wave(names, "sbase:u64 soffset:u32 #offset -> sdst:u32", since=(12,))
     def load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """D = the 8 or 16 bits at base + offset, extended."""
-        address = base.scalar() + _offset(soffset, offset)
+        address = base.scalar() + _offset(soffset, offset, bits // 8)
         if bits == 16:
             address = address & 0xFFFFFFFFFFFFFFFE
         pointer = check_scalar(w, address, bits // 8)

@@ -127,6 +127,18 @@ def _any_function(bits: int) -> None:
 _any_function(32)
 _any_function(16)
 
+
+@operations.lane("v_bitop2_b32", "u32 u32 -> u32", static=("bitop3",), since=(12,))
+def bitop2(b: Builder, x: Value, y: Value) -> Value:
+    """D = v_bitop3_b32 with 0 as S2; a half of VOPD (LLVM, AMDGPUBaseInfo.cpp, getBitOp2: ``and`` is 0x40)."""
+    table = b.modifiers.get("bitop3", 0)
+    result = b.like(0, x)
+    for row in (0, 2, 4, 6):
+        if table >> row & 1:
+            result = result | ((x if row & 4 else ~x) & (y if row & 2 else ~y))
+    return result
+
+
 # Shifts and fields --------------------------------------------------------------------------------------------------
 
 

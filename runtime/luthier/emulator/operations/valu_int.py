@@ -232,6 +232,40 @@ def mad_nc_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return x.to("u64") * y.to("u64") + z
 
 
+@operations.lane("v_mad_nc_i64_i32", "i32 i32 i64 -> i64", since=(12,))
+def mad_nc_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, of GFX1250."""
+    return x.to("i64") * y.to("i64") + z
+
+
+@operations.lane("v_mad_u32", "u32 u32 u32 -> u32", since=(12,))
+def mad_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, of GFX1250."""
+    return x * y + z
+
+
+@operations.lane("v_mul_u64", "u64 u64 -> u64", since=(12,))
+def mul_u64(b: Builder, x: Value, y: Value) -> Value:
+    """D = low half of the product, of GFX1250."""
+    return x * y
+
+
+def _choice_of_64_bits(kind: str) -> None:
+    @operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
+    def minimum(b: Builder, x: Value, y: Value) -> Value:
+        """D = the smaller, of GFX1250."""
+        return b.minimum(x, y)
+
+    @operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
+    def maximum(b: Builder, x: Value, y: Value) -> Value:
+        """D = the larger, of GFX1250."""
+        return b.maximum(x, y)
+
+
+_choice_of_64_bits("i64")
+_choice_of_64_bits("u64")
+
+
 @operations.lane("v_mad_i64_i32 v_mad_co_i64_i32", "i32 i32 i64 -> i64 mask")
 def mad_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
     """D = S0 * S1 + S2; the carry out is bit 64 of the exact signed value: its sign."""

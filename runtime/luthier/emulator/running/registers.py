@@ -41,7 +41,7 @@ class WaveRegisters:
         kind = np.dtype(dtype)
         row = 4 * self.wave_size
         units = count * max(1, kind.itemsize // 4)
-        _check(index, units, layout.VECTOR_ROWS)
+        _check(index, units, layout.vgprs(self.wave_size))
         raw = (
             self.memory[base + index * row : base + (index + units) * row]
             .view(np.uint32)
@@ -59,7 +59,7 @@ class WaveRegisters:
 
     def set_vgpr(self, index: int, values: Any) -> None:
         """Set a VGPR: one number, or one a lane."""
-        _check(index, 1, layout.VECTOR_ROWS)
+        _check(index, 1, layout.vgprs(self.wave_size))
         row = 4 * self.wave_size
         place = layout.VECTORS + index * row
         self.memory[place : place + row].view(np.uint32)[:] = values

@@ -20,6 +20,9 @@ _STATE = {
     layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
     "skipping of vector instructions, or bits that the target does not define)",
+    layout.FAULT_BANK: "s_set_vgpr_msb {:#x}: VGPRs beyond those that the kernel has",
+    layout.FAULT_BANK_MODE: "a write of MODE where the upper bits of VGPR numbers are {:#x}, and bits 19:12 of what is "
+    "written are others: whether it changes them is not the same on all hardware",
 }
 _FORMAT = {
     layout.FAULT_FORMAT: "there is no buffer data format {}",
