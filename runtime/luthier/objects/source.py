@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from luthier.errors import ObjectError
 from luthier.objects import elf as E
 from luthier.objects.names import spellings
+from luthier.objects.user_source import user_frame
 
 if TYPE_CHECKING:
     from luthier.objects.dwarf import Row, Scope, Unit
@@ -70,6 +71,11 @@ class SourceLocation:
     def column(self) -> int:
         """Return the column of the instruction's own place."""
         return self.frames[0].column
+
+    @property
+    def user(self) -> SourceFrame:
+        """Return the frame that the instruction is charged to: the user's own line, not that of a header."""
+        return user_frame(self.frames)
 
     def __str__(self) -> str:
         return ", inlined at ".join(frame.place for frame in self.frames)

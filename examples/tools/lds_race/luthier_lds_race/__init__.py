@@ -114,9 +114,20 @@ class LdsRace(Tool):
         for (first, second), (times, offset, group, *who) in sorted(found.items(), key=lambda item: -item[1][0]):
             earlier, later = self.sums.sites[first], self.sums.sites[second]
             waves = [f"{one >> 6}:{one & 63}" for one in who]
-            sites = hex(earlier.address), earlier.text, hex(later.address), later.text
+            sites = earlier.source, hex(earlier.address), earlier.text, later.source, hex(later.address), later.text
             rows.append((later.kernel, f"{earlier.facts}, {later.facts}", *sites, hex(offset), group, *waves, times))
-        columns = ("kernel", "kind", "earlier", "instruction", "later", "instruction", "LDS", "work-group")
+        columns = (
+            "kernel",
+            "kind",
+            "source",
+            "earlier",
+            "instruction",
+            "source",
+            "later",
+            "instruction",
+            "LDS",
+            "work-group",
+        )
         title = f"races: {len(rows)} pairs of instructions" if rows else "no race was seen"
         yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
         names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")
