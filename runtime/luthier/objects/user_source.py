@@ -10,10 +10,22 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from luthier.objects.source import SourceFrame
+
+class _Frame(Protocol):
+    """Protocol of a `luthier.objects.source.SourceFrame`."""
+
+    @property
+    def file(self) -> str:
+        """Return the path."""
+
+    @property
+    def line(self) -> int:
+        """Return the line; 0: none in particular."""
+
+
+Frame = TypeVar("Frame", bound=_Frame)
 
 _HIP = (
     r"(?:amd_detail|hcc_detail|nvidia_detail)/|(?:hip|amd)_[^/]*\.h$"
@@ -48,7 +60,7 @@ def distance(file: str) -> int:
     return 2 if _COMPILER.search(path) else 1 if _SYSTEM.search(path) else 0
 
 
-def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame:
+def user_frame(frames: Sequence[Frame]) -> Frame:
     """Return the frame that an instruction is charged to.
 
     It is the innermost of those that are nearest to the user (`distance`); of these, one with a line, if there is any.
