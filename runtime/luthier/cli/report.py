@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--by, --sum and --memory are for --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
         raise LuthierError("a summary (--trace) has the formats text and json, and neither --table nor --against")
+    if args.format == "html" and not args.output and sys.stdout.isatty():
+        raise LuthierError("a page is no text for a terminal: write it to a file, -o report.html")
     if args.top < 0:
         raise LuthierError(f"--top {args.top} is no number of groups")
     with _folder(args.folder) as folder:

@@ -86,8 +86,12 @@ class SourceLocation:
 
 
 def in_source(location: SourceLocation | None) -> str:
-    """Return a location as a suffix of the description of an instruction; empty if it is not known."""
-    return "" if location is None else f" [{location}]"
+    """Return a location as a suffix of the description of an instruction, the user's line first; empty if it is not
+    known."""
+    if location is None:
+        return ""
+    user = location.user
+    return f" [{location}]" if user is location.frames[0] else f" [{user.place}: {location}]"
 
 
 class SourceMap:

@@ -102,6 +102,7 @@ class SiteSums:
                 raise
         except HookError as problem:
             self.unmeasured.append((kernel, instruction, problem.message))
+            task.leave_out(problem.message)
             return False
         name = task.lifted.object.name
         self.sites.append(

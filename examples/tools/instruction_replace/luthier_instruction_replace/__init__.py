@@ -40,6 +40,7 @@ class InstructionReplace(Tool):
                 task.replace(instruction, text)
             except LuthierError as problem:
                 self.refused.append((*row, problem.message))
+                task.leave_out(problem.message)
             else:
                 self.replaced.append((*row, text))
 

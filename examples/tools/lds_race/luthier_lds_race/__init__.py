@@ -58,6 +58,7 @@ class LdsRace(Tool):
         unknown = next((one for one, steps in barriers.items() if steps is None), None)
         if unknown is not None:
             self.unchecked.append((kernel, f"{unknown.text} at {unknown.address:#x} is a barrier of another kind"))
+            task.leave_out(self.unchecked[-1][1])
             return
         inserted = len(task.insertions)
         z, has_z = _third(task)
@@ -69,6 +70,7 @@ class LdsRace(Tool):
         except HookError as problem:
             del task.insertions[inserted:]
             self.unchecked.append((kernel, problem.message))
+            task.leave_out(problem.message)
             return
         # Pieces as large as all accesses have in common: bytes beside each other may be different waves'.
         sizes = [one.memory.size for one in accesses if one.memory is not None and one.memory.size]

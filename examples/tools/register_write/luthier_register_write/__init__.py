@@ -57,6 +57,7 @@ class RegisterWrite(Tool):
                 task.insert_hook_after(instruction, DEVICE.write, found.units[0], *bits)
             except HookError as problem:
                 self.refused.append((*row, problem.message))
+                task.leave_out(problem.message)
             else:
                 self.written.append(row)
 

@@ -57,6 +57,7 @@ class ValueLog(Tool):
                     self.sites[key] = self.sites.get(key, 0) + 1
                 except HookError as problem:
                     self.left_out.append((*key[:3], problem.message))
+                    task.leave_out(problem.message)
 
     def _wanted(self, instruction: Instruction) -> bool:
         if self.options.address:
