@@ -89,6 +89,10 @@ class ToolError(LuthierError):
     """A tool that cannot be found, loaded or configured."""
 
 
+class ToolCodeError(ToolError):
+    """A tool's own code raised an exception."""
+
+
 class BuildError(LuthierError):
     """A device build that failed: missing toolchain, compiler error, bad settings."""
 

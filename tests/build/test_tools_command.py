@@ -40,7 +40,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch.delitem(sys.modules, package, raising=False)
         metadata = tmp_path / f"{package}-1.2.dist-info"
         metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: 1.2\n")
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: 1.2\nSummary: Counts {tool} things\n"
+        )
         (metadata / "entry_points.txt").write_text(f"[luthier.tools]\n{tool} = {value or f'{package}:Example'}\n")
         if code is not None:
             (tmp_path / package).mkdir()
@@ -84,7 +86,7 @@ def test_wave_sizes(install: Install, capsys: pytest.CaptureFixture[str]) -> Non
     (row,) = rows(capsys, {"waves"})
     assert row["wave_sizes"] == {"gfx90a": [64], "gfx1100": [32, 64], "gfx1201": [32]}
     main(["tools"])
-    assert "gfx90a gfx1100(32,64) gfx1201(32)  " in capsys.readouterr().out
+    assert "gfx90a gfx1100(32,64) gfx1201(32)" in capsys.readouterr().out
 
 
 def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +96,7 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
             "name": "fine",
             "package": "fine-tool",
             "version": "1.2",
+            "description": "Counts fine things",
             "entry_point": "fine_tool:Example",
             "modules": ["device"],
             "targets": ["gfx90a", "gfx942"],
@@ -106,9 +109,10 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
     ]
     main(["tools"])
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["tool", "package", "version", "targets", "hooks", "options"]
+    assert header.split() == ["tool", "what", "it", "does", "targets"]
     (line,) = [line for line in lines if line.startswith("fine ")]
-    assert "device.count(uint32_t step)" in line
+    assert "Counts fine things" in line
+    assert line.endswith("gfx90a gfx942")
 
 
 def test_a_tool_without_device_code(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,10 +70,15 @@ def every_command() -> dict[str, tuple[str, str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     name = "luthier"
     try:
         commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
+        if arguments[0] not in commands and not arguments[0].startswith("-"):
+            from luthier.support.suggestions import did_you_mean  # not needed where all is well
+
+            hint = did_you_mean(arguments[0], commands)
+            Parser(prog="luthier").error(f"there is no command {arguments[0]!r}{hint}; `luthier --help` lists them")
         chosen = _chosen(arguments[:1], commands)
         name = f"luthier {chosen}"
         module_name, summary = commands[chosen]

@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         metavar="COLUMN[/SIZE][+…]",
         action="append",
-        help="group by these columns, or ranges of SIZE values, e.g. kernel+pc or address/4096; may be repeated",
+        help="group by these columns, or ranges of SIZE values, e.g. kernel+pc or address/4096; may be repeated. "
+        "Without --trace: what was executed by source line, function, block or address (text, json and csv)",
     )
     trace.add_argument("--sum", metavar="COLUMN[+…]", help="add these columns up in each group, e.g. size")
     trace.add_argument("--top", metavar="N", type=int, default=20, help="so many groups, 0: all (default: 20)")
@@ -68,10 +69,14 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError(f"--table is for the formats {_that_have('write_table')}")
     if args.against is not None and (args.table is not None or (format is not None and format.compare is None)):
         raise LuthierError(f"a comparison (--against) has the formats {_that_have('compare', 'text')}, and no --table")
-    if args.trace is None and (args.by or args.sum or args.memory is not None):
-        raise LuthierError("--by, --sum and --memory are for --trace")
+    if args.trace is None and args.by:
+        _check_places(args)
+    if args.trace is None and (args.sum or args.memory is not None):
+        raise LuthierError("--sum and --memory are for --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
         raise LuthierError("a summary (--trace) has the formats text and json, and neither --table nor --against")
+    if args.format == "html" and not args.output and sys.stdout.isatty():
+        raise LuthierError("a page is no text for a terminal: write it to a file, -o report.html")
     if args.top < 0:
         raise LuthierError(f"--top {args.top} is no number of groups")
     with _folder(args.folder) as folder:
@@ -89,7 +94,8 @@ def _that_have(function: str, *more: str) -> str:
 
 
 def _report(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace) -> int:
-    if format is not None and format.write is None and args.table is None and args.against is None:
+    by_place = args.trace is None and args.by
+    if not by_place and format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
             tables = "|".join(folder.names)
             raise LuthierError(f"{args.format} is of one table (--table {tables}) or goes to a folder (-o)")
@@ -109,6 +115,8 @@ def _writer(folder: RunFolder, format: ReportFormat | None, args: argparse.Names
     """Return what writes that which is asked for, to one file."""
     if args.trace is not None:
         return lambda out: _write_summaries(folder, args, out)
+    if args.by:
+        return lambda out: _write_places(folder, args, out)
     if args.against is not None:
         return lambda out: _write_comparison(folder, format, args, out)
     if format is None:
@@ -175,6 +183,38 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
         out.write(json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
         return
     out.write(f"{_text(tables, args)}\n".encode())
+
+
+def _check_places(args: argparse.Namespace) -> None:
+    """Raise an error unless ``--by`` names places, and nothing else is asked for.
+
+    Raises:
+        LuthierError: it does not.
+    """
+    from luthier.report.places import KINDS
+    from luthier.support.suggestions import did_you_mean
+
+    for kind in args.by:
+        if kind not in KINDS:
+            hint = did_you_mean(kind, KINDS)
+            raise LuthierError(f"--by {kind} is for a table of --trace; without it there are {', '.join(KINDS)}{hint}")
+    if args.format not in ("text", "json", "csv") or args.table or args.against:
+        raise LuthierError("--by has the formats text, json and csv, and neither --table nor --against")
+    if args.format == "csv" and len(args.by) > 1:
+        raise LuthierError("csv is of one table: give --by once")
+
+
+def _write_places(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    from luthier.report.places import by_place
+
+    tables = [by_place(folder, kind, args.top) for kind in args.by]
+    if args.format == "json":
+        text = json.dumps([table.to_json() for table in tables], indent=2)
+    elif args.format == "csv":
+        text = tables[0].csv().rstrip("\n")
+    else:
+        text = _text(tables, args)
+    out.write(f"{text}\n".encode())
 
 
 def _text(tables: Iterable[Table], args: argparse.Namespace) -> str:

@@ -264,10 +264,12 @@ def _report(
             _print_section("coverage", texts)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
             say(
-                f"luthier: {hoisted} hooks that do nothing but count are counted in registers, until waves end",
+                f"luthier: {hoisted} hooks that count were replaced by counters in registers, added up when waves end",
                 file=sys.stderr,
             )
         for fault in instrumentation.faults:
+            if fault in instrumentation.failures:
+                continue  # that is the error which ends this
             say_text(f"luthier: {fault}", file=sys.stderr)
     kept = command if args.keep_command else None
     if recorder is not None:
@@ -279,9 +281,9 @@ def _report(
             say_text(text, file=sys.stderr)
         else:
             write_atomically(args.json, f"{text}\n".encode())
-    if not args.allow_nothing:
+    for check in (results.check_tools, *(() if args.allow_nothing else (results.check,))):
         try:
-            results.check(instrumentation)
+            check(instrumentation)
         except LuthierError as problem:
             if code == 0:
                 raise

@@ -23,10 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from luthier import __version__
+from luthier.cli.common import terminal_width
 from luthier.errors import LuthierError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources
+from luthier.support.table import Table
 from luthier.terminal import say, say_text
 from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
 
@@ -39,6 +41,8 @@ class InstalledTool:
     package: str
     """Distribution that installed it."""
     version: str
+    description: str
+    """What it does, by the summary of its package; "" if there is none."""
     entry_point: str
     modules: tuple[str, ...]
     targets: tuple[str, ...]
@@ -117,6 +121,14 @@ def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return "?", "?"
 
 
+def _summary(point: importlib.metadata.EntryPoint) -> str:
+    """Return the summary of the distribution; "" if it has none, or its metadata are damaged."""
+    try:
+        return str(point.dist.metadata["Summary"] or "") if point.dist is not None else ""
+    except Exception:  # any damage to another package's metadata files
+        return ""
+
+
 def _wants_modules(folder: Path) -> bool:
     """Return whether the Python sources of a tool package ask for device modules.
 
@@ -145,6 +157,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
         point.name,
         package,
         version,
+        _summary(point),
         point.value,
         tuple(manifest.module for manifest in manifests),
         tuple(target for target in every if all(target in manifest.targets for manifest in manifests)),
@@ -265,15 +278,18 @@ def option_meanings(tool: type[Tool]) -> dict[str, str]:
 
 
 def _print_table(tools: list[InstalledTool]) -> None:
-    header = ("tool", "package", "version", "targets", "hooks", "options")
+    """Print a line for each tool: what it is for, and its targets where there is room."""
     rows = [
-        (tool.name, tool.package, tool.version, *(separator.join(part) or "-" for separator, part in lists))
+        (tool.name, tool.description or "-", " ".join(_target(one, tool) for one in tool.targets) or "any")
         for tool in tools
-        for targets in [[_target(target, tool) for target in tool.targets]]
-        for lists in [((" ", targets), (", ", tool.hooks), (", ", tool.options))]
     ]
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for row, tool in zip((header, *rows), (None, *tools), strict=True):
-        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    width = terminal_width(sys.stdout)
+    lines = Table("", ("tool", "what it does", "targets"), rows).text(width).splitlines()
+    for line, tool in zip(lines, (None, *tools), strict=True):
+        say(line.removeprefix("  "))
         for problem in tool.problems if tool else ():
             say_text(f"  ! {problem}")
+    say(
+        "`luthier tools NAME` tells more of one: its options, and how it is used; --json has hooks and variables, too",
+        file=sys.stderr,
+    )

@@ -134,15 +134,16 @@ class Annotations:
         }
 
     def by_line(self) -> dict[tuple[str, int], int]:
-        """Return the wave-instructions of each (file, line), those with most first.
+        """Return the wave-instructions of each (file, line) of the user's, those with most first.
 
+        What was inlined from headers of a compiler or of ROCm is charged to the user's line (`SourceLocation.user`).
         Where the source is not known they are "" and 0.
         """
         totals: dict[tuple[str, int], int] = {}
         for block in self.lifted.blocks:
             for index in range(block.first, block.last + 1):
                 ran, source = self.ran(index), self.source(index)
-                key = ("", 0) if source is None else (source.file, source.line)
+                key = ("", 0) if source is None else (source.user.file, source.user.line)
                 totals[key] = totals.get(key, 0) + (ran.executions if ran else 0)
         return dict(sorted(((key, count) for key, count in totals.items() if count), key=lambda item: -item[1]))
 

@@ -18,6 +18,7 @@ from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode, SkipMode
 from luthier.lifting.instructions.memory import MemoryAccess, memory_access
+from luthier.lifting.places import Places
 from luthier.objects import CodeObject, Kernel
 
 if TYPE_CHECKING:
@@ -315,6 +316,11 @@ class Instruction:
         return self._lifted.object.source.at(self.address)
 
     @property
+    def place(self) -> str:
+        """Return the user's ``file:line`` (`SourceLocation.user`); without debug information ``function+0x1c``."""
+        return self._lifted.places.at(self.index)
+
+    @property
     def block(self) -> int:
         """Index of its block, -1 for an instruction that control does not reach."""
         return self._lifted.block_of[self.index]
@@ -425,6 +431,14 @@ class LiftedKernel:
     def reached(self) -> NDArray[np.bool_]:
         """Return [n] whether control reaches each instruction."""
         return np.asarray(self.block_of, np.int32) >= 0
+
+    @functools.cached_property
+    def places(self) -> Places:
+        """Return the places of the instructions: user's lines, or functions and offsets."""
+        functions = [
+            (self.functions[block.function].name, self.functions[block.function].entry) for block in self.blocks
+        ]
+        return Places(self.object, self.code.addresses, functions, self.block_of)
 
     @property
     def instructions(self) -> InstructionSequence:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from luthier.objects.source import SourceFrame as SourceFrame
     from luthier.objects.source import SourceLocation as SourceLocation
     from luthier.objects.source import SourceMap as SourceMap
+    from luthier.objects.user_source import user_frame as user_frame
 
 __all__ = [
     "DESCRIPTOR_SIZE",
@@ -37,10 +38,17 @@ __all__ = [
     "load_object",
     "load_object_for",
     "load_objects",
+    "user_frame",
 ]
 
 
-_LATER = {"ObjectEditor": "editor", "SourceFrame": "source", "SourceLocation": "source", "SourceMap": "source"}
+_LATER = {
+    "ObjectEditor": "editor",
+    "SourceFrame": "source",
+    "SourceLocation": "source",
+    "SourceMap": "source",
+    "user_frame": "user_source",
+}
 """Imported when first used: reading needs none of it."""
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from luthier import _mc
 from luthier.errors import ObjectError
+from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Cell, Table
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
@@ -71,7 +72,9 @@ def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[
     """
     for pattern in patterns:
         if not pattern.startswith("!") and not any(matches(name, pattern) for name in names):
-            raise ObjectError(f"no kernel matches {pattern!r}; there are {', '.join(names) or 'none'}", object=file)
+            hint = did_you_mean(pattern, {name for symbol in names for name in spellings(symbol)})
+            there = ", ".join(names) or "none"
+            raise ObjectError(f"no kernel matches {pattern!r}; there are {there}{hint}", object=file)
     chosen = [name for name in names if is_selected(name, patterns)]
     if patterns and not chosen:
         raise ObjectError(f"no kernel is left; there are {', '.join(names) or 'none'}", object=file)

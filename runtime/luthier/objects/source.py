@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from luthier.errors import ObjectError
 from luthier.objects import elf as E
 from luthier.objects.names import spellings
+from luthier.objects.user_source import user_frame
 
 if TYPE_CHECKING:
     from luthier.objects.dwarf import Row, Scope, Unit
@@ -71,6 +72,11 @@ class SourceLocation:
         """Return the column of the instruction's own place."""
         return self.frames[0].column
 
+    @property
+    def user(self) -> SourceFrame:
+        """Return the frame that the instruction is charged to: the user's own line, not that of a header."""
+        return user_frame(self.frames)
+
     def __str__(self) -> str:
         return ", inlined at ".join(frame.place for frame in self.frames)
 
@@ -80,8 +86,12 @@ class SourceLocation:
 
 
 def in_source(location: SourceLocation | None) -> str:
-    """Return a location as a suffix of the description of an instruction; empty if it is not known."""
-    return "" if location is None else f" [{location}]"
+    """Return a location as a suffix of the description of an instruction, the user's line first; empty if it is not
+    known."""
+    if location is None:
+        return ""
+    user = location.user
+    return f" [{location}]" if user is location.frames[0] else f" [{user.place}: {location}]"
 
 
 class SourceMap:

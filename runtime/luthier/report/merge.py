@@ -112,7 +112,7 @@ def _columns(rows: Iterator[dict[str, Any]], table: Schema) -> Iterator[dict[str
     held: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
         for name in names:
-            held[name].append(row[name])
+            held[name].append(row.get(name))  # what was added to the schema may be missing
         if len(held[names[0]]) >= _BATCH:
             yield held
             held = {name: [] for name in names}
@@ -164,7 +164,7 @@ def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -
     for run in runs:
         new: set[tuple[Any, ...]] = set()
         for row in run.rows(name):
-            this = tuple(row[one] for one in key)
+            this = tuple(row.get(one) for one in key)
             if this not in seen:
                 new.add(this)
                 yield row

@@ -16,12 +16,14 @@ from luthier.objects.names import as_in_source
 from luthier.run import schema
 from luthier.run.summary import read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
+from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Table
 
 SUMMARY = "summary.json"
 _PARTIAL = f"{SUMMARY}.partial"
 _LARGEST_SUMMARY = 1 << 26
 """Bytes."""
+_SIZES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 _SHOWN = 20
 """Rows of a long table that are shown to people."""
 
@@ -123,8 +125,8 @@ class RunFolder:
         LuthierError: it is none, unfinished, damaged, or of another schema.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = Path(path)
         self.summary = self._read_summary()
         """Contents of ``summary.json``."""
         self.names = table_names(path)
@@ -153,7 +155,8 @@ class RunFolder:
             LuthierError: there is no such table, or it is damaged.
         """
         if name not in self.names:
-            raise LuthierError(f"{self.path} has no table {name!r}; it has {', '.join(self.names)}")
+            hint = did_you_mean(name, self.names)
+            raise LuthierError(f"{self.path} has no table {name!r}; it has {', '.join(self.names)}{hint}")
         known = next((table for table in schema.TABLES if table.name == name), None)
         return TableReader(self.path, name, known)
 
@@ -185,7 +188,7 @@ class RunFolder:
         yield self._first("kernels", "kernel", "launches", "instrumented", "sites", "requested_sites", "reason")
         yield self._variables()
         yield self.executed()
-        yield self._first("launches", "process", "device", "kernel", "number", "instrumented", "begin_ns", "end_ns")
+        yield self._first("launches", "process", "device", "kernel", "number", "instrumented", *_SIZES)
         yield self._first("counts", "kernel", "address", "mnemonic", "executions", "active_lanes")
         yield Table("faults", ("fault",), [[fault] for fault in self.summary["faults"]])
 

@@ -23,6 +23,7 @@ from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import Launch, LiveChannel, LoadedObject
+from luthier.tool.tool import failed
 from luthier.wire import messages
 from luthier.wire.messages import Request
 
@@ -73,6 +74,8 @@ class Instrumentation:
         self._patching = patching
         self.faults: list[str] = []
         """Errors in the program's processes; the originals ran."""
+        self.failures: list[str] = []
+        """Those of them that are errors in tools' own code."""
         self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
         self._lock = threading.RLock()
         """Lock whose holder waits for no thread that hands over records: tools get them under it."""
@@ -131,7 +134,7 @@ class Instrumentation:
             with self._lock:
                 function(*arguments)
         except Exception as problem:
-            self.tell(f"{tool.label()} failed in {function.__name__}: {problem!r}")
+            self.fail(failed(tool, function.__name__, problem))
 
     def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
         """Begin a session with a process that has loaded the library.
@@ -231,6 +234,13 @@ class Instrumentation:
             self.tell(request.text())
             return Writer(), []
         raise ProtocolError(f"a message of kind {kind}")
+
+    def fail(self, failure: str) -> None:
+        """Remember that a tool's own code has failed: that makes the run fail."""
+        self.tell(failure)
+        with self._lock:
+            if failure not in self.failures:
+                self.failures.append(failure)
 
     def tell(self, fault: str) -> None:
         """Remember what went wrong, once."""

@@ -22,6 +22,7 @@ def instructions(lifted: LiftedRepresentation) -> dict[str, Any]:
     used, place = np.unique(known, return_inverse=True)
     places = [source.locations[number] if number >= 0 else None for number in used.tolist()]
     calls = [one and ", ".join(frame.place for frame in one.frames[1:]) for one in places]
+    users = [one and one.user for one in places]
     live = [lifted.liveness.live_before(index).active_bits for index in reached.tolist()]
     return {
         "address": lifted.code.addresses[reached].astype(np.uint64),
@@ -31,6 +32,9 @@ def instructions(lifted: LiftedRepresentation) -> dict[str, Any]:
         "file": Picked([one and one.file for one in places], place),
         "line": np.ma.masked_array(np.array([one.line if one else 0 for one in places])[place], known < 0),
         "inlined": Picked([one or None for one in calls], place),
+        "user_file": Picked([one and one.file for one in users], place),
+        "user_line": np.ma.masked_array(np.array([one.line if one else 0 for one in users])[place], known < 0),
+        "user_function": Picked([one and one.name for one in users], place),
         "live_sgprs": [(units & SCALAR_MASK).bit_count() for units in live],
         "live_vgprs": [(units >> VGPR_FIRST).bit_count() for units in live],
     }

@@ -22,7 +22,7 @@ from luthier.cache.provenance import Provenance, provenance_of
 from luthier.cache.store import Store
 from luthier.channels import describe
 from luthier.emulator.running.start import DYNAMIC_STACK
-from luthier.errors import LuthierError, ToolError
+from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
@@ -55,6 +55,8 @@ class Patched:
     """It was found on disk."""
     skipped: bool = False
     """It was not to be instrumented."""
+    idle: bool = False
+    """No tool wanted anything of it: there is nothing to instrument."""
 
 
 def most_private(kernel: Kernel, patched: Patched) -> int:
@@ -129,6 +131,8 @@ class Patcher:
         self._told = told
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
         """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
+        self.failures: list[str] = []
+        """Errors in tools' own code."""
         self._store = patched_store()
         self._lock = threading.Lock()
         self._done: dict[tuple[str, str], Patched] = {}
@@ -157,12 +161,15 @@ class Patcher:
         try:
             task = InstrumentationTask(lift(object, kernel), self._options)
             shares = self.tools.instrument_each(task)
+        except ToolCodeError as problem:
+            self.failures.append(str(problem))
+            return Patched(None, str(problem))
         except LuthierError as problem:
             return Patched(None, str(problem))
-        except Exception as problem:  # whatever a tool's own code raises
-            return Patched(None, f"a tool failed: {problem!r}")
         if not (task.insertions or task.counts or task.edits):
-            return Patched(None, "the tools insert nothing")
+            if task.left_out:
+                return Patched(None, f"nothing could be instrumented: {task.left_out[0]}")
+            return Patched(None, "nothing to instrument", idle=True)
         for modules, own in zip(self.modules_of, shares, strict=True):
             used = [task.insertions[number].hook.module for number in own.hooks]
             used += [cell.module for number in own.counts if (cell := task.counts[number].into) is not None]

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from luthier import __version__
-from luthier.errors import LuthierError, ToolError
-from luthier.patch import by_kind
+from luthier.errors import LuthierError, ToolCodeError, ToolError
+from luthier.patch import KernelReport, by_kind
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.support.table import Table
 from luthier.tool.counts import CellModule
+from luthier.tool.tool import failed
 
 
 def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
@@ -28,7 +29,7 @@ def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]
         try:
             yield tool.name, list(tool.report(instrumentation.view(tool)))
         except Exception as problem:  # whatever a tool's own code raises
-            instrumentation.tell(f"{tool.label()} failed when it was to report: {problem!r}")
+            instrumentation.fail(failed(tool, "report", problem))
             yield tool.name, []
 
 
@@ -47,9 +48,19 @@ def coverage(results: Iterable[KernelResult]) -> Table:
                 notes.append(
                     f"{report.unknown_calls} calls that may go where nobody knows: that runs uninstrumented{first}"
                 )
-        sites = "" if report is None else f"{report.sites}/{report.requested_sites}"
-        rows.append((kernel.name, f"{kernel.instrumented}/{kernel.launches}", sites, "; ".join(notes)))
-    return Table("", ("kernel", "launches", "sites", ""), rows)
+        hooked, counted = _instrumented(report)
+        launches = f"{kernel.instrumented} of {kernel.launches}"
+        rows.append((kernel.name, launches, hooked, counted, "; ".join(notes)))
+    return Table("", ("kernel", "launches instrumented", "hooks inserted", "counted", "notes"), rows)
+
+
+def _instrumented(report: KernelReport | None) -> tuple[str, str]:
+    """Return as words how many of the instructions have hooks that tools wanted some at, and whether others are
+    counted without."""
+    if report is None:
+        return "", ""
+    hooks = f"at {report.sites} of {report.requested_sites} instructions" if report.requested_sites else "none"
+    return hooks, "in registers" if report.counts else ""
 
 
 def head(
@@ -117,6 +128,18 @@ def summary(
     }
 
 
+def check_tools(instrumentation: Instrumentation) -> None:
+    """Raise an error if a tool's own code has failed.
+
+    Raises:
+        ToolCodeError: it has.
+    """
+    failures = [*dict.fromkeys((*instrumentation.patcher.failures, *instrumentation.failures))]
+    if failures:
+        more = f" (and {len(failures) - 1} more failures)" if len(failures) > 1 else ""
+        raise ToolCodeError(f"{failures[0]}{more}")
+
+
 def check(instrumentation: Instrumentation) -> None:
     """Raise an error if there are tools and nothing was instrumented.
 
@@ -127,6 +150,9 @@ def check(instrumentation: Instrumentation) -> None:
     results = kernels(instrumentation)
     if not instrumentation.tools.tools or any(kernel.instrumented for kernel in results):
         return
+    asked = [kernel for kernel in results if not kernel.patched.skipped]
+    if asked and all(kernel.patched.idle for kernel in asked):
+        return  # tools have looked at all of them, and that is all
     if not instrumentation.sessions:
         raise ToolError("nothing was instrumented: the program did not load ROCr, or not with the tool library")
     if instrumentation.faults:

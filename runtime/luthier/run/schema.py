@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luthier.run.tables import Column, Schema
 
 
 def _columns(**columns: str) -> tuple[Column, ...]:
     """Return columns given as ``name="type: what it means"``."""
-    return tuple(Column(name, *text.split(": ", 1)) for name, text in columns.items())
+    parts = {name: text.split(": ", 1) for name, text in columns.items()}
+    return tuple(Column(name, type, what) for name, (type, what) in parts.items())
+
+
+def _added(**columns: str) -> tuple[Column, ...]:
+    """Return columns that tables of this schema may lack."""
+    return tuple(replace(column, added=True) for column in _columns(**columns))
 
 
 _KERNEL = {
@@ -137,6 +145,12 @@ LISTINGS = Schema(
         inlined="string: places of the calls that it was inlined by, innermost first; null if it was not",
         live_sgprs="uint16: scalar registers whose values are read later, before it runs",
         live_vgprs="uint16: vector registers whose values are read later in the lanes that are active, before it runs",
+    )
+    + _added(
+        user_file="string: file of the user's line that it is charged to: the innermost of `file` and `inlined` that "
+        "is in no header of a compiler or of ROCm",
+        user_line="uint32: that line; 0 if it is none in particular",
+        user_function="string: name of the function that the line is in; empty if that is not known",
     ),
 )
 

@@ -44,6 +44,8 @@ class Column:
     row, or ``[]`` for any number. Any value may be null."""
     what: str
     """Meaning, with its unit."""
+    added: bool = False
+    """Tables of this schema may lack it, since the first Luthiers that wrote it did not have it."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,8 @@ class TableReader:
             raise LuthierError(f"{self.path} has several columns {twice!r}")
         for column in () if schema is None else schema.columns:
             if column.name not in self.arrow.names:
+                if column.added:
+                    continue
                 raise LuthierError(f"{self.path} lacks the column {column.name}")
             found = self.arrow.field(column.name).type
             if found != _arrow_type(column.type):

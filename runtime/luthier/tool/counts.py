@@ -19,6 +19,7 @@ from luthier.isa.registers import SGPRS
 from luthier.isa.targets import TargetId
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.places import Places
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
 from luthier.objects.names import spellings
 from luthier.support import markup
@@ -248,6 +249,8 @@ class KernelCounters:
     """Layout of what each wave writes besides, behind the cells."""
     sums: tuple[SolvedSum, ...] = ()
     """Sums that variables lack (`InstrumentationTask.solve_sums`)."""
+    places: Places | None = None
+    """Where instructions come from; None if that is not known."""
 
     @classmethod
     def of(
@@ -276,6 +279,7 @@ class KernelCounters:
             tuple(lanes),
             rows,
             tuple(sums),
+            lifted.places,
         )
 
     def to_json(self, modules: Sequence[LoadedModule] = ()) -> dict[str, Any]:
@@ -404,6 +408,8 @@ class BlockRow(NamedTuple):
     """Number of its instructions."""
     executions: int
     """Times that waves entered it."""
+    source: str
+    """``file:first-last``, the user's lines that it is made of, or ``function+0x…``."""
 
 
 class EdgeRow(NamedTuple):
@@ -521,17 +527,30 @@ class KernelCounts:
             self.counters.addresses[begins].tolist(),
             sizes.tolist(),
             self.executions[begins].tolist(),
+            map(self.place_of_block, numbers.tolist()),
             strict=True,
         )
         return sorted((BlockRow(*row) for row in rows), key=lambda row: row.address)
 
+    def place_of_block(self, block: int) -> str:
+        """Return ``file:first-last`` of a block, or the function and the offset of its first instruction."""
+        places = self.counters.places
+        return "" if places is None else places.of_block(block)
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: a table of blocks with bars for the instructions executed."""
         rows = [
-            (row.block, hex(row.address), row.instructions, row.executions, row.executions * row.instructions)
+            (
+                row.block,
+                row.source,
+                hex(row.address),
+                row.instructions,
+                row.executions,
+                row.executions * row.instructions,
+            )
             for row in self.block_rows()
         ]
-        columns = ("block", "address", "instructions", "entered", "executed")
+        columns = ("block", "source", "address", "instructions", "entered", "executed")
         return markup.table(spellings(self.counters.kernel)[-1], columns, rows, "executed")
 
     def _by_opcode(self, column: NDArray[np.int64]) -> dict[str, int]:

@@ -34,8 +34,14 @@ class Site:
     block: int
     text: str
     """The instruction."""
+    instruction: Instruction = field(repr=False, compare=False)
     facts: Any = None
     """Anything that the tool wants to remember of the site."""
+
+    @property
+    def source(self) -> str:
+        """Return the user's ``file:line``; without debug information ``function+0x…``."""
+        return self.instruction.place
 
 
 class Measured(NamedTuple):
@@ -61,8 +67,8 @@ class SiteSums:
     columns: int
     sites: list[Site] = field(default_factory=list)
     """By number."""
-    unmeasured: list[tuple[str, int, str, str]] = field(default_factory=list)
-    """Instructions that are left out: kernel, address, text and reason."""
+    unmeasured: list[tuple[str, Instruction, str]] = field(default_factory=list)
+    """Instructions that are left out: kernel, instruction and reason."""
 
     @property
     def capacity(self) -> int:
@@ -95,10 +101,13 @@ class SiteSums:
                 del task.insertions[inserted:]
                 raise
         except HookError as problem:
-            self.unmeasured.append((kernel, instruction.address, instruction.text, problem.message))
+            self.unmeasured.append((kernel, instruction, problem.message))
+            task.leave_out(problem.message)
             return False
         name = task.lifted.object.name
-        self.sites.append(Site(kernel, name, instruction.address, instruction.block, instruction.text, facts))
+        self.sites.append(
+            Site(kernel, name, instruction.address, instruction.block, instruction.text, instruction, facts)
+        )
         return True
 
     def read(self, run: Run) -> list[Measured]:
@@ -112,8 +121,8 @@ class SiteSums:
         """Return the table of sites that are not measured, if there are any: one table, or none."""
         if not self.unmeasured:
             return ()
-        rows = [(kernel, hex(address), text, reason) for kernel, address, text, reason in self.unmeasured]
-        return (Table("not measured", ("kernel", "address", "instruction", "reason"), rows),)
+        rows = [(kernel, one.place, hex(one.address), one.text, reason) for kernel, one, reason in self.unmeasured]
+        return (Table("not measured", ("kernel", "source", "address", "instruction", "reason"), rows),)
 
 
 def most_first(measured: Sequence[Measured], column: int, top: int) -> list[Measured]:

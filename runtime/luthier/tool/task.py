@@ -79,6 +79,7 @@ class InstrumentationTask:
         self.edits: list[Edit] = []
         options = PatchOptions() if options is None else options
         self.options = replace(options, hoist=self.HOIST) if options.hoist is None else options
+        self._left_out: list[str] = []
         self._groups: EveryWorkGroup | None = None
         self._calls = HookCalls(lifted.kernel.name)
 
@@ -282,6 +283,19 @@ class InstrumentationTask:
         if axis not in (0, 1, 2):
             raise HookError(f"there is no dimension {axis!r}", kernel=self.lifted.kernel.name)
         return "xyz"[axis]
+
+    def leave_out(self, reason: str) -> None:
+        """Note that a tool leaves out something that it was to instrument.
+
+        A kernel into which nothing is inserted then could not be instrumented; otherwise there was nothing to
+        instrument in it, which is no error.
+        """
+        self._left_out.append(reason)
+
+    @property
+    def left_out(self) -> list[str]:
+        """Return the reasons for which tools have left out something (`leave_out`)."""
+        return list(self._left_out)
 
     def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
         """Run `hook` whenever control is about to execute `instruction`, however it got there.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from luthier.errors import ToolError
+from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.support.extensions import points_of
+from luthier.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,6 +158,22 @@ class Tool:
         return [*sums, *(table for counts in run.counts() for table in self.tables(counts))]
 
 
+def failed(tool: Tool, function: str, problem: BaseException) -> str:
+    """Return where a tool's own code failed: tool, function, file and line, and the exception.
+
+    The line is the innermost one that is not Luthier's.
+    """
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_OURS)] or frames
+    where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    text = f": {problem}" if str(problem) else ""
+    return f"{tool.label()} failed in {function}{where}: {type(problem).__name__}{text}"
+
+
+_OURS = str(Path(__file__).parent.parent) + os.sep
+"""How files of Luthier's own begin."""
+
+
 class Share(NamedTuple):
     """The part of a task that one tool has asked for."""
 
@@ -200,7 +220,12 @@ class ToolGroup:
         shares = []
         for number, tool in enumerate(self.tools):
             hooks, counts, edits = len(task.insertions), len(task.counts), len(task.edits)
-            tool.instrument(task)
+            try:
+                tool.instrument(task)
+            except LuthierError:
+                raise
+            except Exception as problem:  # whatever a tool's own code raises
+                raise ToolCodeError(failed(tool, "instrument", problem), kernel=task.lifted.kernel.name) from problem
             share = Share(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
             shares.append(share)
             self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
@@ -260,7 +285,8 @@ def tool_class(name: str) -> type[Tool]:
     """
     points = find_entry_points()
     if name not in points:
-        raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}")
+        hint = did_you_mean(name, points)
+        raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}{hint}")
     try:
         loaded = points[name].load()
     except Exception as problem:  # whatever a stranger's module raises at import
@@ -294,7 +320,8 @@ def parse_tool(specification: str) -> Tool:
         key, separator, text = assignment.partition("=")
         field = fields.get(key)
         if field is None:
-            raise ToolError(f"{cls.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+            hint = did_you_mean(key, fields)
+            raise ToolError(f"{cls.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}{hint}")
         if key in options:
             raise ToolError(f"option {key} of {cls.label()} is given twice")
         options[key] = _parse_value(field, text if separator else "true", cls.label())

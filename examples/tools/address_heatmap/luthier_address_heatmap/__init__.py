@@ -65,6 +65,7 @@ class AddressHeatmap(Tool):
             except HookError as problem:
                 key = task.lifted.kernel.name, problem.message
                 self.untold[key] = self.untold.get(key, 0) + 1
+                task.leave_out(problem.message)
                 continue
             task.insert_hook_before(instruction, DEVICE.touch, address, shift, KINDS.index(access.kind))
 

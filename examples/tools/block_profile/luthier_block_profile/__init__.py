@@ -55,6 +55,7 @@ class BlockProfile(Tool):
         cells = [
             (
                 row.block,
+                row.source,
                 hex(row.address),
                 row.executions,
                 row.instructions,
@@ -62,7 +63,7 @@ class BlockProfile(Tool):
             )
             for row in rows
         ]
-        yield Table(counts.counters.kernel, ("block", "address", "entered", "instructions", "%"), cells)
+        yield Table(counts.counters.kernel, ("block", "source", "address", "entered", "instructions", "%"), cells)
         if self.options.edges:
             ways = sorted(counts.edges, key=lambda way: (way.source, way.to))
             left: dict[int, int] = {}

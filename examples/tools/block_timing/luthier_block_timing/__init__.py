@@ -136,7 +136,7 @@ class BlockTiming(Tool):
         rows.sort(key=lambda row: -(row[2] or 0))
         cells = [
             (
-                *(site.kernel, site.facts.name, hex(site.address), site.facts.clock, begun, time),
+                *(site.kernel, site.facts.name, site.source, hex(site.address), site.facts.clock, begun, time),
                 *(
                     (None, None)
                     if time is None
@@ -146,7 +146,7 @@ class BlockTiming(Tool):
             )
             for site, begun, time, note in rows[: self.options.top or None]
         ]
-        columns = ("kernel", "what", "address", "clock", "times", "time", "mean", "%", "note")
+        columns = ("kernel", "what", "source", "address", "clock", "times", "time", "mean", "%", "note")
         yield Table("time", columns, cells)
         if self.between is not None and not self.sums.sites and not self.sums.unmeasured:
             yield Table("not measured", ("reason",), [(f"no kernel has an instruction at {self.options.between}",)])

@@ -87,10 +87,21 @@ class Coalescing(Tool):
         )
         yield Table(
             "most cache lines",
-            ("kernel", "address", "instruction", "requests", "lanes", "lines", "lines/request", "efficiency %"),
+            (
+                "kernel",
+                "source",
+                "address",
+                "instruction",
+                "requests",
+                "lanes",
+                "lines",
+                "lines/request",
+                "efficiency %",
+            ),
             [
                 (
                     site.kernel,
+                    site.source,
                     hex(site.address),
                     site.text,
                     *map(int, sums),

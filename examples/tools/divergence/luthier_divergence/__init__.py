@@ -114,13 +114,13 @@ class Divergence(Tool):
             waves, lanes = int(counts.executions[here].sum()), int(counts.active_lanes[here].sum())
             if waves:
                 utilisation = ratio(100 * lanes, waves * kernel.wave_size)
-                rows.append((row.block, hex(row.address), waves, lanes, utilisation))
-        rows.sort(key=lambda row: -row[2])
-        total, lanes = sum(row[2] for row in rows), sum(row[3] for row in rows)
+                rows.append((row.block, row.source, hex(row.address), waves, lanes, utilisation))
+        rows.sort(key=lambda row: -row[3])
+        total, lanes = sum(row[3] for row in rows), sum(row[4] for row in rows)
         shown = rows[: self.options.top or None]
         if total:
-            shown.append((None, "all", total, lanes, ratio(100 * lanes, total * kernel.wave_size)))
-        yield Table(kernel.name, ("block", "address", "vector instructions", "lanes", "utilisation %"), shown)
+            shown.append((None, None, "all", total, lanes, ratio(100 * lanes, total * kernel.wave_size)))
+        yield Table(kernel.name, ("block", "source", "address", "vector instructions", "lanes", "utilisation %"), shown)
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield blocks, numbers of lanes, branches."""
@@ -135,10 +135,9 @@ class Divergence(Tool):
                 known = not isinstance(site.facts, str)
                 note = "" if known else site.facts
                 parts = (int(divided), ratio(100 * int(divided), int(came))) if known else (None, None)
-                rows.append(
-                    (site.kernel, hex(site.address), site.text, int(came), int(taken), int(came - taken), *parts, note)
-                )
-            columns = ("kernel", "address", "branch", "waves", "taken", "not taken", "divergent", "%", "note")
+                where = site.kernel, site.source, hex(site.address), site.text
+                rows.append((*where, int(came), int(taken), int(came - taken), *parts, note))
+            columns = ("kernel", "source", "address", "branch", "waves", "taken", "not taken", "divergent", "%", "note")
             yield Table("branches", columns, rows)
             yield from self.sums.tables()
 

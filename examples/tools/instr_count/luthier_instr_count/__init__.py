@@ -61,9 +61,11 @@ class InstrCount(Tool):
         rows = []
         for row in counts.block_rows():
             here = int(executed[counters.block_of == row.block].sum())
-            rows.append((row.block, hex(row.address), row.executions, here, round(100 * here / max(total, 1), 2)))
-        rows.sort(key=lambda row: -row[3])
-        yield Table(counters.kernel, ("block", "address", "entered", "instructions", "%"), rows)
+            rows.append(
+                (row.block, row.source, hex(row.address), row.executions, here, round(100 * here / max(total, 1), 2))
+            )
+        rows.sort(key=lambda row: -row[4])
+        yield Table(counters.kernel, ("block", "source", "address", "entered", "instructions", "%"), rows)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
         """Return what the counter must be, by the emulated device's own counts."""

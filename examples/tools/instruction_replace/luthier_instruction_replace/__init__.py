@@ -27,24 +27,25 @@ class InstructionReplace(Tool):
         super().__init__(**options)
         if not self.options.find:
             raise ToolError("instruction_replace needs the option find: a mnemonic")
-        self.replaced: list[tuple[str, str, str, str]] = []
-        self.refused: list[tuple[str, str, str, str]] = []
+        self.replaced: list[tuple[str, ...]] = []
+        self.refused: list[tuple[str, ...]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Replace."""
         find, put = self.options.find, self.options.put
         for instruction in task.select(lambda one: one.mnemonic == find, every=self.options.every):
-            row = task.lifted.kernel.name, hex(instruction.address), instruction.text
+            row = task.lifted.kernel.name, instruction.place, hex(instruction.address), instruction.text
             text = instruction.text.replace(find, put, 1) if put else ""
             try:
                 task.replace(instruction, text)
             except LuthierError as problem:
                 self.refused.append((*row, problem.message))
+                task.leave_out(problem.message)
             else:
                 self.replaced.append((*row, text))
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield what was replaced."""
-        yield Table("replaced", ("kernel", "address", "instruction", "by"), self.replaced)
+        yield Table("replaced", ("kernel", "source", "address", "instruction", "by"), self.replaced)
         if self.refused:
-            yield Table("not replaced", ("kernel", "address", "instruction", "reason"), self.refused)
+            yield Table("not replaced", ("kernel", "source", "address", "instruction", "reason"), self.refused)

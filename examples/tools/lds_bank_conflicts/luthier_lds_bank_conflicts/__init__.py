@@ -76,7 +76,9 @@ class LdsBankConflicts(Tool):
         for site, sums in most_first(measured, 3, 0):
             needed, taken = int(sums[2]), int(sums[3])
             row = *map(int, sums), taken - needed, ratio(taken, needed)
-            rows.append((site.kernel, hex(site.address), site.text, *row))
-        rows.sort(key=lambda row: -row[7])
-        yield Table("by instruction", ("kernel", "address", "instruction", *columns), rows[: self.options.top or None])
+            rows.append((site.kernel, site.source, hex(site.address), site.text, *row))
+        rows.sort(key=lambda row: -row[8])
+        yield Table(
+            "by instruction", ("kernel", "source", "address", "instruction", *columns), rows[: self.options.top or None]
+        )
         yield from self.sums.tables()

@@ -58,6 +58,7 @@ class LdsRace(Tool):
         unknown = next((one for one, steps in barriers.items() if steps is None), None)
         if unknown is not None:
             self.unchecked.append((kernel, f"{unknown.text} at {unknown.address:#x} is a barrier of another kind"))
+            task.leave_out(self.unchecked[-1][1])
             return
         inserted = len(task.insertions)
         z, has_z = _third(task)
@@ -69,6 +70,7 @@ class LdsRace(Tool):
         except HookError as problem:
             del task.insertions[inserted:]
             self.unchecked.append((kernel, problem.message))
+            task.leave_out(problem.message)
             return
         # Pieces as large as all accesses have in common: bytes beside each other may be different waves'.
         sizes = [one.memory.size for one in accesses if one.memory is not None and one.memory.size]
@@ -114,9 +116,20 @@ class LdsRace(Tool):
         for (first, second), (times, offset, group, *who) in sorted(found.items(), key=lambda item: -item[1][0]):
             earlier, later = self.sums.sites[first], self.sums.sites[second]
             waves = [f"{one >> 6}:{one & 63}" for one in who]
-            sites = hex(earlier.address), earlier.text, hex(later.address), later.text
+            sites = earlier.source, hex(earlier.address), earlier.text, later.source, hex(later.address), later.text
             rows.append((later.kernel, f"{earlier.facts}, {later.facts}", *sites, hex(offset), group, *waves, times))
-        columns = ("kernel", "kind", "earlier", "instruction", "later", "instruction", "LDS", "work-group")
+        columns = (
+            "kernel",
+            "kind",
+            "source",
+            "earlier",
+            "instruction",
+            "source",
+            "later",
+            "instruction",
+            "LDS",
+            "work-group",
+        )
         title = f"races: {len(rows)} pairs of instructions" if rows else "no race was seen"
         yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
         names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")

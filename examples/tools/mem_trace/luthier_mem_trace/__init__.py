@@ -49,6 +49,7 @@ class MemTrace(Tool):
             except HookError as problem:
                 self.untold.append((name, problem.message))
                 untold += 1
+                task.leave_out(problem.message)
                 continue
             hook = DEVICE.access_wave if access.space.startswith("scalar") else DEVICE.access
             about = instruction.address, number, size, KINDS.index(access.kind), SPACES.index(access.space)

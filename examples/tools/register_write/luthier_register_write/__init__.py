@@ -38,8 +38,8 @@ class RegisterWrite(Tool):
         if not self.options.at:
             raise ToolError("register_write needs the option at: which instructions")
         self.patterns = self.options.at.split("+")
-        self.written: list[tuple[str, str, str]] = []
-        self.refused: list[tuple[str, str, str, str]] = []
+        self.written: list[tuple[str, ...]] = []
+        self.refused: list[tuple[str, ...]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put the hook after the instructions."""
@@ -49,7 +49,7 @@ class RegisterWrite(Tool):
             lambda one: any(fnmatchcase(one.mnemonic, pattern) for pattern in self.patterns), every=self.options.every
         )
         for instruction in wanted:
-            row = task.lifted.kernel.name, hex(instruction.address), instruction.text
+            row = task.lifted.kernel.name, instruction.place, hex(instruction.address), instruction.text
             try:
                 found = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
                 if not isinstance(found, RegisterRange) or len(found.units) != 1:
@@ -57,11 +57,12 @@ class RegisterWrite(Tool):
                 task.insert_hook_after(instruction, DEVICE.write, found.units[0], *bits)
             except HookError as problem:
                 self.refused.append((*row, problem.message))
+                task.leave_out(problem.message)
             else:
                 self.written.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield where registers are written."""
-        yield Table("written after", ("kernel", "address", "instruction"), self.written)
+        yield Table("written after", ("kernel", "source", "address", "instruction"), self.written)
         if self.refused:
-            yield Table("not written", ("kernel", "address", "instruction", "reason"), self.refused)
+            yield Table("not written", ("kernel", "source", "address", "instruction", "reason"), self.refused)

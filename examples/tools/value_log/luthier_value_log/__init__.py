@@ -37,9 +37,9 @@ class ValueLog(Tool):
             raise ToolError("value_log needs the option at or address: where to look")
         self.patterns = [one for one in self.options.at.split("+") if one]
         self.values = self.options.values.split("+")
-        self.sites: dict[tuple[str, int, str], int] = {}
-        """Kernel, address, text -> values."""
-        self.left_out: list[tuple[str, str, str]] = []
+        self.sites: dict[tuple[str, str, str, str], int] = {}
+        """Kernel, source, address, text -> values."""
+        self.left_out: list[tuple[str, str, str, str]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook for every 32 bits of each value at the instructions that were chosen."""
@@ -47,7 +47,7 @@ class ValueLog(Tool):
         for instruction in task.instructions:
             if not self._wanted(instruction):
                 continue
-            key = task.lifted.kernel.name, instruction.address, instruction.text
+            key = task.lifted.kernel.name, instruction.place, hex(instruction.address), instruction.text
             for number, name in enumerate(self.values):
                 try:
                     for word, part in enumerate(parts(task, instruction, name)):
@@ -56,7 +56,8 @@ class ValueLog(Tool):
                         insert(instruction, hook, part, immediate(instruction.address), number, word)
                     self.sites[key] = self.sites.get(key, 0) + 1
                 except HookError as problem:
-                    self.left_out.append((key[0], hex(instruction.address), problem.message))
+                    self.left_out.append((*key[:3], problem.message))
+                    task.leave_out(problem.message)
 
     def _wanted(self, instruction: Instruction) -> bool:
         if self.options.address:
@@ -65,12 +66,12 @@ class ValueLog(Tool):
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield where values were logged, and how many records there are."""
-        rows = [(kernel, hex(address), text, values) for (kernel, address, text), values in self.sites.items()]
-        yield Table("values logged at", ("kernel", "address", "instruction", "values"), rows)
+        rows = [(*key, values) for key, values in self.sites.items()]
+        yield Table("values logged at", ("kernel", "source", "address", "instruction", "values"), rows)
         channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("values")]
         yield Table("values", ("process", "device", "records", "dropped", "lost"), channels)
         if self.left_out:
-            yield Table("not logged", ("kernel", "address", "reason"), self.left_out)
+            yield Table("not logged", ("kernel", "source", "address", "reason"), self.left_out)
 
 
 def parts(task: InstrumentationTask, instruction: Instruction, name: str) -> list[HookArgument]:

@@ -1,0 +1,77 @@
+"""What `luthier run` ends with: nothing to instrument, what could not be, and tools whose own code fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MAIN
+
+TOOLS = """
+from luthier import Table, Tool
+
+class Idle(Tool):
+    def instrument(self, task): ...
+    def report(self, run):
+        yield Table("seen", ("kernel", "waves"), [(one.name, 7) for one in run.kernels])
+
+class Unable(Idle):
+    def instrument(self, task):
+        task.leave_out("there is no way")
+
+class BadReport(Idle):
+    def report(self, run):
+        raise KeyError("oops")  # line 15
+
+class BadInstrument(Idle):
+    def instrument(self, task):
+        {}["oops"]  # line 19
+"""
+NAMES = {"idle": "Idle", "unable": "Unable", "bad_report": "BadReport", "bad_instrument": "BadInstrument"}
+Ended = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def ended(tmp_path: Path, build_program: Callable[..., Path]) -> Ended:
+    """``ended(tool, *options)``: the exit code of a program under it, and what was said on standard error."""
+    info = tmp_path / "some_tools-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "some_tools.py").write_text(TOOLS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-tools\nVersion: 1.0\n")
+    points = "".join(f"{name} = some_tools:{cls}\n" for name, cls in NAMES.items())
+    (info / "entry_points.txt").write_text(f"[luthier.tools]\n{points}")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def run(tool: str, *options: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", MAIN, "run", "-t", tool, *options, "--", str(build_program("graph"))]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stderr
+
+    return run
+
+
+def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
+    code, said = ended("idle")
+    assert code == 0, said
+    assert "nothing to instrument" in said
+    code, said = ended("unable")
+    assert code == 1
+    assert "luthier run: error: nothing was instrumented: nothing could be instrumented: there is no way" in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "function", "line"), [("bad_report", "report", 15), ("bad_instrument", "instrument", 19)]
+)
+def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: str, line: int) -> None:
+    """It is an error, also where nothing need be instrumented, and names tool, file, line and kernel."""
+    code, said = ended(tool, "--allow-nothing")
+    assert code == 1
+    wanted = f"tool {tool} failed in {function} at {tmp_path / 'some_tools.py'}:{line}: KeyError: 'oops'"
+    assert f"luthier run: error: {wanted}" in said
+    assert ("(kernel " in said) == (tool == "bad_instrument")
