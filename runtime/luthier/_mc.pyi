@@ -132,8 +132,8 @@ class Flow:
         """The same with other effects of some instructions; `keep_lanes`: what is known of masks is the same."""
     def liveness(self, touched: bytes) -> Liveness:
         """`touched`: units that inserted code reads or writes."""
-    def lanes(self, number: int) -> tuple[list[_SegmentLanes], list[int], _SegmentLanes, list[list[int]]]:
-        """Groups of lanes in a block: its segments, over its call, behind it, along its edges; for tests."""
+    def lanes(self, block: int) -> tuple[list[_SegmentLanes], list[int], _SegmentLanes, list[list[int]]]:
+        """Groups of lanes in a block: its segments, over its call, after it, along its edges."""
 
 class Liveness:
     """What is live where."""

@@ -13,7 +13,23 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lift_programs import KEPT, LANES, SCC, VCC, A, Bits, Machine, Step, Undefined, V, Word, assembly, program
+from lift_programs import (
+    KEPT,
+    LANES,
+    SCC,
+    VCC,
+    A,
+    Bits,
+    Machine,
+    Step,
+    Undefined,
+    V,
+    Word,
+    assembly,
+    operation,
+    program,
+    with_control,
+)
 from luthier.lifting import LiftedRepresentation, Liveness, lift
 from luthier.objects import CodeObject
 
@@ -183,6 +199,20 @@ def lifted_sample(steps: list[Step], assembled: Callable[..., CodeObject], ident
             if steps[step].function == steps[first].function and lifted.block_of[base + step - first] >= 0:
                 index_of[step] = base + step - first
     return Sample(steps, lifted, index_of, identifiers + 1)
+
+
+def waits_without_lanes(assembled: Callable[..., CodeObject]) -> Sample:
+    """A callee that returns where EXEC is zero, so its summary tells of active lanes that they never come back. The
+    group of lanes that were not launched is the active one at the call."""
+
+    def plain(text: str) -> Step:
+        return Step(operation(random.Random(0), text))
+
+    kernel = [plain("s_not_b64 exec"), Step(operation(random.Random(0)), "call", to=5), plain("s_mov_b64 exec, -1")]
+    kernel += [plain("global_store"), Step(operation(random.Random(0)), "end")]
+    callee = [Step(operation(random.Random(0)), kind, function=1) for kind in ("execz", "end", "return")]
+    callee[0].to = 7
+    return lifted_sample(with_control([*kernel, *callee]), assembled)
 
 
 def compare(program: Sample, expected: Live, liveness: Liveness) -> tuple[int, int]:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lift_reference import Liveness as Reference
 from luthier.isa.registers import SCALAR_MASK, UnitSet
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.code import text
@@ -208,21 +207,6 @@ def test_decoded_code_is_not_kept_for_ever(
     for kernel in FUNCTIONS:
         assert as_data(lift(again, kernel))["blocks"] == plenty[kernel]["blocks"]
         assert len(text.text_of(again, isa)._pieces) == 1
-
-
-@pytest.mark.parametrize(
-    ("target", "source", "kernel"),
-    [(target, source, kernel) for target in TARGETS[:4] for source, kernels in SOURCES.items() for kernel in kernels],
-)
-def test_native_liveness_is_the_reference(
-    target: str, source: str, kernel: str, compiled: Callable[..., CodeObject]
-) -> None:
-    lifted = lift(compiled(target, source), kernel)
-    expected = Reference(lifted)
-    for block in lifted.blocks:
-        for index in range(block.first, block.last + 1):
-            assert lifted.liveness.live_before(index) == expected.live_before(index), index
-        assert lifted.liveness.live_out(block.index) == expected.live_out(block.index)
 
 
 def test_instruction_view(compiled: Callable[..., CodeObject], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ everything is live.
 A callee's effect on liveness is linear: a constant part and which bits pass from which set to which (`Transfer`). It is
 found by running the same analysis with the bits behind its return as unknowns, three sets side by side in one integer.
 
-The analysis is native; this module hands it the kernel and asks it. `tests/lift/lift_reference` is the same in Python.
+The analysis is native (`runtime/native/lifting`); this module hands it the kernel and asks it.
 """
 
 from __future__ import annotations

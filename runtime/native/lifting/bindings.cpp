@@ -274,6 +274,29 @@ std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overr
   return result;
 }
 
+/// Return groups of lanes in a block: its segments, over its call, after it, along its edges. A block that is followed
+/// as several is told as one: where one ends without a change of EXEC, the next goes on with the same groups.
+py::tuple lanesIn(const BoundFlow &flow, int block) {
+  const size_t number = within(block, flow.parts.size() - 1, "block");
+  std::vector<SegmentLanes> segments;
+  for (int part = flow.parts[number]; part < flow.parts[number + 1]; ++part)
+    for (const SegmentLanes &one : flow.lanes->blocks[size_t(part)].segments) {
+      const bool first = &one == &flow.lanes->blocks[size_t(part)].segments.front();
+      if (first && part > flow.parts[number] && segments.back().spread.empty())
+        segments.back().spread = one.spread;
+      else
+        segments.push_back(one);
+    }
+  const auto tuple = [](const SegmentLanes &one) {
+    return py::make_tuple(one.groups, one.on, one.own, one.outside, one.spread);
+  };
+  py::list rows;
+  for (const SegmentLanes &one : segments)
+    rows.append(tuple(one));
+  const BlockLanes &last = flow.lanes->blocks[size_t(flow.parts[number + 1]) - 1];
+  return py::make_tuple(rows, last.call, tuple(last.behind), last.edges);
+}
+
 /// Liveness with the flow it was made from.
 struct BoundLiveness {
   std::shared_ptr<BoundFlow> flow;
@@ -433,16 +456,7 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
       .def("liveness", &makeLiveness, py::arg("touched"))
-      .def("lanes", [](const BoundFlow &flow, size_t number) {
-        const BlockLanes &lanes = flow.lanes->blocks.at(size_t(flow.parts.at(number)));
-        const auto tuple = [](const SegmentLanes &one) {
-          return py::make_tuple(one.groups, one.on, one.own, one.outside, one.spread);
-        };
-        py::list segments;
-        for (const SegmentLanes &one : lanes.segments)
-          segments.append(tuple(one));
-        return py::make_tuple(segments, lanes.call, tuple(lanes.behind), lanes.edges);
-      });
+      .def("lanes", &lanesIn, py::arg("block"));
   py::class_<BoundLiveness>(m, named("Liveness").c_str())
       .def(
           "points",
