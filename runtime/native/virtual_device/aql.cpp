@@ -108,8 +108,8 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       launch_ = launch.get();
     }
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
-    const wire::Capture told{gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id,
-                             cooperative_};
+    const wire::Capture told{
+        gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet);
     fault = launch->run();
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());
