@@ -25,6 +25,7 @@ from luthier.wire.messages import SOCKET_VARIABLE
 from luthier.wire.topology import FILES_VARIABLE
 
 if TYPE_CHECKING:
+    from luthier.run.captures import Captures
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
 
@@ -96,6 +97,7 @@ def run_program(
     devices: Sequence[VirtualGpu],
     tools: Instrumentation | Later | None = None,
     executed: Executed | None = None,
+    captures: Captures | None = None,
     *,
     seconds: float | None = None,
 ) -> int:
@@ -106,6 +108,7 @@ def run_program(
     Args:
         tools: to run it under; what they found is in them afterwards.
         executed: gets what the virtual devices have counted, of processes that end by themselves.
+        captures: gets launches with the memory that they may access.
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
 
     Raises:
@@ -121,7 +124,7 @@ def run_program(
         child = start(command, env=environment(os.environ, folder, tools=tools is not None))
         forward_to(child.send_signal)
         imported = threading.Event()
-        arguments = listener, devices, tools, executed, imported
+        arguments = listener, devices, tools, executed, captures, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
@@ -174,6 +177,7 @@ def _serve(
     devices: Sequence[VirtualGpu],
     tools: Instrumentation | Later | None,
     executed: Executed | None,
+    captures: Captures | None,
     imported: threading.Event,
 ) -> None:
     """Run the service.
@@ -192,7 +196,7 @@ def _serve(
             imported.set()
         if made is not None:
             import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
-        Service(devices, made, executed).serve(listener)
+        Service(devices, made, executed, captures).serve(listener)
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()

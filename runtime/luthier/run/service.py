@@ -20,6 +20,7 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
+from luthier.run.captures import Captures
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.instrumentation import Instrumentation
@@ -55,10 +56,12 @@ class Service:
         devices: Sequence[VirtualGpu],
         instrumentation: Instrumentation | None = None,
         executed: Executed | None = None,
+        captures: Captures | None = None,
     ) -> None:
         self._devices = devices
         self._instrumentation = instrumentation
         self._executed = executed
+        self._captures = captures
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._planner = Planner(self._space)
@@ -109,6 +112,8 @@ class Service:
                             sent = [self._space.fd]
                         elif not pid:
                             raise protocol.ProtocolError(f"a message of kind {kind} before the first")
+                        elif kind in (Request.CAPTURE, Request.CAPTURED) and self._captures is not None:
+                            body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -201,6 +206,7 @@ class Service:
             scheduler=code.scheduler,
             translate=code.translate,
             counts_wanted=self._executed is not None,
+            captures_wanted=self._captures is not None,
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

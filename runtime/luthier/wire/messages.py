@@ -40,6 +40,11 @@ class Request(enum.IntEnum):
     """A number of codes; for each a `CodeCounts` and its `RecordCounts`."""
     OUTSIDE = 8
     """`Outside`, the object's URI and contents. Reply: a record, all ones if there is no instruction."""
+    CAPTURE = 9
+    """`Capture`, the packet, the allocation table and its aliases, while the launch waits. Reply: if it is wanted."""
+    CAPTURED = 10
+    """That launch has ended: whether it failed, and whether it ran code of other objects; what was executed until it
+    began and until it ended, each as in `COUNTS`."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -84,6 +89,7 @@ class Setup(Message):
     translate: int
     """Addresses of machine code."""
     counts_wanted: bool
+    captures_wanted: bool
     gpus: int
 
 
@@ -146,6 +152,24 @@ class Explain(Message):
 
     kernel: int
     reason: int
+
+
+@dataclass(frozen=True)
+class Capture(Message):
+    """A launch that is about to begin, where captures are wanted."""
+
+    gpu: int
+    plan: int
+    """Number of the kernel's plan."""
+    packet: int
+    """Address of the packet,"""
+    queue: int
+    """of its `amd_queue_t`,"""
+    code: int
+    """and of the code's first byte."""
+    id: int
+    """Number of the packet in its queue."""
+    cooperative: bool
 
 
 @dataclass(frozen=True)

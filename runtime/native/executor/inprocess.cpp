@@ -134,7 +134,8 @@ void Executor::launch(const char *from) {
   for (uint64_t index = 1; cooperative_ && index < count; ++index)
     workers_.push_back(resident_[index - 1].get());
   execution_ = std::make_unique<Execution>(*this, made);
-  execution_->set_up({0, 0, 0}, groups, triple(in::block_x, in::block_y, in::block_z),
+  execution_->set_up(triple(in::first_x, in::first_y, in::first_z), groups,
+                     triple(in::block_x, in::block_y, in::block_z),
                      cooperative_ ? count
                      : stepped_   ? 1
                                   : 1 + helpers_);

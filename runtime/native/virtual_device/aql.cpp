@@ -67,6 +67,35 @@ bool AqlQueue::process() {
   return true;
 }
 
+namespace {
+
+// Launches whose captures are wanted run one at a time: then nothing else on the devices changes memory or counts.
+class Capturing {
+public:
+  Capturing(Service &service, const RangeTable &memory, const wire::Capture &launch, const hsa::DispatchPacket &packet)
+      : service_(service) {
+    if (!service.setup().captures_wanted)
+      return;
+    static std::mutex turns;
+    turn_ = std::unique_lock(turns);
+    wanted_ = service.capture(launch, {reinterpret_cast<const char *>(&packet), sizeof packet}, memory);
+    if (wanted_)
+      before_ = ExecutionCounters::get().take();
+  }
+  void ended(bool failed, bool outside) {
+    if (wanted_)
+      service_.captured(failed, outside, before_, ExecutionCounters::get().take());
+  }
+
+private:
+  Service &service_;
+  std::unique_lock<std::mutex> turn_;
+  bool wanted_ = false;
+  Tally before_;
+};
+
+} // namespace
+
 void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
   const uint64_t begin = device_clock();
   std::optional<Fault> fault;
@@ -78,7 +107,12 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       std::lock_guard lock(mutex_);
       launch_ = launch.get();
     }
+    const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
+    const wire::Capture told{
+        gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
+    Capturing capturing(room_.service, *room_.memory.table(node_), told, packet);
     fault = launch->run();
+    capturing.ended(fault.has_value() || stopping(), launch->went_outside());
     std::lock_guard lock(mutex_);
     launch_ = nullptr;
   } catch (const std::exception &problem) {

@@ -71,6 +71,8 @@ public:
   std::optional<Fault> run();
   // From another thread: let it end soon, with no fault.
   void abort() { execution_.abort(); }
+  // Return whether it went on in another object than its own.
+  bool went_outside() const { return !outside_.empty(); }
 
 private:
   std::optional<Fault> check() const;

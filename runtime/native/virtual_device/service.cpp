@@ -23,6 +23,15 @@ void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, o
   return got;
 }
 
+void put_tally(Writer &message, const Tally &tally) {
+  message.number(tally.size());
+  for (const auto &[code, records] : tally) {
+    message.numbers(wire::CodeCounts{code, records.size()});
+    for (const auto &[record, executed] : records)
+      message.numbers(wire::RecordCounts{record, executed.count, executed.lanes});
+  }
+}
+
 } // namespace
 
 Service::Service() {
@@ -39,7 +48,9 @@ Service::Service() {
   setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(told.scheduler);
   setup_.engine.translate = reinterpret_cast<void *>(told.translate);
   setup_.engine.constants = reply.bytes();
-  setup_.engine.counts_wanted = told.counts_wanted != 0;
+  setup_.captures_wanted = told.captures_wanted != 0;
+  setup_.counts_told = told.counts_wanted != 0;
+  setup_.engine.counts_wanted = setup_.counts_told || setup_.captures_wanted;
   for (uint64_t left = told.gpus; left > 0; --left) {
     std::string target = reply.bytes();
     setup_.gpus.push_back({reply.numbers<wire::Gpu>(), std::move(target)});
@@ -109,13 +120,23 @@ std::string Service::explain(const Writer &state) { return ask(Request::kExplain
 
 void Service::tell(const Tally &tally) {
   Writer message;
-  message.number(tally.size());
-  for (const auto &[code, records] : tally) {
-    message.numbers(wire::CodeCounts{code, records.size()});
-    for (const auto &[record, executed] : records)
-      message.numbers(wire::RecordCounts{record, executed.count, executed.lanes});
-  }
+  put_tally(message, tally);
   ask(Request::kCounts, message.text());
+}
+
+bool Service::capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory) {
+  Writer request;
+  request.numbers(launch).bytes(packet);
+  request.bytes(memory.rows.data(), memory.rows.size() * sizeof memory.rows[0]).bytes(memory.aliases);
+  return ask(Request::kCapture, request.text()).number() != 0;
+}
+
+void Service::captured(bool failed, bool outside, const Tally &before, const Tally &after) {
+  Writer message;
+  message.number(failed).number(outside);
+  put_tally(message, before);
+  put_tally(message, after);
+  ask(Request::kCaptured, message.text());
 }
 
 uint64_t Service::share(int fd, uint64_t size) {

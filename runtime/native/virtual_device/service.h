@@ -7,6 +7,7 @@
 
 #include "execution_counters.h"
 #include "host.h"
+#include "ranges.h"
 #include "wire.h"
 
 namespace luthier {
@@ -19,6 +20,8 @@ struct Gpu : wire::Gpu {
 struct Setup {
   std::vector<Gpu> gpus;
   Engine engine;
+  bool counts_told = false; // at the end of the process
+  bool captures_wanted = false;
 };
 
 class Service {
@@ -41,6 +44,10 @@ public:
   std::string explain(const Writer &state);
   // At the end of the process, if it is wanted: what was executed.
   void tell(const Tally &tally);
+  // Whether a launch is captured: asked before it begins, with the packet and the memory that it may access.
+  bool capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory);
+  // That launch has ended.
+  void captured(bool failed, bool outside, const Tally &before, const Tally &after);
   // Memory shared between processes: a name for a file of memory, and back.
   uint64_t share(int fd, uint64_t size);
   int attach(uint64_t name, uint64_t &size);

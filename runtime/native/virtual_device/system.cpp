@@ -50,7 +50,7 @@ System &System::open() {
   std::lock_guard lock(open_mutex);
   if (!the_system) {
     the_system = new System;
-    if (the_system->service.setup().engine.counts_wanted)
+    if (the_system->service.setup().counts_told)
       std::atexit(tell_counts);
   }
   return *the_system;

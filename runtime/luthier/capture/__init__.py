@@ -1,0 +1,19 @@
+"""Launches that were captured from programs, and their replay without the program and without ROCm.
+
+| module | does |
+| --- | --- |
+| `form` | a capture as data, and its file (docs/capture.md) |
+| `place` | memory at addresses that a capture names, in this process |
+| `replay` | a captured launch run again, and compared with what was recorded |
+"""
+
+from __future__ import annotations
+
+from luthier.capture.form import Capture as Capture
+from luthier.capture.form import read_capture as read_capture
+from luthier.capture.form import write_capture as write_capture
+from luthier.capture.replay import Difference as Difference
+from luthier.capture.replay import Replayed as Replayed
+from luthier.capture.replay import replay as replay
+
+__all__ = ["Capture", "Difference", "Replayed", "read_capture", "replay", "write_capture"]

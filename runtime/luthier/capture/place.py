@@ -1,0 +1,97 @@
+"""Memory of this process at the addresses that a capture names, as far as nothing is there; pages of processes."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.form import PAGE, Pages
+from luthier.errors import DeviceError
+
+_FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000
+"""Of Linux's mmap(2), on x86-64: never instead of what is there; pages cost nothing until they are touched."""
+_EXISTS, _NOT_PERMITTED = 17, 1
+_PRESENT_OR_SWAPPED = np.uint64(3 << 62)
+"""Of an entry of /proc/PID/pagemap."""
+_AT_ONCE = 1 << 18
+"""Entries of it that are read at once."""
+
+
+class AddressTaken(DeviceError):
+    """Something of this process is where a capture's memory was: another process has its own elsewhere."""
+
+
+@contextmanager
+def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages) -> Iterator[None]:
+    """Provide memory at these ranges, and at what else is on their pages: with those pages at those addresses, zeros
+    elsewhere. A page is there only when something touches it, or another one less than 64 KiB away.
+
+    Raises:
+        AddressTaken: something is there.
+        DeviceError: the host has no such memory.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
+    made: list[tuple[int, int]] = []
+    file = os.memfd_create("luthier-capture")
+    try:
+        offset = 0
+        for begin, end in pieces(ranges):
+            os.ftruncate(file, offset + end - begin)
+            first, last = np.searchsorted(addresses, np.array([begin, end], np.uint64)).tolist()
+            for address, page in zip(addresses[first:last].tolist(), pages[first:last], strict=True):
+                os.pwrite(file, page.tobytes(), offset + address - begin)
+            got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
+            offset += end - begin
+            if got == begin:
+                made.append((begin, end))
+                continue
+            if got not in (None, ctypes.c_void_p(-1).value):  # a kernel that does not know the flag
+                library.munmap(got, end - begin)
+            elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
+                raise DeviceError(f"no memory of {end - begin} bytes at {begin:#x}: errno {ctypes.get_errno()}")
+            raise AddressTaken(f"this process has something else in the {end - begin} bytes at {begin:#x}")
+        yield
+    finally:
+        os.close(file)
+        for begin, end in made:
+            library.munmap(begin, end - begin)
+
+
+def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return begin and end of the stretches of pages that ranges, which are in their order, are in."""
+    found: list[tuple[int, int]] = []
+    for address, size in ranges:
+        begin, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def present(pid: int, begin: int, end: int) -> NDArray[np.uint64]:
+    """Return the addresses of the pages between two addresses that a process has in memory or swapped.
+
+    Raises:
+        DeviceError: the system does not tell.
+    """
+    found = []
+    try:
+        with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
+            for first in range(begin // PAGE, end // PAGE, _AT_ONCE):
+                count = min(_AT_ONCE, end // PAGE - first)
+                entries = np.frombuffer(os.pread(file.fileno(), 8 * count, 8 * first), np.uint64)
+                found.append(np.flatnonzero(entries & _PRESENT_OR_SWAPPED).astype(np.uint64) + np.uint64(first))
+    except OSError as problem:
+        raise DeviceError(f"the pages of process {pid} cannot be found: {problem}") from None
+    return np.concatenate([np.zeros(0, np.uint64), *found]) * np.uint64(PAGE)

@@ -1,0 +1,296 @@
+"""A captured launch, run again on an emulated device of this process, and compared with what was recorded."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Pages, Triple
+from luthier.capture.place import mapped, pieces, present
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running.execution import Observer, execute
+from luthier.emulator.running.executor import Executor
+from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.plan import kernel_plan
+from luthier.emulator.running.worker import WorkerState
+from luthier.errors import DeviceError, EmulationError, LuthierError
+from luthier.isa import Isa
+from luthier.isa.targets import TargetId
+from luthier.objects import CodeObject, Kernel
+from luthier.objects.origins import teller
+
+STEP_LIMIT = 1 << 20
+"""Quanta that a work-group may use before it counts as never ending."""
+RESIDENT_GROUPS = 1024
+"""Work-groups of the largest cooperative launch."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first byte that a replay left otherwise than it was recorded."""
+
+    address: int
+    range: tuple[int, int]
+    """Address and bytes of the memory that it is in."""
+    expected: int
+    found: int
+    bytes: int
+    """How many bytes differ in all."""
+    store: str = ""
+    """The instruction that wrote it last, with its source line; empty if none did, or nobody looked."""
+
+    def __str__(self) -> str:
+        begin, size = self.range
+        text = (
+            f"{self.bytes} bytes differ; the first is {self.address - begin} bytes into the {size} bytes at "
+            f"{begin:#x}: {self.found:#04x}, recorded {self.expected:#04x}"
+        )
+        return f"{text}; written by {self.store}" if self.store else text
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did."""
+
+    counts: NDArray[np.void]
+    """`COUNTS`, of the code object that ran."""
+    counts_equal: bool
+    """Whether they are those recorded; False where another object ran and they cannot be compared."""
+    difference: Difference | None
+    fault: EmulationError | None
+    touched: NDArray[np.uint64]
+    """Addresses of the pages that were accessed, and of some beside them."""
+    written: NDArray[np.uint64]
+    """Those whose contents have changed."""
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Return whether it did what was recorded, to the byte and the instruction."""
+        return self.counts_equal and self.difference is None and self.fault is None
+
+    @property
+    def instructions(self) -> int:
+        """Return how many instructions its waves executed."""
+        return int(self.counts["executions"].sum())
+
+
+def replay(
+    capture: Capture, *, target: str | None = None, threads: int | None = None, find_store: bool = False
+) -> Replayed:
+    """Run a captured launch again.
+
+    Args:
+        target: of the device; the recorded one by default.
+        threads: host threads that run work-groups; None: as many as there are cores.
+        find_store: run a second time, slowly, if there is a difference, to find the instruction that wrote it.
+
+    Raises:
+        AddressTaken: this process has something else where the program had its memory.
+        LuthierError: the launch cannot be run.
+    """
+    runs = _Prepared(capture, target or capture.manifest.target)
+    found = runs.run(threads or len(os.sched_getaffinity(0)))
+    difference = found.difference
+    if find_store and difference is not None and found.fault is None:
+        return replace(found, difference=replace(difference, store=runs.store_at(difference.address)))
+    return found
+
+
+class _Prepared:
+    """A launch whose code is decoded."""
+
+    def __init__(self, capture: Capture, target: str) -> None:
+        told = capture.manifest
+        self.capture = capture
+        self.device = TargetId.parse(target)
+        self.object = CodeObject(capture.object, told.object)
+        if not self.device.accepts(self.object.target):
+            raise DeviceError(f"code for {self.object.target} on a device that is {self.device}", kernel=told.kernel)
+        if told.kernel not in self.object.kernels:
+            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+        self.kernel: Kernel = self.object.kernels[told.kernel]
+        isa = Isa.of(replace(self.object.target, target=self.device.target), self.kernel.wave_size)
+        self.code = Code(isa, self.object.text_as_loaded(self._address_of))
+        self.code.origin = teller(self.object)
+        self.plan = kernel_plan(self.kernel, self.device.target, self.code)
+        self._check()
+
+    def _address_of(self, name: str) -> int | None:
+        symbol = self.object.symbol(name)
+        return None if symbol is None or not symbol.defined else symbol.address + self.capture.manifest.load_address
+
+    def _check(self) -> None:
+        """Refuse what no device would take.
+
+        Raises:
+            DeviceError: sizes that are too large.
+        """
+        told, plan = self.capture.manifest, self.plan
+        items = told.block[0] * told.block[1] * told.block[2]
+        waves = -(-items // self.kernel.wave_size)
+        for what, wanted, most in (
+            ("work-items in a work-group", items, 1024),
+            ("waves on a SIMD", -(-waves // 4), plan["simd_waves"]),
+            ("bytes of LDS", told.group_segment, plan["lds_limit"]),
+            ("bytes of scratch a work-item", told.private_segment, plan["scratch_limit"]),
+        ):
+            if wanted > most:
+                raise DeviceError(f"{wanted} {what}; {most} are the most", kernel=told.kernel)
+
+    def run(self, threads: int) -> Replayed:
+        """Run the launch on so many threads."""
+        capture = self.capture
+        with self._memory():
+            counts, lanes, seconds, fault = self._execute(threads, None)
+            spans = pieces(capture.manifest.ranges)
+            touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
+            difference, written = self._compare(touched)
+        ran = np.flatnonzero(counts)
+        table = np.zeros(len(ran), COUNTS)
+        table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
+        table.sort(order="address")
+        same = bool(np.array_equal(table, capture.counts))
+        return Replayed(table, same, difference, fault, touched, written, seconds)
+
+    def store_at(self, address: int) -> str:
+        """Run again and return the instruction that was the last to change the byte at an address, with its source."""
+        last: int | None = None
+        before: tuple[int, int] | None = None
+
+        def look(worker: WorkerState) -> bool:
+            nonlocal last, before
+            value = int(place[0])
+            if before is not None and value != before[0]:
+                last = before[1]
+            before = value, worker.record_of(worker.current())
+            return True
+
+        with self._memory():
+            place = host_bytes(address, 1)
+            self._execute(1, look)
+            if before is not None and int(place[0]) != before[0]:
+                last = before[1]
+        if last is None:
+            return ""
+        at = self.code.address_of(last)
+        line = self.object.source.at(at) if self.object.source.present else None
+        return f"{self.code.text(last)} at {at:#x}{'' if line is None else f', {line}'}"
+
+    def _memory(self) -> Any:
+        before = self.capture.before
+        return mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]])
+
+    def _execute(
+        self, threads: int, observer: Observer | None
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]:
+        """Return executions and active lanes by record, the seconds and the fault, if there was one."""
+        told, plan = self.capture.manifest, self.plan
+        counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
+        seconds = 0.0
+        memory = Memory(limit=1 << 62)
+        for address, size in told.ranges:
+            memory.register(address, size, "captured memory")
+        wanted = told.private_segment + plan["scratch_extra"]
+        lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
+        executor = Executor(threads)
+        for first, groups, items in parts(told.grid, told.block):
+            count = groups[0] * groups[1] * groups[2]
+            if told.cooperative and count > RESIDENT_GROUPS:
+                raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
+            workers = count if told.cooperative else min(threads, count)
+            waves = -(-(items[0] * items[1] * items[2]) // self.kernel.wave_size)
+            scratch = Memory().allocate(workers * waves * self.kernel.wave_size * lane, "scratch")
+            place = memory.register(scratch.address, scratch.size, scratch.label, scratch.keep)
+            dispatch: Mapping[str, int] = {
+                **{name: getattr(told, name) for name in ("packet", "queue", "id", "kernarg", "cooperative")},
+                "code": told.load_address + self.code.base,
+                **{f"grid_{axis}": value for axis, value in zip("xyz", groups, strict=True)},
+                **{f"block_{axis}": value for axis, value in zip("xyz", items, strict=True)},
+                **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
+                "lds_size": told.group_segment,
+                "scratch": scratch.address,
+                "scratch_lane": lane,
+            }
+            outcome = execute(
+                *(executor, memory, self.code, plan, dispatch, told.kernel), step_limit=STEP_LIMIT, observer=observer
+            )
+            memory.free(place)
+            size = min(len(counts), len(outcome.counts))
+            counts[:size] += outcome.counts[:size]
+            lanes[:size] += outcome.lanes[:size]
+            seconds += outcome.seconds
+            if outcome.fault is not None:
+                return counts, lanes, seconds, outcome.fault
+        return counts, lanes, seconds, None
+
+    def _compare(self, touched: NDArray[np.uint64]) -> tuple[Difference | None, NDArray[np.uint64]]:
+        """Return the first difference from what was recorded, and which pages have changed."""
+        capture = self.capture
+        before, after = _by_address(capture.before), _by_address(capture.after)
+        first: tuple[int, int, int] | None = None
+        total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
+        for address in sorted({*touched.tolist(), *after}):
+            now = host_bytes(address, PAGE)
+            old = capture.pages[before[address]] if address in before else zeros
+            wanted = capture.pages[after[address]] if address in after else old
+            if not np.array_equal(now, old):
+                written.append(address)
+            wrong = np.flatnonzero(now != wanted)
+            total += len(wrong)
+            if len(wrong) and first is None:
+                at = int(wrong[0])
+                first = address + at, int(wanted[at]), int(now[at])
+        changed = np.array(written, np.uint64)
+        if first is None:
+            return None, changed
+        inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
+        return Difference(first[0], inside, first[1], first[2], total), changed
+
+
+def _by_address(places: NDArray[np.void]) -> dict[int, int]:
+    return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
+
+
+def parts(grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:
+    """Yield first work-group, number of work-groups and work-items of one, of each part of a grid: those at its ends
+    are smaller where it is no multiple of the work-group."""
+
+    def along(whole: int, size: int) -> list[tuple[int, int, int]]:
+        full, rest = divmod(whole, size)
+        return [part for part in ((0, full, size), (full, 1, rest)) if part[1] and part[2]]
+
+    for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
+        yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
+
+
+def packed(places: Mapping[int, NDArray[np.uint8]], known: dict[bytes, int], kept: list[Pages]) -> NDArray[np.void]:
+    """Return `PLACES` of pages by address, each page's contents being put into `kept` once."""
+    table = np.zeros(len(places), PLACES)
+    for row, address in enumerate(sorted(places)):
+        contents = places[address].tobytes()
+        if contents not in known:
+            known[contents] = len(kept)
+            kept.append(places[address])
+        table[row] = address, known[contents]
+    return table
+
+
+def reduced(capture: Capture, run: Replayed) -> Capture:
+    """Return a capture with only the pages that its replay accessed, and of what changed only what it changed: what
+    others have written meanwhile is left out."""
+    zero = np.zeros(PAGE, np.uint8)
+    touched, written = set(run.touched.tolist()), set(run.written.tolist())
+    known: dict[bytes, int] = {}
+    kept: list[Pages] = []
+    before = {a: capture.pages[p] for a, p in _by_address(capture.before).items() if a in touched}
+    after = {a: capture.pages[p] for a, p in _by_address(capture.after).items() if a in written}
+    tables = packed(before, known, kept), packed(after, known, kept)
+    pages = np.stack(kept) if kept else zero[None][:0]
+    return replace(capture, pages=pages, before=tables[0], after=tables[1])

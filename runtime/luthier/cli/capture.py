@@ -1,0 +1,100 @@
+"""``luthier capture``: launches of a program, each in a file that `luthier replay` runs again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from luthier.cli.selection import add_kernel_argument
+from luthier.errors import LuthierError
+from luthier.terminal import say, say_text
+
+if TYPE_CHECKING:
+    from luthier.run.captures import Captures
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.usage = "luthier capture [--device DEVICES] [OPTION ...] -o DIR [--] PROGRAM [ARGUMENT ...]"
+    parser.add_argument("--device", default="emu:gfx90a", metavar="DEVICES", help="as of `luthier run` (%(default)s)")
+    add_kernel_argument(parser)
+    parser.add_argument("--launches", default="::", metavar="[FIRST:]END[:STEP]", help="as of `luthier run`")
+    parser.add_argument("--runtime-kernels", action="store_true", help="also what HIP launches of its own")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="a new or empty folder for the captures")
+    parser.add_argument(
+        "--most",
+        type=size,
+        default=10 << 30,
+        metavar="BYTES",
+        help="of all files together, and of the memory of a launch: 500M, 10G (default: 10G)",
+    )
+    parser.add_argument(
+        "--all-memory",
+        action="store_true",
+        help="keep all memory that a launch may access; without it each is replayed once, and what it never accesses "
+        "is left out",
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
+
+
+def size(text: str) -> int:
+    """Return a number of bytes, as an argument."""
+    digits, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
+    if not digits.isdecimal() or int(digits) * UNITS[unit] == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes")
+    return int(digits) * UNITS[unit]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status: the program's."""
+    from luthier.run import parse_devices, run_program
+    from luthier.run.captures import Captures
+    from luthier.run.selection import Selection, parse_launches
+
+    command = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not command:
+        raise LuthierError("no program given")
+    devices = parse_devices(args.device)
+    selection = Selection(tuple(args.kernel), *parse_launches(args.launches), runtime_kernels=args.runtime_kernels)
+    folder = Path(args.output)
+    try:
+        folder.mkdir(exist_ok=True)
+        if any(folder.iterdir()):
+            raise LuthierError("there is something in the folder for captures", object=str(folder))
+    except OSError as problem:
+        raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
+    captures = Captures(folder, selection, args.most)
+    code = run_program(command, devices, captures=captures)
+    kept = captures.files if args.all_memory else _reduce(captures)
+    for text in captures.refused:
+        say_text(f"luthier capture: not captured: {text}", file=sys.stderr)
+    bytes = sum(path.stat().st_size for path in kept)
+    say(f"luthier capture: {len(kept)} launches, {bytes} bytes; not captured: {len(captures.refused)}", file=sys.stderr)
+    if not kept and code == 0:
+        raise LuthierError("no launch was captured")
+    return code if code >= 0 else 128 - code
+
+
+def _reduce(captures: Captures) -> list[Path]:
+    """Replay each capture and leave what it did not access out of its file; return those that remain.
+
+    One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
+    """
+    from luthier.cli.progress import Progress
+    from luthier.cli.replay import replay_elsewhere
+
+    kept = []
+    with Progress("replaying", len(captures.files)) as progress:
+        for path in captures.files:
+            outcome = replay_elsewhere(path, reduce=True)
+            if outcome["status"] == 0:
+                kept.append(path)
+            else:
+                path.unlink()
+                captures.refused.append(f"{path.name}: its replay differs: {outcome['what']}")
+            progress.step(path.name)
+    return kept

@@ -1,0 +1,54 @@
+"""Launches of programs, captured, and replayed in other processes: the same bytes and counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.capture import read_capture, write_capture
+from luthier.errors import LuthierError
+
+from .conftest import MAIN, PATIENCE, TARGETS
+
+pytestmark = pytest.mark.covering(1)
+NAMES = ("reduction", "histogram")
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `luthier` with these arguments."""
+    argv = [sys.executable, "-c", MAIN, *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path, name: str, target: str) -> None:
+    made = command("capture", "--device", f"emu:{target}", "-o", temporary / "kept", "--", build_program(name))
+    assert made.returncode == 0, made.stderr
+    files = sorted((temporary / "kept").iterdir())
+    assert files
+    done = command("replay", "--json", temporary / "kept")
+    rows = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in rows}, len(rows)) == (0, {"equal"}, len(files))
+    capture = read_capture(files[0])
+    after, pages = capture.after.copy(), capture.pages.copy()
+    pages[int(after["page"][0]), 5] ^= 1
+    write_capture(files[0], dataclasses.replace(capture, pages=pages))
+    assert command("replay", files[0]).returncode == 1
+    whole = files[1 % len(files)].read_bytes()
+    choose = random.Random(29)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[choose.randrange(len(damaged))] ^= 1 << choose.randrange(8)
+        files[0].write_bytes(damaged[: choose.choice((len(damaged), choose.randrange(len(damaged))))])
+        try:
+            read_capture(files[0])
+        except LuthierError:
+            continue
