@@ -22,7 +22,7 @@ FRESH = ("ca-certificates", "git", "make", "python3", "python3-dev", "python3-ve
 
 def packages(release: str, *extras: str, rocm: str = "/no/where") -> list[str]:
     """Return what `scripts/bootstrap` wants of a release of Debian's."""
-    command = [ROOT / "scripts/bootstrap", "--packages", release, *extras]
+    command = [str(ROOT / "scripts/bootstrap"), "--packages", release, *extras]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "ROCM_PATH": rocm})
     return done.stdout.split()
 
