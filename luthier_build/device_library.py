@@ -50,9 +50,10 @@ def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:
     def candidates() -> Iterator[Path]:
         yield rocm_path / "amdgcn/bitcode"
         yield rocm_path / "lib/amdgcn/bitcode"
-        yield resource_dir / "lib/amdgcn/bitcode"
-        for pattern in ("lib/llvm*/lib/clang/*/lib/amdgcn/bitcode", "llvm/lib/clang/*/lib/amdgcn/bitcode"):
-            yield from sorted(rocm_path.glob(pattern), reverse=True)
+        for inside in ("lib/amdgcn/bitcode", "amdgcn/bitcode"):
+            yield resource_dir / inside
+            for llvm in ("lib/llvm*", "llvm"):
+                yield from sorted(rocm_path.glob(f"{llvm}/lib/clang/*/{inside}"), reverse=True)
         yield from sorted(rocm_path.glob("lib/*/amdgcn/bitcode"))
 
     return next((folder for folder in candidates() if (folder / "ocml.bc").is_file()), None)

@@ -143,7 +143,7 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     if library is None:
         raise BuildError(
             f"no ROCm device library (amdgcn/bitcode/ocml.bc) in {_listed(places)}: set LUTHIER_ROCM_PATH to a ROCm "
-            "installation, or apt install rocm-device-libs"
+            "installation, or apt install rocm-device-libs (Debian 13: rocm-device-libs-17)"
         )
     kind: Kind = "upstream"
     if own_root or "roc-" in version or "AMD clang" in version:

@@ -192,7 +192,12 @@ def _optional() -> Iterator[Finding]:
         return f"{compiler}, with {clang}, and the plugin for it"
 
     os.environ.setdefault("HIP_PLATFORM", "amd")  # as luthier-hipcc does
-    yield _attempt("hipcc", hipcc, "only for luthier-hipcc: install ROCm, or apt install hipcc llvm-15-dev", "optional")
+    yield _attempt(
+        "hipcc",
+        hipcc,
+        "only for luthier-hipcc: install ROCm, or apt install hipcc and the llvm-*-dev of its clang",
+        "optional",
+    )
     for module, what, extra in (("SCons", "SCons builds", "scons"), ("hip", "real devices from Python", "hip")):
         if importlib.util.find_spec(module) is not None:
             yield Finding(module, "ok", f"for {what}")

@@ -98,6 +98,19 @@ def test_newest_readable_release_on_the_path(tmp_path: Path) -> None:
     assert Toolchain.find({"PATH": f"{search}:"}).llvm_major == 21  # another PATH, so nothing remembered is used
 
 
+@pytest.mark.parametrize(
+    "folder",
+    ["lib/llvm-15/lib/clang/15.0.6/lib/amdgcn/bitcode", "lib/llvm-17/lib/clang/17/amdgcn/bitcode"],
+)
+def test_a_device_library_inside_another_llvm(tmp_path: Path, folder: str) -> None:
+    """As Debian 12 and 13 have it: in the folder of the clang that their hipcc uses."""
+    root = fake_hip(tmp_path / "usr")
+    (root / folder).parent.mkdir(parents=True)
+    (root / "amdgcn/bitcode").rename(root / folder)
+    fake_clang(tmp_path / "bin/clang-22")
+    assert Toolchain.find({"PATH": f"{tmp_path}/bin:{SHELL_PATH}"}).device_library == root / folder
+
+
 def test_old_headers_get_the_wavefront_size(tmp_path: Path) -> None:
     fake_hip(tmp_path / "usr", (5, 2, 1), ("90a", "1100"))
     fake_clang(tmp_path / "bin/clang-22")
