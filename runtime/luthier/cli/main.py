@@ -23,6 +23,7 @@ COMMANDS = {
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
     "run": ("luthier.cli.run", "run a program on virtual devices"),
+    "sanitize": ("luthier.cli.sanitize", "run a program on virtual devices and tell what it does wrong with memory"),
     "report": ("luthier.cli.report", "what runs left: tables, a page, a time line, a comparison"),
     "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),

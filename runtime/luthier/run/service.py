@@ -22,6 +22,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
+from luthier.run.findings.collector import Collector
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.planner import Plan, Planner
 from luthier.run.protocol import Reader, Writer
@@ -55,10 +56,12 @@ class Service:
         devices: Sequence[VirtualGpu],
         instrumentation: Instrumentation | None = None,
         executed: Executed | None = None,
+        findings: Collector | None = None,
     ) -> None:
         self._devices = devices
         self._instrumentation = instrumentation
         self._executed = executed
+        self._findings = findings
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._planner = Planner(self._space)
@@ -109,6 +112,8 @@ class Service:
                             sent = [self._space.fd]
                         elif not pid:
                             raise protocol.ProtocolError(f"a message of kind {kind} before the first")
+                        elif kind == Request.FOUND:
+                            body = self._found(pid, Reader(payload))
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -165,6 +170,16 @@ class Service:
                 raise DeviceError("a handle of memory that nobody shares")
             return Writer().number(shared.size), [shared.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
+
+    def _found(self, pid: int, request: Reader) -> Writer:
+        if self._findings is None:
+            raise protocol.ProtocolError("findings that nobody asked for")
+        seen = request.numbers(messages.Sighting)
+        by_kernel = seen.kind in (messages.Sight.OUTSIDE, messages.Sight.FREED, messages.Sight.NOWHERE)
+        if by_kernel and seen.kernel >= len(self._planner.plans):
+            raise protocol.ProtocolError("a finding in a kernel that was never planned")
+        self._findings.add(pid, seen, self._planner.plans[seen.kernel] if by_kernel else None)
+        return Writer()
 
     def _count(self, request: Reader) -> None:
         if self._executed is None:
