@@ -21,16 +21,19 @@ AGREEMENT, DEVICE_HEADER = "luthier.emulator.agreement", "luthier.wire.device_he
 """Modules that headers are made by."""
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
 KFD_SHIM = Path("runtime/native/kfd_shim")
+SANITIZER = Path("runtime/native/sanitizer")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
 EXECUTOR = Path("runtime/native/executor")
 IN_PROCESS = EXECUTOR / "inprocess.cpp"
 KFD = "luthier.run.native.libluthier_kfd"
+SANITIZE = "luthier.run.native.libluthier_sanitizer"
 TOOLS = "luthier.run.native.libluthier_tools"
 EXECUTE = "luthier.emulator.native.libluthier_executor"
 FILES = {
     KFD: "libluthier_kfd.so",
     TOOLS: "libluthier_tools.so",
+    SANITIZE: "libluthier_sanitizer.so",
     EXECUTE: "libluthier_executor.so",
 }
 """Libraries that are no Python modules."""
@@ -196,6 +199,18 @@ setup(
                 "-Wl,-soname,libluthier_kfd.so",
                 f"-Wl,--version-script={KFD_SHIM}/exports.map",
                 "-Wl,-z,defs",
+                "-Wl,-s",
+            ],
+        ),
+        Extension(
+            SANITIZE,
+            sorted(str(path) for path in SANITIZER.glob("*.cpp")),
+            language="c++",
+            depends=[*(str(path) for path in SANITIZER.glob("*.[hm]*")), *AGREED],
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-Wl,-soname,libluthier_sanitizer.so",
+                f"-Wl,--version-script={SANITIZER}/exports.map",
                 "-Wl,-s",
             ],
         ),

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     if not (args.tool or args.output or args.json):
         code = run_program(command, devices, executed=executed, seconds=args.time_limit)
         _print_executed(executed, args)
-        return _end(code)
+        return end_as(code)
     recorder = None
     if args.output:
         from luthier.run.record import Recorder
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         if recorder is not None:
             recorder.discard()
-    return _end(code)
+    return end_as(code)
 
 
 def _check_without_tools(args: argparse.Namespace) -> None:
@@ -291,7 +291,8 @@ def _report(
             say_text(f"luthier run: error: {problem}", file=sys.stderr)
 
 
-def _end(code: int) -> int:
+def end_as(code: int) -> int:
+    """Return a program's exit code, or end by the signal that ended it."""
     if code < 0:
         _die_of(-code)
     return code

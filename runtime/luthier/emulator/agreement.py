@@ -61,6 +61,7 @@ def _layouts() -> Iterator[str]:
 
 def _wire() -> Iterator[str]:
     yield from spelling.enumeration(messages.Request, "uint64_t")
+    yield from spelling.enumeration(messages.Sight, "uint64_t")
     for declared in vars(messages).values():
         if isinstance(declared, type) and issubclass(declared, Message) and declared is not Message:
             yield from spelling.message(declared)

@@ -27,12 +27,14 @@ from luthier.wire.topology import FILES_VARIABLE
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
     from luthier.run.executed import Executed
+    from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
 
 ENDED = 124
 """Exit code of a program that ran for too long, as timeout(1) has it."""
 LIBRARY = "libluthier_kfd.so"
 TOOL_LIBRARY = "libluthier_tools.so"
+SANITIZER_LIBRARY = "libluthier_sanitizer.so"
 _LIBRARIES, _SERVICE, _DRIVER = "libraries", "service", "driver"
 """In the private folder of a run."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -47,23 +49,25 @@ def library_folder() -> Path:
         DeviceError: one was not built.
     """
     folder = Path(__file__).parent / "native"
-    for library in (LIBRARY, TOOL_LIBRARY):
+    for library in (LIBRARY, TOOL_LIBRARY, SANITIZER_LIBRARY):
         if not (folder / library).exists():
             needs = "it needs libhsa-runtime-dev and g++"
             raise DeviceError(f"{folder / library} is missing: build it with `make setup` ({needs})")
     return folder
 
 
-def environment(base: Mapping[str, str], folder: Path, *, tools: bool) -> dict[str, str]:
+def environment(base: Mapping[str, str], folder: Path, *, tools: bool, checked: bool = False) -> dict[str, str]:
     """Return the program's environment: the kernel driver's shim before all libraries, and the place of the service.
 
     Args:
         folder: what `private_folder` gives, with a link to the libraries and the kernel driver's files.
         tools: whether ROCr is to load the tool library.
+        checked: whether the program's allocations are to be told of.
     """
     result = dict(base)
     others = result.get("LD_PRELOAD")
-    result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / LIBRARY), *([others] if others else [])])
+    first = [str(folder / _LIBRARIES / SANITIZER_LIBRARY)] if checked else []
+    result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / LIBRARY), *first, *([others] if others else [])])
     result[FILES_VARIABLE] = str(folder / _DRIVER)
     result[SOCKET_VARIABLE] = str(folder / _SERVICE)
     if tools:
@@ -98,6 +102,7 @@ def run_program(
     tools: Instrumentation | Later | None = None,
     executed: Executed | None = None,
     captures: Captures | None = None,
+    findings: Collector | None = None,
     *,
     seconds: float | None = None,
 ) -> int:
@@ -109,6 +114,7 @@ def run_program(
         tools: to run it under; what they found is in them afterwards.
         executed: gets what the virtual devices have counted, of processes that end by themselves.
         captures: gets launches with the memory that they may access.
+        findings: gets what is wrong with the program's use of memory, which is then checked.
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
 
     Raises:
@@ -121,10 +127,12 @@ def run_program(
         # Lists in environment variables can hold the link, wherever Luthier is installed.
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
         topology.write(folder / _DRIVER, devices)
-        child = start(command, env=environment(os.environ, folder, tools=tools is not None))
+        child = start(
+            command, env=environment(os.environ, folder, tools=tools is not None, checked=findings is not None)
+        )
         forward_to(child.send_signal)
         imported = threading.Event()
-        arguments = listener, devices, tools, executed, captures, imported
+        arguments = listener, devices, tools, executed, captures, findings, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
@@ -178,6 +186,7 @@ def _serve(
     tools: Instrumentation | Later | None,
     executed: Executed | None,
     captures: Captures | None,
+    findings: Collector | None,
     imported: threading.Event,
 ) -> None:
     """Run the service.
@@ -196,7 +205,7 @@ def _serve(
             imported.set()
         if made is not None:
             import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
-        Service(devices, made, executed, captures).serve(listener)
+        Service(devices, made, executed, captures, findings).serve(listener)
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()

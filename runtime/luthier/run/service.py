@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
-from luthier.run.captures import Captures
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.instrumentation import Instrumentation
@@ -32,6 +32,10 @@ from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import say_text, visible_lines
 from luthier.wire import messages
 from luthier.wire.messages import Request
+
+if TYPE_CHECKING:  # what few runs need
+    from luthier.run.captures import Captures
+    from luthier.run.findings.collector import Collector
 
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 
@@ -57,11 +61,13 @@ class Service:
         instrumentation: Instrumentation | None = None,
         executed: Executed | None = None,
         captures: Captures | None = None,
+        findings: Collector | None = None,
     ) -> None:
         self._devices = devices
         self._instrumentation = instrumentation
         self._executed = executed
         self._captures = captures
+        self._findings = findings
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._planner = Planner(self._space)
@@ -114,6 +120,8 @@ class Service:
                             raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                         elif kind in (Request.CAPTURE, Request.CAPTURED) and self._captures is not None:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
+                        elif kind == Request.FOUND:
+                            body = self._found(pid, Reader(payload))
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -170,6 +178,16 @@ class Service:
                 raise DeviceError("a handle of memory that nobody shares")
             return Writer().number(shared.size), [shared.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
+
+    def _found(self, pid: int, request: Reader) -> Writer:
+        if self._findings is None:
+            raise protocol.ProtocolError("findings that nobody asked for")
+        seen = request.numbers(messages.Sighting)
+        by_kernel = seen.kind in (messages.Sight.OUTSIDE, messages.Sight.FREED, messages.Sight.NOWHERE)
+        if by_kernel and seen.kernel >= len(self._planner.plans):
+            raise protocol.ProtocolError("a finding in a kernel that was never planned")
+        self._findings.add(pid, seen, self._planner.plans[seen.kernel] if by_kernel else None)
+        return Writer()
 
     def _count(self, request: Reader) -> None:
         if self._executed is None:

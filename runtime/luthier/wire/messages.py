@@ -45,6 +45,8 @@ class Request(enum.IntEnum):
     CAPTURED = 10
     """That launch has ended: whether it failed, and whether it ran code of other objects; what was executed until it
     began and until it ended, each as in `COUNTS`."""
+    FOUND = 11
+    """`Sighting`."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -152,6 +154,46 @@ class Explain(Message):
 
     kernel: int
     reason: int
+
+
+class Sight(enum.IntEnum):
+    """Kind of a `Sighting`."""
+
+    OUTSIDE = 1
+    """An access of memory that the device has, outside of what the program allocated."""
+    FREED = 2
+    """An access of what the program had given back."""
+    NOWHERE = 3
+    """An access of no memory at all: the kernel faults."""
+    DOUBLE_FREE = 4
+    INVALID_FREE = 5
+    LEAK = 6
+
+
+@dataclass(frozen=True)
+class Sighting(Message):
+    """Something that a check of the program's memory found, as often as a launch did it."""
+
+    kind: int
+    """`Sight`. What kernels have nothing to do with has 0 in all that is about them."""
+    kernel: int
+    record: int
+    address: int
+    size: int
+    """Bytes of the access."""
+    lane: int
+    wave: int
+    group: int
+    """Number of the work-group in the launch."""
+    base: int
+    """Address of the allocation that is meant, or is the nearest."""
+    extent: int
+    """Bytes of it, as the program asked for them."""
+    allocation: int
+    """Its number among those of the process, from 1 on; 0: there is none."""
+    count: int
+    launch: int
+    """Number among the launches of the kernel in the process."""
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ private:
   const char *plan_;
   Shape shape_{};
   std::shared_ptr<const RangeTable> ranges_;
+  BoundsCheck *bounds_ = nullptr;
   std::vector<std::shared_ptr<const RangeTable>> kept_; // tables that records may still look into
   alignas(64) char launch_[layout::launch::kSize] = {};
   alignas(64) char sgprs_[layout::SCALARS] = {};

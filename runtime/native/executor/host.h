@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "bounds.h"
 #include "ranges.h"
 
 namespace luthier {
@@ -30,6 +31,8 @@ public:
   virtual uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) = 0;
   // Return the memory that the kernel may access now.
   virtual std::shared_ptr<const RangeTable> ranges() = 0;
+  // Return what judges accesses outside of `ranges`; null if each of them is a fault.
+  virtual BoundsCheck *bounds() { return nullptr; }
   // Address of that many bytes of scratch.
   virtual uint64_t scratch(uint64_t size) = 0;
   // The kernel has sent an interrupt.

@@ -62,7 +62,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      execution_(*this, dispatch_of(packet)) {}
+      sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {}
 
 // Return the fault for which a command processor refuses the launch.
 std::optional<Fault> Launch::check() const {
@@ -91,6 +91,13 @@ std::optional<Fault> Launch::check() const {
 std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
+  run_parts();
+  if (checked_)
+    sightings_.tell(resources_.service);
+  return fault_;
+}
+
+void Launch::run_parts() {
   // Work-groups at the ends of a grid that is no multiple of the work-group are smaller: parts of their own.
   struct Part {
     uint32_t first, groups, items;
@@ -108,7 +115,6 @@ std::optional<Fault> Launch::run() {
       for (Part x : parts(grid_.x, block_.x))
         if (!fault_ && !execution_.aborted())
           run_part({x.first, y.first, z.first}, {x.groups, y.groups, z.groups}, {x.items, y.items, z.items});
-  return fault_;
 }
 
 void Launch::run_part(Triple first, Triple groups, Triple items) {

@@ -7,6 +7,7 @@
 #include "execution.h"
 #include "hsa_layouts.h"
 #include "plans.h"
+#include "sightings.h"
 
 namespace luthier {
 
@@ -77,11 +78,13 @@ public:
 private:
   std::optional<Fault> check() const;
   void run_part(Triple first, Triple groups, Triple items);
+  void run_parts();
   void fail(Fault fault);
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
   uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) override;
-  std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.table(packet_.node); }
+  std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.exact_table(packet_.node); }
+  BoundsCheck *bounds() override { return checked_ ? &sightings_ : nullptr; }
   uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
   void interrupt() override { resources_.interrupt(); }
   void stopped(Worker &worker, uint64_t reason) override;
@@ -92,6 +95,8 @@ private:
   Packet packet_;
   const char *plan_;
   Triple block_, grid_; // work-items
+  const bool checked_ = ProgramMemory::get().version() != 0;
+  Sightings sightings_;
   Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;

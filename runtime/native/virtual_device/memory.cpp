@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sys/mman.h>
 
+#include "program_memory.h"
+
 namespace luthier {
 
 uint64_t Memory::allocate(uint64_t size, std::vector<uint32_t> nodes) {
@@ -94,7 +96,7 @@ void Memory::changed() {
 std::shared_ptr<const RangeTable> Memory::table(unsigned node) const {
   std::lock_guard lock(mutex_);
   auto &kept = tables_.at(node);
-  if (kept)
+  if (kept && kept->rows.size() >= longest_)
     return kept;
   auto made = std::make_shared<RangeTable>();
   for (const auto &[address, allocation] : allocations_) {
@@ -118,6 +120,21 @@ std::shared_ptr<const RangeTable> Memory::table(unsigned node) const {
   longest_ = std::max(longest_, made->rows.size() + 1);
   made->rows.resize(longest_, {~0ull, 0});
   return kept = made;
+}
+
+std::shared_ptr<const RangeTable> Memory::exact_table(unsigned node) const {
+  const uint64_t version = ProgramMemory::get().version();
+  auto whole = table(node);
+  if (!version)
+    return whole;
+  std::lock_guard lock(mutex_);
+  Exact &kept = exact_.at(node);
+  if (kept.of == whole && kept.version == version && kept.table->rows.size() >= longest_)
+    return kept.table;
+  auto made = std::make_shared<RangeTable>(ProgramMemory::get().without_holes(*whole, longest_));
+  longest_ = made->rows.size();
+  kept = {std::move(whole), made, version};
+  return made;
 }
 
 } // namespace luthier

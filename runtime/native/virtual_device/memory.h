@@ -42,6 +42,8 @@ public:
 
   std::optional<Allocation> find(uint64_t address) const;
   std::shared_ptr<const RangeTable> table(unsigned node) const;
+  // Return the same without what is between the allocations that the program made.
+  std::shared_ptr<const RangeTable> exact_table(unsigned node) const;
   // Return where these bytes are on the host; null if the node may not access them all, or if they are in several
   // places.
   char *host(unsigned node, uint64_t address, uint64_t size) const { return table(node)->host(address, size); }
@@ -55,6 +57,11 @@ private:
   Allocations allocations_;
   std::vector<uint64_t> free_;
   mutable std::vector<std::shared_ptr<const RangeTable>> tables_;
+  struct Exact {
+    std::shared_ptr<const RangeTable> of, table;
+    uint64_t version = 0;
+  };
+  mutable std::vector<Exact> exact_ = std::vector<Exact>(tables_.size());
   mutable size_t longest_ = 0;
 };
 

@@ -118,6 +118,8 @@ void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
 
 std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
 
+void Service::found(const wire::Sighting &sighting) { ask(Request::kFound, Writer().numbers(sighting).text()); }
+
 void Service::tell(const Tally &tally) {
   Writer message;
   put_tally(message, tally);

@@ -42,6 +42,8 @@ public:
   void bind(uint64_t kernel, uint64_t key, uint64_t record);
   // Return the description of a fault.
   std::string explain(const Writer &state);
+  // Something that a check of the program found.
+  void found(const wire::Sighting &sighting);
   // At the end of the process, if it is wanted: what was executed.
   void tell(const Tally &tally);
   // Whether a launch is captured: asked before it begins, with the packet and the memory that it may access.

@@ -1,0 +1,83 @@
+"""Findings of a run, as the processes of the program tell of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from luthier.errors import DeviceError
+from luthier.objects.source import SourceFrame, SourceLocation
+from luthier.run.findings.finding import Allocation, Finding
+from luthier.run.planner import Plan
+from luthier.wire.messages import Sight, Sighting
+
+_KINDS = {
+    Sight.OUTSIDE: "out-of-bounds",
+    Sight.FREED: "use-after-free",
+    Sight.NOWHERE: "invalid-address",
+    Sight.DOUBLE_FREE: "double-free",
+    Sight.INVALID_FREE: "invalid-free",
+    Sight.LEAK: "leak",
+}
+
+
+class Collector:
+    """Takes what was seen, and keeps equal findings as one. Safe from several threads.
+
+    Args:
+        kinds: what is wanted, of `luthier.run.findings.finding.KINDS`.
+    """
+
+    def __init__(self, kinds: Collection[str]) -> None:
+        self._kinds = kinds
+        self._lock = threading.Lock()
+        self._findings: dict[tuple[str | int, ...], Finding] = {}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return all findings so far, in the order in which they came."""
+        with self._lock:
+            return list(self._findings.values())
+
+    def add(self, process: int, seen: Sighting, plan: Plan | None) -> None:
+        """Take what a process has seen.
+
+        Args:
+            plan: of the kernel that did it; None if no kernel did.
+
+        Raises:
+            DeviceError: there is no such kind.
+        """
+        if seen.kind not in _KINDS:
+            raise DeviceError(f"a finding of the unknown kind {seen.kind}")
+        kind = _KINDS[Sight(seen.kind)]
+        if kind not in self._kinds:
+            return
+        finding = Finding(kind, process, address=seen.address, count=seen.count)
+        if seen.base:
+            finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
+        if plan is not None:
+            _locate(finding, seen, plan)
+        with self._lock:
+            known = self._findings.setdefault(finding.key, finding)
+            if known is not finding:
+                known.merge(finding)
+
+
+def _locate(finding: Finding, seen: Sighting, plan: Plan) -> None:
+    code = plan.code.code
+    if seen.record >= code.count:
+        raise DeviceError("a finding at code that was never planned")
+    address, object = code.address_of(seen.record), plan.code.object
+    for other in plan.code.others.values():
+        if seen.record in other.records:
+            address, object = address - other.distance, other.object
+    finding.kernel, finding.object, finding.offset = plan.kernel.name, plan.object, address
+    finding.instruction = code.text(seen.record)
+    finding.frames = _frames(object.source.at(address)) if object is not None else ()
+    finding.lane, finding.wave, finding.group, finding.size = seen.lane, seen.wave, seen.group, seen.size
+    finding.first_launch = finding.last_launch = seen.launch
+
+
+def _frames(location: SourceLocation | None) -> tuple[SourceFrame, ...]:
+    return () if location is None else location.frames

@@ -1,0 +1,24 @@
+// Accesses outside what the program allocated, found where compiled code looks up an address.
+//
+// Compiled code compares each access with one range of its table and calls for help outside of it: inside, nothing is
+// slower. The table that it sees then has the program's allocations, to the byte; what is outside is told, and goes on
+// if the device may access it.
+#pragma once
+
+#include <cstdint>
+
+namespace luthier {
+
+class BoundsCheck {
+public:
+  virtual ~BoundsCheck() = default;
+  // Return whether an access may go on that is in no range of the table. `record` is its instruction.
+  virtual bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) = 0;
+};
+
+// What this thread's compiled code asks. `translate` is the engine's own look-up.
+void activate(BoundsCheck *check, void *translate);
+// Return the function that compiled code is to call in place of the engine's own.
+uint64_t checked_translate();
+
+} // namespace luthier

@@ -1,0 +1,251 @@
+// HIP's functions that give memory and take it back, before HIP's own: they say to the virtual device what the program
+// asked for, to the byte.
+//
+// Behind each allocation there is room that is nobody's, so that what is read before the next one is outside of any.
+// Memory that is given back stays for a while, so that who still uses it is found.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "agreement.h"
+
+extern "C" {
+// Of libluthier_kfd.so, which is loaded before.
+void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
+void luthier_freed(uint64_t address) __attribute__((weak));
+void luthier_forget(uint64_t address) __attribute__((weak));
+void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) __attribute__((weak));
+}
+
+namespace {
+
+using luthier::wire::Sight;
+
+constexpr int kSuccess = 0, kInvalidValue = 1;
+constexpr size_t kZone = 256, kPage = 4096; // bytes behind an allocation; granule of what the driver gives
+constexpr size_t kQuarantine = size_t{256} << 20;
+
+enum class Kind { kDevice, kHost, kAsync };
+
+struct Block {
+  size_t size;
+  Kind kind;
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<void *, Block> live, freed;
+  std::deque<void *> order; // of what is freed, the oldest first
+  size_t kept = 0;          // bytes of it
+};
+
+State &state() {
+  static State *const made = new State; // never destroyed: programs free memory while they end
+  return *made;
+}
+
+template <typename Function> Function *next(const char *name) {
+  void *found = dlsym(RTLD_NEXT, name);
+  if (!found) {
+    std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
+    std::abort();
+  }
+  return reinterpret_cast<Function *>(found);
+}
+
+// Memory asked for inside of one of HIP's functions that stand here is that function's own business.
+thread_local bool inside = false;
+
+struct Inside {
+  const bool before = inside;
+  Inside() { inside = true; }
+  ~Inside() { inside = before; }
+};
+
+void note(void *address, size_t size, Kind kind) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  all.freed.erase(address);
+  all.live[address] = {size, kind};
+  const size_t reserved = size + kZone;
+  // Pools give pieces of pages.
+  luthier_allocated(reinterpret_cast<uint64_t>(address), size,
+                    kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
+}
+
+// Has memory made that is larger than the program asks for.
+template <typename Make> int allocate(void **address, size_t size, Kind kind, Make make) {
+  if (inside || !luthier_allocated || !address || !size || size > SIZE_MAX - kZone)
+    return make(size);
+  Inside now;
+  const int result = make(size + kZone);
+  if (result == kSuccess && *address)
+    note(*address, size, kind);
+  return result;
+}
+
+// Gives memory back to HIP that was kept.
+int release(void *address, Kind kind) {
+  luthier_forget(reinterpret_cast<uint64_t>(address));
+  return kind == Kind::kHost ? next<int(void *)>("hipHostFree")(address) : next<int(void *)>("hipFree")(address);
+}
+
+// Keeps memory that the program gives back, and gives others back to HIP where there is too much of it.
+int free_later(void *address) {
+  Inside now;
+  State &all = state();
+  std::vector<std::pair<void *, Kind>> old;
+  {
+    std::lock_guard lock(all.mutex);
+    const auto found = all.live.find(address);
+    if (found == all.live.end())
+      return -1;
+    const Block block = found->second;
+    all.live.erase(found);
+    luthier_freed(reinterpret_cast<uint64_t>(address));
+    all.freed[address] = block;
+    all.order.push_back(address);
+    all.kept += block.size;
+    while (all.kept > kQuarantine && !all.order.empty()) {
+      const auto oldest = all.freed.find(all.order.front());
+      all.order.pop_front();
+      if (oldest == all.freed.end())
+        continue;
+      all.kept -= oldest->second.size;
+      old.emplace_back(oldest->first, oldest->second.kind);
+      all.freed.erase(oldest);
+    }
+  }
+  for (auto [one, its] : old)
+    release(one, its);
+  return kSuccess;
+}
+
+void complain(Sight sight, void *address, uint64_t base, uint64_t size) {
+  luthier_complain(static_cast<uint64_t>(sight), reinterpret_cast<uint64_t>(address), base, size);
+}
+
+// Return what is wrong with memory that is given back and is none of `live`; false: nothing that is known here.
+bool is_wrong(void *address) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  if (const auto found = all.freed.find(address); found != all.freed.end()) {
+    complain(Sight::kDoubleFree, address, reinterpret_cast<uint64_t>(address), found->second.size);
+    return true;
+  }
+  auto after = all.live.upper_bound(address);
+  if (after == all.live.begin())
+    return false;
+  const auto &[base, block] = *--after;
+  if (static_cast<char *>(address) - static_cast<char *>(base) >= static_cast<ptrdiff_t>(block.size))
+    return false;
+  complain(Sight::kInvalidFree, address, reinterpret_cast<uint64_t>(base), block.size);
+  return true;
+}
+
+int give_back(void *address, const char *function) {
+  const auto own = [&] { return next<int(void *)>(function)(address); };
+  if (inside || !luthier_allocated || !address)
+    return own();
+  // Kernels that use it may still run: HIP waits for them.
+  {
+    Inside now;
+    next<int()>("hipDeviceSynchronize")();
+  }
+  if (free_later(address) == kSuccess)
+    return kSuccess;
+  return is_wrong(address) ? kInvalidValue : own();
+}
+
+// What is live when the process ends.
+struct AtExit {
+  ~AtExit() {
+    if (!luthier_complain)
+      return;
+    State &all = state();
+    std::lock_guard lock(all.mutex);
+    for (const auto &[address, block] : all.live)
+      complain(Sight::kLeak, address, reinterpret_cast<uint64_t>(address), block.size);
+  }
+} at_exit;
+
+} // namespace
+
+extern "C" {
+
+int hipMalloc(void **address, size_t size) {
+  return allocate(address, size, Kind::kDevice,
+                  [&](size_t room) { return next<int(void **, size_t)>("hipMalloc")(address, room); });
+}
+
+int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
+  return allocate(address, size, Kind::kDevice, [&](size_t room) {
+    return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
+  });
+}
+
+int hipMallocManaged(void **address, size_t size, unsigned flags) {
+  return allocate(address, size, Kind::kDevice, [&](size_t room) {
+    return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
+  });
+}
+
+int hipHostMalloc(void **address, size_t size, unsigned flags) {
+  return allocate(address, size, Kind::kHost, [&](size_t room) {
+    return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
+  });
+}
+
+int hipMallocHost(void **address, size_t size) {
+  return allocate(address, size, Kind::kHost,
+                  [&](size_t room) { return next<int(void **, size_t)>("hipMallocHost")(address, room); });
+}
+
+int hipMallocAsync(void **address, size_t size, void *stream) {
+  return allocate(address, size, Kind::kAsync, [&](size_t room) {
+    return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
+  });
+}
+
+int hipFree(void *address) { return give_back(address, "hipFree"); }
+int hipHostFree(void *address) { return give_back(address, "hipHostFree"); }
+int hipFreeHost(void *address) { return give_back(address, "hipFreeHost"); }
+
+// What was asked for before in the stream may still use it: the stream's end is waited for.
+int hipFreeAsync(void *address, void *stream) {
+  if (!inside && luthier_allocated && address) {
+    {
+      Inside now;
+      next<int(void *)>("hipStreamSynchronize")(stream);
+    }
+    if (free_later(address) == kSuccess)
+      return kSuccess;
+    if (is_wrong(address))
+      return kInvalidValue;
+  }
+  return next<int(void *, void *)>("hipFreeAsync")(address, stream);
+}
+
+// Takes all of the device's memory back.
+int hipDeviceReset() {
+  State &all = state();
+  {
+    std::lock_guard lock(all.mutex);
+    for (auto *blocks : {&all.live, &all.freed})
+      for (const auto &[address, block] : *blocks)
+        if (luthier_forget)
+          luthier_forget(reinterpret_cast<uint64_t>(address));
+    all.live.clear();
+    all.freed.clear();
+    all.order.clear();
+    all.kept = 0;
+  }
+  return next<int()>("hipDeviceReset")();
+}
+}

@@ -1,0 +1,88 @@
+#include "program_memory.h"
+
+#include <algorithm>
+
+namespace luthier {
+
+ProgramMemory &ProgramMemory::get() {
+  static ProgramMemory *const memory = new ProgramMemory; // never destroyed: queues run until the process ends
+  return *memory;
+}
+
+void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+  std::lock_guard lock(mutex_);
+  extents_[address] = {address, size, std::max(size, reserved), ++number_, false};
+  ++version_;
+}
+
+void ProgramMemory::freed(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = extents_.find(address); found != extents_.end())
+    found->second.freed = true;
+  ++version_;
+}
+
+void ProgramMemory::forget(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  extents_.erase(address);
+  ++version_;
+}
+
+std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  const auto after = extents_.upper_bound(address);
+  const Extent *below = after == extents_.begin() ? nullptr : &std::prev(after)->second;
+  const Extent *above = after == extents_.end() ? nullptr : &after->second;
+  const bool in = below && address - below->address < below->size;
+  if (below && above && !in && above->address - address <= address - (below->address + below->size))
+    return *above;
+  if (below || above)
+    return below ? *below : *above;
+  return std::nullopt;
+}
+
+uint64_t ProgramMemory::version() const {
+  std::lock_guard lock(mutex_);
+  return version_;
+}
+
+RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) const {
+  std::lock_guard lock(mutex_);
+  RangeTable left;
+  left.aliases = table.aliases;
+  for (const auto &row : table.rows) {
+    uint64_t at = row.address;
+    const uint64_t end = row.address + row.size;
+    auto extent = extents_.upper_bound(at);
+    if (extent != extents_.begin())
+      --extent; // its reserved bytes may reach into the row
+    for (; row.size && extent != extents_.end() && extent->first < end; ++extent) {
+      const Extent &one = extent->second;
+      const auto next = std::next(extent);
+      uint64_t last = one.address + one.reserved;
+      if (next != extents_.end())
+        last = std::min(last, next->first);
+      const uint64_t first = one.freed ? one.address : one.address + one.size;
+      if (last <= at || first >= last)
+        continue;
+      if (first > at)
+        left.rows.push_back({at, std::min(first, end) - at});
+      at = std::max(at, std::min(last, end));
+    }
+    if (at < end)
+      left.rows.push_back({at, end - at});
+  }
+  left.rows.resize(std::max(rows, left.rows.size() + 1), {~0ull, 0});
+  return left;
+}
+
+} // namespace luthier
+
+// What the library that stands before HIP's functions calls.
+extern "C" {
+void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+  luthier::ProgramMemory::get().allocated(address, size, reserved);
+}
+void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
+void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }
+}

@@ -1,0 +1,48 @@
+// Memory that the program itself asked for, to the byte: pieces of what devices may access.
+//
+// The driver gives pages, and what is beyond an allocation's last byte is there on hardware, too. Where somebody tells
+// of the allocations, what is between them is a hole: kernels reach it, and should not.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ranges.h"
+
+namespace luthier {
+
+struct Extent {
+  uint64_t address = 0, size = 0; // as the program asked for it
+  uint64_t reserved = 0;          // bytes from `address` on that are nobody else's
+  uint64_t number = 0;            // among all allocations, from 1 on
+  bool freed = false;
+};
+
+class ProgramMemory {
+public:
+  // The one of this process.
+  static ProgramMemory &get();
+
+  void allocated(uint64_t address, uint64_t size, uint64_t reserved);
+  // Marks an allocation as given back, while its memory is still there.
+  void freed(uint64_t address);
+  // Forgets an allocation, whose memory is no longer there.
+  void forget(uint64_t address);
+
+  // Return the extent that an address is in, else the one with the nearest end; nothing if there is none.
+  std::optional<Extent> nearest(uint64_t address) const;
+  // Return how often it has changed; 0 where nobody tells of allocations.
+  uint64_t version() const;
+  // Return what is left of a table without the holes; at least so many rows.
+  RangeTable without_holes(const RangeTable &table, size_t rows) const;
+
+private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Extent> extents_;
+  uint64_t version_ = 0, number_ = 0;
+};
+
+} // namespace luthier

@@ -1,0 +1,32 @@
+// Bad accesses of one launch: equal ones are one, and all are told to the service when it has ended.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "bounds.h"
+#include "memory.h"
+#include "program_memory.h"
+#include "service.h"
+
+namespace luthier {
+
+class Sightings final : public BoundsCheck {
+public:
+  Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
+  // From any worker's thread.
+  bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
+  // Throws `Failure`.
+  void tell(Service &service);
+
+private:
+  using Key = std::tuple<uint64_t, wire::Sight, uint64_t, bool>; // record, kind, allocation, whether it is below
+  Memory &memory_;
+  unsigned node_;
+  const char *plan_;
+  std::mutex mutex_;
+  std::map<Key, wire::Sighting> found_;
+};
+
+} // namespace luthier

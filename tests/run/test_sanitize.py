@@ -1,0 +1,166 @@
+"""`luthier sanitize`: planted bugs are found at their lines by the right kind, nothing is where there is none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.errors import LuthierError
+from luthier.run.findings import suppressions
+from luthier.run.findings.finding import Allocation, Finding
+
+from .conftest import MAIN, PATIENCE, PROGRAMS
+
+Build = Callable[..., Path]
+BUGS = {
+    "none": None,
+    "above": ("out-of-bounds", "after", 0, 1),
+    "below": ("out-of-bounds", "before", 4, 1),
+    "halved": ("out-of-bounds", "after", 4 * (1000 - 32) - 2000, 32),
+    "freed": ("use-after-free", "inside", 4 * (1000 - 32), 32),
+    "twice": ("double-free", "inside", 0, 1),
+    "inside": ("invalid-free", "inside", 4, 1),
+    "leak": ("leak", "inside", 0, 1),
+}
+"""Bug -> kind, side, distance, and how many lanes; the program has them in `planted.hip`."""
+TARGETS = ("gfx906", "gfx90a", "gfx1030")
+CONTAINERS = ("device", "managed", "host")
+ACCESSES = ("read", "write", "atomic")
+
+
+def combinations() -> list[tuple[str, str, str, str]]:
+    """Return rows in which each bug meets each target, each container and each access, with as few rows as there can
+    be: three for each bug, a Latin square of the rest."""
+    rows = []
+    for number, bug in enumerate(BUGS):
+        for row in range(3):
+            column = (row + number) % 3
+            rows.append((bug, TARGETS[row], CONTAINERS[column], ACCESSES[(row + 2 * column) % 3]))
+    return rows
+
+
+def sanitize(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", MAIN, "sanitize", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def line_of(access: str) -> int:
+    text = (PROGRAMS / "planted.hip").read_text().splitlines()
+    return next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {access}"))
+
+
+@pytest.mark.parametrize(("bug", "target", "container", "access"), combinations())
+def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, container: str, access: str) -> None:
+    log = tmp_path / "findings.json"
+    program = build_program("planted", "-g")
+    done = sanitize(
+        "--checks", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", program, container, bug, access
+    )
+    told: dict[str, Any] = json.loads(log.read_text())
+    expected = BUGS[bug]
+    # In front of memory of the host may be none at all: then the kernel faults, and the program ends.
+    faults = bug == "below" and told["findings"][0]["kind"] == "invalid-address"
+    assert (done.stdout, told["exit_code"]) == (("", -6) if faults else ("done\n", 0)), done
+    assert done.returncode == (0 if expected is None else 1), done
+    if expected is None:
+        assert told["findings"] == []
+        return
+    kind, side, distance, lanes = expected
+    if faults:
+        assert container == "host"
+        kind = "invalid-address"
+    (found,) = told["findings"]
+    assert (found["kind"], found["count"]) == (kind, lanes)
+    if bug != "halved" or found["side"] == "after":  # the allocation behind it may be nearer than the one that is meant
+        assert (found["side"], found["distance"]) == (side, distance)
+        assert found["allocation"]["size"] == (2000 if bug == "halved" else 4000)
+    if found["kernel"]:
+        assert found["name"] == {"read": "reads", "write": "writes", "atomic": "adds"}[access]
+        places = {frame["line"] for frame in found["frames"] if frame["file"].endswith("planted.hip")}
+        assert places == {line_of(access)}
+        assert found["size"] == 4
+    else:
+        assert bug in ("twice", "inside", "leak")
+
+
+def test_formats(build_program: Build, tmp_path: Path) -> None:
+    """SARIF names the line, and what `--gen-suppressions` writes leaves everything out."""
+    program, sarif, known = build_program("planted", "-g"), tmp_path / "found.sarif", tmp_path / "known"
+    done = sanitize(
+        "--error-exitcode", "9", "--sarif", sarif, "--gen-suppressions", known, "--", program, "device", "above"
+    )
+    assert done.returncode == 9, done
+    (run,) = json.loads(sarif.read_text())["runs"]
+    (result,) = run["results"]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "out-of-bounds"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line_of("read")
+    again = sanitize("--suppress", known, "--", program, "device", "above")
+    assert again.returncode == 0, again
+    assert "0 findings, 1 suppressed" in again.stderr
+
+
+def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
+    """What faults on hardware faults here, and is a finding."""
+    log = tmp_path / "findings.json"
+    done = sanitize("--json", log, "--", build_program("faults"), "null")
+    assert done.returncode == 1, done
+    assert [found["kind"] for found in json.loads(log.read_text())["findings"]] == ["invalid-address"]
+
+
+@pytest.mark.parametrize("name", ["saxpy", "reduction", "streams"])
+def test_clean(build_program: Build, name: str) -> None:
+    done = sanitize("--", build_program(name))
+    assert done.returncode == 0, done
+    assert "luthier: 0 findings" in done.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "name",
+    [
+        "boxes",
+        "exchange",
+        "fourier",
+        "graph",
+        "histogram",
+        "host_memory",
+        "managed",
+        "physics",
+        "scan",
+        "sort",
+        "sparse",
+    ],
+)
+def test_more_clean(build_program: Build, name: str) -> None:
+    done = sanitize("--checks", "memory", "--", build_program(name))
+    assert "luthier: 0 findings" in done.stderr, done
+
+
+def test_wrong_options(tmp_path: Path) -> None:
+    done = sanitize("--checks", "memory,thoughts", "--", "true")
+    assert (done.returncode, "there is no check 'thoughts': memory, leak" in done.stderr) == (1, True)
+    with pytest.raises(LuthierError, match="no finding is of the kind"):
+        suppressions.parse("out-of-bound", "file")
+    with pytest.raises(LuthierError, match="line 2: a suppression is"):
+        suppressions.parse("# one\nleak a b c", "file")
+
+
+@pytest.mark.parametrize(
+    ("line", "fits"),
+    [("*", True), ("out-*  _Z3sum*", True), ("out-of-bounds sum", True), ("leak", False), ("* other", False)],
+)
+def test_suppression(line: str, fits: bool) -> None:
+    finding = Finding("out-of-bounds", 1, "_Z3sumPf", "object", 4, "global_load_dword v1, v[2:3], off")
+    (suppression,) = suppressions.parse(line, "file")
+    assert suppression.fits(finding) is fits
+
+
+@pytest.mark.parametrize(("address", "side", "distance"), [(96, "before", 4), (100, "inside", 0), (108, "after", 0)])
+def test_place(address: int, side: str, distance: int) -> None:
+    finding = Finding("out-of-bounds", 1, "k", address=address, allocation=Allocation(100, 8, 1))
+    assert (finding.side, finding.distance) == (side, distance)
