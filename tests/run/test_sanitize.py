@@ -35,12 +35,14 @@ ACCESSES = ("read", "write", "atomic")
 
 def combinations() -> list[tuple[str, str, str, str]]:
     """Return rows in which each bug meets each target, each container and each access, with as few rows as there can
-    be: three for each bug, a Latin square of the rest."""
+    be: three for each bug, a Latin square of the rest; but `below`."""
     rows = []
     for number, bug in enumerate(BUGS):
         for row in range(3):
             column = (row + number) % 3
-            rows.append((bug, TARGETS[row], CONTAINERS[column], ACCESSES[(row + 2 * column) % 3]))
+            # What lies in front of memory of the host differs from run to run: nothing, or memory of ROCr's own.
+            container = "device" if bug == "below" else CONTAINERS[column]
+            rows.append((bug, TARGETS[row], container, ACCESSES[(row + 2 * column) % 3]))
     return rows
 
 
@@ -63,17 +65,12 @@ def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, co
     )
     told: dict[str, Any] = json.loads(log.read_text())
     expected = BUGS[bug]
-    # In front of memory of the host may be none at all: then the kernel faults, and the program ends.
-    faults = bug == "below" and told["findings"][0]["kind"] == "invalid-address"
-    assert (done.stdout, told["exit_code"]) == (("", -6) if faults else ("done\n", 0)), done
+    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
     assert done.returncode == (0 if expected is None else 1), done
     if expected is None:
         assert told["findings"] == []
         return
     kind, side, distance, lanes = expected
-    if faults:
-        assert container == "host"
-        kind = "invalid-address"
     (found,) = told["findings"]
     assert (found["kind"], found["count"]) == (kind, lanes)
     if bug != "halved" or found["side"] == "after":  # the allocation behind it may be nearer than the one that is meant
@@ -112,7 +109,7 @@ def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
     assert [found["kind"] for found in json.loads(log.read_text())["findings"]] == ["invalid-address"]
 
 
-@pytest.mark.parametrize("name", ["saxpy", "reduction", "streams"])
+@pytest.mark.parametrize("name", ["streams"])
 def test_clean(build_program: Build, name: str) -> None:
     done = sanitize("--", build_program(name))
     assert done.returncode == 0, done
@@ -124,6 +121,8 @@ def test_clean(build_program: Build, name: str) -> None:
     "name",
     [
         "boxes",
+        "saxpy",
+        "reduction",
         "exchange",
         "fourier",
         "graph",
