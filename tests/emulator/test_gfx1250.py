@@ -332,7 +332,6 @@ REFUSED = {
     "global_load_d16_b16 v2, v1, s[4:5]": "other 16 bits",
     "ds_load_u8_d16 v2, v1": "other 16 bits",
     "v_cvt_pk_fp8_f32 v2, v3, v4": "8 bits",
-    "v_wmma_f32_16x16x32_f16 v[16:23], v[0:7], v[8:15], v[16:23]": "v_wmma_f32_16x16x32_f16",
     "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
     "v_mad_nc_u64_u32 v[2:3], v4, v5, v[6:7] clamp": "clamp",
     "v_tanh_f32 v2, v3": "v_tanh_f32",
