@@ -37,10 +37,6 @@ _DIFFERENT = {
 _SAME = frozenset(
     [
         *_DENSE_NAMES,
-        *(f"global_load_async_to_lds_b{bits}" for bits in (8, 32, 64, 128)),
-        "global_load_tr16_b128",
-        "global_load_tr8_b64",
-        "global_prefetch_b8",
         "v_mul_lo_u32",
         "v_mul_hi_u32",
         "v_mul_hi_i32",

@@ -222,28 +222,6 @@ for _name, _dwords, _bits, _signed in (
     _declare_load_to_lds(_name, _dwords, _bits, _signed)
 
 
-def _declare_async_to_lds(bits: int) -> None:
-    @operations.wave(f"global_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", static=("offset",), since=(12,))
-    def load(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
-        """LDS[a VGPR] = memory[address], counted by ASYNCCNT: done when the next instruction begins, as all is here.
-
-        LLVM has the place in LDS as the operand ``vdst``; whether the immediate offset is added to it, too, no source
-        says.
-        """
-        if w.modifiers.get("offset"):
-            raise Unsupported(f"{w.variant.operation} with an offset: whether it is of LDS, too, is not known here")
-        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
-        targets, inside = lds_access(w, place.row(0), bits // 8)
-        if bits == 8:
-            scatter_small(w, targets, gather_small(w, hosts, 8), 8, inside)
-        else:
-            scatter_rows(w, targets, gather_rows(w, hosts, bits // 32), inside)
-
-
-for _bits in (8, 32, 64, 128):
-    _declare_async_to_lds(_bits)
-
-
 def _lane_address(w: WaveBuilder, saddr: Slot, offset: Slot) -> Value:
     """Return saddr + offset + lane * 4; without a saddr it counts as 0."""
     lanes = _immediate(offset) + w.lane_id("u64") * 4

@@ -20,7 +20,7 @@ _MODE, _SCHEDULING, _IB_STS2 = 1, 26, 28
 _CLUSTER = ((_IB_STS2, 0xF << 6), (_IB_STS2, 0xF << 21))
 """Register and bits: whether there are clusters, and the work-group's number in its own (LLVM, SIISelLowering,
 lowerWorkGroupId and ID_IB_STS2). Both are 0 here, as for every launch without clusters."""
-_SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|monitor|lds)|s_load_")
+_SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|async|monitor|lds)|s_load_")
 """Accesses whose bytes a lane are what ``scale_offset`` multiplies by."""
 _SAME_MODE = 0xFF
 """Bits of MODE: rounding and denormals."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.memory_code import each_lane, fault, gather, gather_rows, lds_access, scatter
+from luthier.emulator.ir.memory_code import each_lane, fault, gather, scatter
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.layout import FAULT_LANES
@@ -64,39 +64,19 @@ def _pairs(lane: int, index: int) -> tuple[int, int]:
     return lane & 16 | (index >> 2) << 3 | (lane >> 3 & 1) << 2 | index & 3, lane & 7
 
 
-def _check_lanes(w: WaveBuilder) -> None:
-    """Stop where some lanes are off: what is exchanged then is not known."""
-    every = (1 << w.wave_size) - 1
-    with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
-        fault(w, w.exec_bits, w.number(0), 0, FAULT_LANES)
-
-
 def _declare_global(name: str, dwords: int, bits: int, source: Source) -> None:
-    names = f"global_load_tr_{name} global_load_tr{bits}_{name}"
-
-    @operations.wave(names, f"{PLACE} -> vdst:u32x{dwords}", since=(12,))
+    @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", since=(12,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
-        _check_lanes(w)
+        every = (1 << w.wave_size) - 1
+        with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
+            fault(w, w.exec_bits, w.number(0), 0, FAULT_LANES)
         hosts = checked(w, "global", vaddr, saddr, offset, 4 * dwords)
         rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
         for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
 
 
-def _declare_lds(name: str, dwords: int, bits: int, source: Source) -> None:
-    @operations.wave(f"ds_load_tr{bits}_{name}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(12,))
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
-        """D = LDS[addr + offset] with elements exchanged between lanes, as those of memory are."""
-        _check_lanes(w)
-        hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 4 * dwords)
-        rows = gather_rows(w, hosts, dwords, inside)
-        for index, row in enumerate(exchanged(w, rows, bits, source)):
-            result.store_row(index, row, w.exec)
-
-
-_declare_lds("b128", 4, 16, _square)
-_declare_lds("b64", 2, 8, _pairs)
 _declare_global("b128", 4, 16, _square)
 _declare_global("b64", 2, 8, _pairs)
 
