@@ -130,7 +130,7 @@ def test_counts() -> None:
     )
     counts = KernelCounts(counters, np.array([5, 5, 2]), np.ones(3, bool), np.zeros(3, np.int64), np.zeros(3, bool))
     html = counts._repr_html_()
-    assert _read(html).cells[5:] == ["0", "0x0", "2", "5", "10", "1", "0x8", "1", "2", "2"]
+    assert _read(html).cells[6:] == ["0", "", "0x0", "2", "5", "10", "1", "", "0x8", "1", "2", "2"]
     assert "100.0%" in html
     assert "20.0%" in html
 

@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         (["--trace", "accesses", "--memory", "1"], "too little"),
         (["--trace", "accesses", "--top", "-1"], "no number of groups"),
         (["--trace", "accesses", "--format", "csv"], "formats text and json"),
-        (["--by", "pc"], "are for --trace"),
+        (["--by", "pc"], "is for a table of --trace"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, options: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
