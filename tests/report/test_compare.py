@@ -37,8 +37,8 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     kernels, opcodes, variables = compared(run, against)
     found = {(row[0], row[2]): tuple(row[3:]) for row in kernels.rows}
     assert found["k", "executed"] == (6 * 12, 4 * 12, 24, 1.5)
-    assert found["k", "time_ns"] == (60, 40, 20, 1.5)
-    assert found["k", "mean_ns"] == (10, 10, 0, 1)
+    assert found["k", "emulation_ns"] == (50, 30, None, None), "without first launches, and not compared"
+    assert not {("k", "time_ns"), ("k", "mean_ns")} & found.keys(), "emulation is not time on a device"
     assert found["k", "vgprs"] == (40, 32, 8, 1.25)
     assert found["k", "launches"] == (6, 4, 2, 1.5)
     assert found["same", "vgprs"] == (32, 32, 0, 1)
@@ -55,7 +55,8 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
 def test_a_run_against_itself(mix_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for table in compared(RunFolder(mix_run), RunFolder(mix_run)):
         assert table.rows or table.title == "variables"
-        assert all(row[-2] == 0 and row[-1] in (1, None) for row in table.rows)
+        assert all(row[-2] == 0 or "emulation_ns" in row for row in table.rows)
+        assert all(row[-1] in (1, None) for row in table.rows)
     assert main(["report", str(mix_run), "--against", str(mix_run), "--format", "json"]) == 0
     data = json.loads(capfd.readouterr().out)
     assert (data["schema"], len(data["tables"]), data["commands"]["run"]) == (1, 3, data["commands"]["against"])

@@ -60,7 +60,7 @@ def test_blocks_of_the_same_and_of_another_build(tmp_path: Path) -> None:
     old = RunFolder(build(tmp_path / "old", "a", {1: 10}, [FIRST, LOOP, LAST]))
     again = RunFolder(build(tmp_path / "again", "a", {1: 30}, [FIRST, LOOP, LAST]))
     (row,), left, same = changes(again, old)
-    assert row == ["k", "gfx90a", 1, 1, 0x1008, 0x1008, LOOP[0], 30, 10]
+    assert row == ["k", "gfx90a", 1, 1, 0x1008, 0x1008, LOOP[0], 30, 10, "", "", 60, 20]
     assert (left, same) == ([], 2)
     added = ["v_nop"]
     new = RunFolder(
@@ -68,8 +68,8 @@ def test_blocks_of_the_same_and_of_another_build(tmp_path: Path) -> None:
     )
     found, left, same = changes(new, old)
     assert found == [
-        ["k", "gfx90a", 3, 2, 0x1014, 0x1010, LAST[0], 7, 1],
-        ["k", "gfx90a", 1, None, 0x1008, None, "v_nop", 1, None],
+        ["k", "gfx90a", 3, 2, 0x1014, 0x1010, LAST[0], 7, 1, "", "", 14, 2],
+        ["k", "gfx90a", 1, None, 0x1008, None, "v_nop", 1, None, "", "", 1, None],
     ]
     assert (left, same) == ([], 2)
 
@@ -95,8 +95,8 @@ def test_the_page_says_what_the_comparison_says(tmp_path: Path, open_page: Open)
     assert "32 → 40 +25.0 %" in shown
     blocks = rows(opened, "Blocks")
     assert [[row[1], row[2], *row[6:]] for row in blocks] == [
-        ["1", "0x1008", "30", "10", "+20", "+200.0 %"],
-        ["2", "0x1010", "4", "1", "+3", "+300.0 %"],
+        ["1", "0x1008", "30", "10", "+40", "+200.0 %"],
+        ["2", "0x1010", "4", "1", "+6", "+300.0 %"],
     ]
     assert "1 blocks ran equally often" in opened.text("#block-table")
     assert "70" in opened.text("#totals")

@@ -97,7 +97,7 @@ def test_a_kernel_on_two_devices_is_one(tmp_path: Path) -> None:
             **code("k", 8, block=4),
         )
     )
-    data, codes = document(run)
+    data, codes, _ = document(run)
     (only,) = data["kernels"]
     assert (only["launches"], only["covered"], only["reason"]) == (5, False, "not selected")
     assert (only["executed"], only["lanes"]) == (4 + 8, 32 * 12)
@@ -130,7 +130,7 @@ def test_runs_of_earlier_versions_have_no_listing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kernels=[kernel("k", instructions=8)], **code("k", 8))
     (run / "listings.parquet").unlink()
     (run / "blocks.parquet").unlink()
-    data, codes = document(RunFolder(run))
+    data, codes, _ = document(RunFolder(run))
     assert (len(data["kernels"]), data["coded"], codes) == (1, [], {})
 
 

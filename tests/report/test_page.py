@@ -30,7 +30,7 @@ def _rows(opened: Opened, table: str) -> list[list[str]]:
 
 def _listed(opened: Opened) -> dict[int, tuple[str, float]]:
     """Of the listing's rows that exist: address to what its first cell says, and how far it is filled, in percent."""
-    script = """[...document.querySelectorAll('.code .row[data-at]')].map((row) => [
+    script = """[...document.querySelectorAll('.listing .row[data-at]')].map((row) => [
         row.querySelector('.address').textContent, row.querySelector('.heat').title,
         row.style.getPropertyValue('--share')])"""
     return {int(at, 16): (title, float(share.rstrip("%"))) for at, title, share in opened.eval(script)}
@@ -51,8 +51,8 @@ def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None
     assert set(wanted) == {"collatz", "matmul", "scale", "transpose<float>", "histogram"}
     assert opened.text("#kernel-title") == wanted[0] == "collatz"
     counts = {row["address"]: row["executions"] for row in reached if names[row["kernel"]] == wanted[0]}
-    opened.page.eval_on_selector(".code .lines", "view => { view.style.height = '3000px'; view.scrollTop = 0; }")
-    sync_api.expect(opened.page.locator(".code .row[data-at]")).to_have_count(len(counts))
+    opened.page.eval_on_selector(".listing .lines", "view => { view.style.height = '3000px'; view.scrollTop = 0; }")
+    sync_api.expect(opened.page.locator(".listing .row[data-at]")).to_have_count(len(counts))
     most = max(counts.values())
     listed = _listed(opened)
     assert {at: int(title.replace(",", "")) for at, (title, _) in listed.items()} == counts
@@ -62,8 +62,8 @@ def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None
         if names[row["kernel"]] == wanted[0]:
             blocks[row["block"]] = blocks.get(row["block"], 0) + row["executions"]
     hottest = max(blocks, key=lambda block: blocks[block])
-    assert f"in block {hottest}, in a loop" in opened.text("#kernel-why")
-    entered = {int(row[0]): int(row[2].replace(",", "")) for row in _rows(opened, "Blocks")}
+    assert f"block {hottest}, in a loop" in opened.text("#kernel-why")
+    entered = {int(row[0]): int(row[3].replace(",", "")) for row in _rows(opened, "Blocks")}
     (table,) = (table for table in run.tool_tables() if "collatz" in table.title)
     assert entered == {int(str(row[0])): row[2] for row in table.rows}, "what the tool itself reported"
     heats = opened.eval("[...document.querySelectorAll('#metric option')].map((one) => one.textContent)")
@@ -81,8 +81,9 @@ def test_source_lines(mix_run: Path, open_page: Open) -> None:
     opened = open_page(mix_run)
     opened.page.fill("#search", f"mix.hip:{loop}")
     opened.page.press("#search", "Enter")
-    opened.page.wait_for_selector(".code .row.at")
-    above = """[...document.querySelectorAll('.code .row')].reduce(([last, done], row) => done ? [last, done] :
+    opened.page.wait_for_selector(f".source-code .row.at[data-line='{loop}']")
+    opened.page.wait_for_selector(".listing .row.at")
+    above = """[...document.querySelectorAll('.listing .row')].reduce(([last, done], row) => done ? [last, done] :
         row.classList.contains('at') ? [last, true] :
         [row.classList.contains('source') ? row.textContent : last, false], ['', false])[0]"""
     assert opened.eval(above).startswith(f"mix.hip:{loop}")
@@ -97,20 +98,25 @@ def test_search(mix_run: Path, open_page: Open) -> None:
     assert page.get_attribute("#search", "aria-expanded") == "true"
     page.keyboard.press("Enter")
     sync_api.expect(page.locator("#kernel-title")).to_have_text("matmul")
-    page.wait_for_selector(".code .row[data-at]")
+    page.wait_for_selector(".listing .row[data-at]")
     page.keyboard.press("/")
     page.keyboard.type("s_barrier")
     found = page.locator("#found li")
-    assert found.count() == 2
-    page.keyboard.press("ArrowDown")
-    address = found.nth(1).inner_text().split("0x")[1].split(",")[0]
+    sync_api.expect(found.nth(1)).to_contain_text("s_barrier")
+    texts = [one for one in found.all_inner_texts() if "0x" in one]
+    assert [" of " in one for one in texts] == [False, False, *[True] * (len(texts) - 2)], "the open kernel's first"
+    assert len(texts) > 2
+    second = found.all_inner_texts().index(texts[1])
+    for _ in range(second):
+        page.keyboard.press("ArrowDown")
+    address = found.nth(second).inner_text().split("0x")[1].split(",")[0]
     page.keyboard.press("Enter")
-    page.wait_for_selector(".code .row.at")
-    assert f"0x{address}" in page.inner_text(".code .row.at")
-    assert "s_barrier" in page.inner_text(".code .row.at")
+    page.wait_for_selector(".listing .row.at")
+    assert f"0x{address}" in page.inner_text(".listing .row.at")
+    assert "s_barrier" in page.inner_text(".listing .row.at")
     page.keyboard.press("/")
     page.keyboard.type("no such thing")
-    assert page.inner_text("#found") == "nothing found"
+    sync_api.expect(page.locator("#found")).to_have_text("nothing found")
     page.keyboard.press("Escape")
     assert not page.is_visible("#found")
 
@@ -158,13 +164,13 @@ def test_phone(mix_run: Path, open_page: Open) -> None:
     """No scrolling sideways at 360 pixels, and the instructions are there."""
     opened = open_page(mix_run, width=360, height=740, has_touch=True, is_mobile=True)
     assert opened.eval("document.documentElement.scrollWidth") <= 360
-    texts = opened.page.locator(".code .row[data-at] .text")
+    texts = opened.page.locator(".listing .row[data-at] .text")
     box = texts.first.bounding_box()
     assert box is not None
     assert box["width"] > 150
     bars = "[...document.querySelectorAll('#kernel-table .bar')]"
     lefts = opened.eval(f"{bars}.map((bar) => Math.round(bar.getBoundingClientRect().left))")
-    assert len(set(lefts)) == 2, "bars of the two columns begin in line, or they compare nothing"
+    assert len(set(lefts)) == 1, "bars begin in line, or they compare nothing"
 
 
 def test_blocks_and_graph_side_by_side(mix_run: Path, open_page: Open) -> None:
@@ -200,10 +206,10 @@ def test_large_kernel_opens_quickly(tmp_path: Path, open_page: Open) -> None:
     )
     opened = open_page(run)
     assert opened.eval("performance.getEntriesByName('luthier-drawn')[0].startTime") < 2000
-    assert opened.page.locator(".code .row").count() < 120
-    opened.page.focus(".code .lines")
+    assert opened.page.locator(".listing .row").count() < 120
+    opened.page.focus(".listing .lines")
     opened.page.keyboard.press("End")
-    opened.page.wait_for_selector(f".code .row[data-at='{20_000 - 1}']")
+    opened.page.wait_for_selector(f".listing .row[data-at='{20_000 - 1}']")
     assert opened.page.locator(".graph .node").count() == 800
     assert max(share for _, share in _listed(opened).values()) == 100
 
@@ -232,7 +238,7 @@ def test_hostile_names_are_inert(tmp_path: Path, open_page: Open) -> None:
     opened.page.wait_for_timeout(200)
     assert opened.eval("window.hacked") is None
     assert opened.eval("document.querySelectorAll('img, main svg[onload]').length") == 0
-    for selector in ("#kernel-title", "#problem", "#found", ".code .text", "table[aria-label='Refused sites']"):
+    for selector in ("#kernel-title", "#problem", "#found", ".listing .text", "table[aria-label='Refused sites']"):
         assert "</script><img src=x" in opened.page.locator(selector).first.inner_text().replace("\n", "")
     assert opened.eval("document.getElementById('kernel-title').textContent") == visible_lines(HOSTILE)
 
@@ -293,6 +299,6 @@ def test_many_kernels_and_launches(tmp_path: Path, open_page: Open) -> None:
     assert "1,000,000 launches" in opened.text("#launches")
     assert (tmp_path / "page-0.html").stat().st_size < 2_000_000
     opened.page.fill("#search", "kernel_9876")
-    assert opened.page.locator("#found li").count() == 1
+    sync_api.expect(opened.page.locator("#found li")).to_have_count(1)
     opened.page.press("#search", "Enter")
     sync_api.expect(opened.page.locator("#kernel-title")).to_have_text("kernel_9876")

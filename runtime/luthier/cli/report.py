@@ -42,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table", metavar="NAME", help="this table alone, as csv and json; csv needs it, or a folder to write all to"
     )
+    parser.add_argument(
+        "--source-path",
+        metavar="FOLDER",
+        type=Path,
+        action="append",
+        default=[],
+        help="html: look for source files here, too; may be repeated",
+    )
     trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
     trace.add_argument(
@@ -77,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("a summary (--trace) has the formats text and json, and neither --table nor --against")
     if args.format == "html" and not args.output and sys.stdout.isatty():
         raise LuthierError("a page is no text for a terminal: write it to a file, -o report.html")
+    if args.source_path and (format is None or not format.sources or args.against):
+        raise LuthierError("--source-path is for formats that show source files (html), and not with --against")
     if args.top < 0:
         raise LuthierError(f"--top {args.top} is no number of groups")
     with _folder(args.folder) as folder:
@@ -124,7 +134,7 @@ def _writer(folder: RunFolder, format: ReportFormat | None, args: argparse.Names
     if args.table is not None and (write_table := format.write_table) is not None:
         return lambda out: write_table(folder, args.table, out)
     assert format.write is not None
-    return partial(format.write, folder)
+    return partial(format.write, folder, **({"roots": args.source_path} if format.sources else {}))
 
 
 def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
+from luthier.report.charging import COLUMNS, Place, charged, span
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 
@@ -26,6 +27,11 @@ class Block:
     executions: int | None
     texts: list[str] = field(default_factory=list)
     """Texts of its instructions; none where the run has no listing."""
+
+    lines: str = ""
+    """Lines of the source that it is of, as ``file:first-last``."""
+    executed: int = 0
+    """Instructions that waves executed in it."""
 
     @property
     def shape(self) -> tuple[str, ...]:
@@ -54,14 +60,22 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
                 continue
             known = blocks.get(block)
             if known is None or address < known.address:
-                blocks[block] = Block(block, address, times)
+                blocks[block] = Block(block, address, times, executed=known.executed if known else 0)
             elif address == known.address and times is not None:  # another device or process
                 known.executions = times + (known.executions or 0)
+            blocks[block].executed += times or 0
     if "listings" in run.names:
-        for number, rows in by_kernel(run, "listings", ("address", "block", "text"), numbers, found):
-            for _, block, text in sorted(zip(*rows.values(), strict=True), key=lambda row: row[0] or 0):
+        with run.table("listings") as reader:
+            columns = ["address", "block", "text", *(name for name in COLUMNS if name in reader.columns)]
+        places: dict[tuple[int, int], list[Place | None]] = {}
+        for number, rows in by_kernel(run, "listings", columns, numbers, found):
+            listed = zip(rows["address"], rows["block"], rows["text"], charged(rows), strict=True)
+            for _, block, text, place in sorted(listed, key=lambda row: row[0] or 0):
                 if block in found[number]:
                     found[number][block].texts.append(text or "")
+                    places.setdefault((number, block), []).append(place)
+        for (number, block), of in places.items():
+            found[number][block].lines = span(of)
     result: dict[tuple[str, str], dict[str, list[Block]]] = {}
     for number, blocks in found.items():
         key, digest = names[number]
@@ -74,7 +88,8 @@ def changes(run: RunFolder, against: RunFolder) -> tuple[list[list[Any]], list[l
 
     Returns:
         rows of kernel, target, block here and there, address here and there, first instruction, executions here and
-        there; kernels whose blocks were not compared, and why; how many blocks ran equally often.
+        there, lines of the source here and there, and executed instructions here and there, those first of which these
+        differ most; kernels whose blocks were not compared, and why; how many blocks ran equally often.
 
     Raises:
         LuthierError: one of the runs is damaged.
@@ -111,6 +126,8 @@ def changes(run: RunFolder, against: RunFolder) -> tuple[list[list[Any]], list[l
                 rows.append(
                     [*key, *(p[0] for p in places), *(p[1] for p in places), texts[0] if texts else "", *counts]
                 )
+                rows[-1] += [block.lines if block else "" for block in (mine, its)]
+                rows[-1] += [block.executed if block else None for block in (mine, its)]
     rows.sort(key=lambda row: -abs((row[-2] or 0) - (row[-1] or 0)))
     return rows, left, same
 

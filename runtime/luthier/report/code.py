@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from luthier.report.charging import COLUMNS as SOURCE
+from luthier.report.charging import Place, charged, spans
+from luthier.report.lines import Lines
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 
@@ -13,11 +17,10 @@ INSTRUCTIONS = 150_000
 """That a page has at most; those of the dearest kernels come first."""
 _DRAWN = 1_200
 """Blocks of a graph that is drawn at most."""
-_NODE = (136.0, 42.0)
+_NODE = (168.0, 42.0)
 """Width and height of a block in the graph, in pixels."""
 _STATUS = {"patched": 1, "counted": 2, "refused": 4}
 _LISTING = ("address", "text", "kind", "block", "live_sgprs", "live_vgprs")
-_SOURCE = ("file", "line", "inlined")
 _BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "successors", "ways")
 
 
@@ -34,19 +37,64 @@ class Code:
     sites: list[int] = field(default_factory=list)
     """Bits of `_STATUS`."""
     heat: list[dict[str, Any]] = field(default_factory=list)
-    """Numbers from tools' tables: ``tool``, ``title``, ``name``, ``values``."""
+    """Numbers from tools' tables: ``tool``, ``title``, ``name``, ``values``; ``key``: address or block."""
+    _positions: dict[int, int] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for the page."""
+    @cached_property
+    def places(self) -> list[Place | None]:
+        """The line that each instruction is charged to."""
+        return charged(self.columns)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The source lines, with what is measured at their instructions."""
+        return Lines.of(self.places, self.executions, self.lanes, self.columns["kind"], self.heat)
+
+    def at(self, address: int) -> int | None:
+        """Return the position of the instruction at an address; None if there is none."""
+        if not self._positions:
+            self._positions.update({one: at for at, one in enumerate(self.columns["address"])})
+        return self._positions.get(address)
+
+    @property
+    def titles(self) -> list[str]:
+        """The lines of each block, as ``file:first–last``."""
+        return spans(self.blocks["block"], self.columns["block"], self.places)
+
+    def to_json(self, files: dict[str, int]) -> dict[str, Any]:
+        """Return plain data for the page.
+
+        Args:
+            files: number of each source file; those that are not there yet are added.
+        """
+        number = {place: at for at, place in enumerate(self.lines.places)}
         return {
-            **self.columns,
+            **{name: values for name, values in self.columns.items() if name not in SOURCE},
             "executions": self.executions if any(one is not None for one in self.executions) else None,
             "lanes": self.lanes if any(one is not None for one in self.lanes) else None,
             "sites": self.sites,
             "heat": self.heat,
-            "blocks": self.blocks,
+            "blocks": self.blocks | {"title": self.titles},
             "graph": graph(self.blocks),
+            "place": [-1 if place is None else number[place] for place in self.places],
+            "chain": self._chains(),
+            "source": self.lines.to_json(files),
         }
+
+    def _chains(self) -> dict[str, Any]:
+        """Return the places and inlined calls of instructions that say more than what they are charged to."""
+        texts: dict[str, int] = {}
+        which = []
+        empty = [None] * len(self.places)
+        columns = (self.columns.get(name, empty) for name in ("file", "line", "inlined"))
+        for place, file, line, inlined in zip(self.places, *columns, strict=True):
+            own = Place(file, line) if file and line else None
+            if inlined or own != place:
+                text = f"{file or '?'}:{line or '?'}" + (f", inlined at {inlined}" if inlined else "")
+                which.append(texts.setdefault(text, len(texts)))
+            else:
+                which.append(-1)
+        return {"texts": list(texts), "which": which}
 
 
 def codes(
@@ -71,7 +119,7 @@ def codes(
             wanted.add(number)
             room -= size
     with run.table("listings") as reader:
-        columns = [*_LISTING, *(name for name in _SOURCE if name in reader.columns)]
+        columns = [*_LISTING, *(name for name in SOURCE if name in reader.columns)]
     found: dict[int, Code] = {}
     for number, rows in by_kernel(run, "listings", columns, numbers, wanted):
         code = found.setdefault(number, Code())
@@ -91,8 +139,11 @@ def codes(
 
 
 def cost(kernel: dict[str, Any]) -> tuple[int, int, int]:
-    """Return the key that kernels are sorted by: instructions that were executed, time, launches."""
-    return kernel["executed"] or 0, kernel["time"] or 0, kernel["launches"] or 0
+    """Return the key that kernels are sorted by: instructions that were executed, time on a GPU, launches.
+
+    Time of an emulated device is no cost of the kernel, so it does not count.
+    """
+    return kernel["executed"] or 0, 0 if kernel["emulated"] else kernel["time"] or 0, kernel["launches"] or 0
 
 
 Places = dict[int, dict[int, int]]
@@ -156,6 +207,7 @@ def _warm(table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[
             for at in numeric:
                 values = _spread(found[number], places[number], key, keys, [row[at] for row in rows])
                 entry = {"tool": table["tool"], "title": table["title"], "name": names[at], "values": values}
+                entry["key"] = key
                 found[number].heat.append(entry)
 
 

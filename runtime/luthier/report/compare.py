@@ -17,7 +17,7 @@ _SUMS = ("executed", "lanes", "time", "timed", "launches", "instrumented", "code
 _LARGEST = ("vgprs", "sgprs", "group_segment", "private_segment", "patched_vgprs", "patched_sgprs")
 _SMALLEST = ("waves_per_simd", "patched_waves_per_simd")
 _SHOWN = (
-    *("executed", "lanes active", "time_ns", "mean_ns", "launches", "instrumented"),
+    *("executed", "lanes active", "time_ns", "mean_ns", "emulation_ns", "launches", "instrumented"),
     *(*_LARGEST, *_SMALLEST, "instructions", "code_bytes"),
 )
 """In this order. Sums, the largest or the smallest number of kernels of one name and target in several objects."""
@@ -29,7 +29,8 @@ Numbers = Mapping[tuple[str, ...], Mapping[str, float | int | None]]
 def compared(run: RunFolder, against: RunFolder) -> list[Table]:
     """Return tables of what both runs have and what only one has: value, the other's value, difference and ratio.
 
-    Kernels come in the order of how much their cost differs. Rows in which nothing differs are there, too.
+    Kernels come in the order of how much their cost differs. Time of emulated devices, which is without first
+    launches, has neither difference nor ratio: it is not that of a GPU. Rows in which nothing differs are there, too.
 
     Raises:
         LuthierError: one of the runs is damaged.
@@ -44,7 +45,7 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 
 def changed(table: Table) -> Table:
     """Return the table without rows in which nothing differs; the title says how many there are."""
-    rows = [row for row in table.rows if row[-2] != 0]
+    rows = [row for row in table.rows if row[-2] != 0 and row[-5] != "emulation_ns"]
     same = len(table.rows) - len(rows)
     return Table(f"{table.title}, {same} the same" if same else table.title, table.columns, rows)
 
@@ -78,8 +79,11 @@ def _kernels(run: RunFolder) -> Numbers:
         executed, lanes, timed = entry["executed"], entry["lanes"], entry.pop("timed")
         possible = (executed or 0) * (entry["wave_size"] or 0)
         entry["lanes active"] = lanes / possible if lanes and possible else None
-        entry["time_ns"] = entry.pop("time")
-        entry["mean_ns"] = entry["time_ns"] / timed if timed else None
+        # Emulation is no cost of a kernel: its time has no mean, and nothing is told of how it differs.
+        time, emulated = entry.pop("time"), overview.is_emulated(run)
+        entry["emulation_ns"] = time if emulated else None
+        entry["time_ns"] = None if emulated else time
+        entry["mean_ns"] = time / timed if timed and not emulated else None
     return {key: {name: entry[name] for name in _SHOWN} for key, entry in found.items()}
 
 
@@ -122,7 +126,9 @@ def _table(title: str, key: tuple[str, ...], run: Numbers, against: Numbers) -> 
         for what in dict.fromkeys((*here, *there)):
             one, other = here.get(what), there.get(what)
             if one is not None or other is not None:
-                rows.append([*names, what, one, other, *_difference(one, other)])
+                rows.append(
+                    [*names, what, one, other, *(_difference(one, other) if what != "emulation_ns" else (None, None))]
+                )
     weight = _costs(rows)
     rows.sort(key=lambda row: -weight[str(row[0])])
     return Table(title, (*key, "what", "run", "against", "difference", "ratio"), rows)

@@ -28,7 +28,8 @@ _REFUSALS = 2_000
 def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
     """Return each kernel, by its number.
 
-    It has facts from the table of kernels, and sums of its launches' times and of its counts.
+    It has facts from the table of kernels, and sums of its launches' times and of its counts. Of an emulated device,
+    ``time`` is without the first launch of each kernel in a process, which compiles it; that is ``first_time``.
 
     Raises:
         LuthierError: a table is damaged.
@@ -46,20 +47,35 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
         entry["covered"] = bool(entry["covered"] and row["covered"])
         entry["reason"] = entry["reason"] or row["reason"]
     known = len(found)
-    time, timed, executed, lanes = (np.zeros(known, np.int64) for _ in range(4))
-    for batch, number in _batches(run, "launches", ["begin_ns", "end_ns"], numbers):
+    first, first_timed, time, timed, executed, lanes = (np.zeros(known, np.int64) for _ in range(6))
+    for batch, number in _batches(run, "launches", ["begin_ns", "end_ns", "number"], numbers):
         begin, end = numeric(batch, "begin_ns", -1), numeric(batch, "end_ns", -1)
         rows = (number < known) & (begin >= 0) & (end >= begin)
-        np.add.at(time, number[rows], (end - begin)[rows])
-        np.add.at(timed, number[rows], 1)
+        firsts = numeric(batch, "number") == 0
+        for which, sums, times in ((rows & firsts, first, first_timed), (rows & ~firsts, time, timed)):
+            np.add.at(sums, number[which], (end - begin)[which])
+            np.add.at(times, number[which], 1)
     for batch, number in _batches(run, "counts", ["executions", "active_lanes"], numbers):
         rows = number < known
         np.add.at(executed, number[rows], numeric(batch, "executions")[rows])
         np.add.at(lanes, number[rows], numeric(batch, "active_lanes")[rows])
-    for entry, *sums in zip(found, *(column.tolist() for column in (time, timed, executed, lanes)), strict=True):
-        entry |= {"time": sums[0] if sums[1] else None, "timed": sums[1]}
-        entry |= {"executed": sums[2] or None, "lanes": sums[3] or None}
+    columns = (first, first_timed, time, timed, executed, lanes)
+    emulated = is_emulated(run)
+    for entry, *sums in zip(found, *(column.tolist() for column in columns), strict=True):
+        took, times = (sums[2], sums[3]) if emulated else (sums[0] + sums[2], sums[1] + sums[3])
+        entry |= {"time": took if times else None, "timed": times, "emulated": emulated}
+        entry |= {"first_time": sums[0] if sums[1] else None}
+        entry |= {"executed": sums[4] or None, "lanes": sums[5] or None}
     return found
+
+
+def is_emulated(run: RunFolder) -> bool:
+    """Return whether times of launches are those of the emulator, which say nothing of a GPU.
+
+    A run that does not say what its devices were is taken for an emulated one.
+    """
+    devices = [str(device) for device in run.summary.get("devices") or ()]
+    return not devices or any(device.startswith("emu:") for device in devices)
 
 
 def _batches(run: RunFolder, table: str, columns: list[str], numbers: KernelNumbers) -> Iterator[tuple[Any, Any]]:

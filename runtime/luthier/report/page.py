@@ -13,29 +13,40 @@ import json
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import IO, Any
 
 from luthier import __version__
 from luthier.report import overview
 from luthier.report.blocks import changes
-from luthier.report.code import codes
+from luthier.report.code import Code, codes
 from luthier.report.compare import compared
+from luthier.report.findings import findings
+from luthier.report.hot import hot_lines
 from luthier.report.rows import KernelNumbers
+from luthier.report.shapes import shapes
+from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
 from luthier.terminal import visible_json
 
-_SCRIPTS = ("dom", "table", "timeline", "listing", "graph", "kernel", "search", "main")
+_SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
 """In this order: later ones use earlier ones."""
 _BLOCKS = 5_000
 """Blocks that ran another number of times which a comparison has at most; those that differ most come first."""
 _SUMMARY = ("luthier", "command", "exit_code", "began_ns", "ended_ns", "devices", "processes", "faults")
 
 
-def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def document(
+    run: RunFolder, roots: Sequence[Path] = ()
+) -> tuple[dict[str, Any], dict[int, dict[str, Any]], list[dict[str, Any]]]:
     """Return what the page shows, as JSON-compatible data.
 
-    It is data of the run, and of the code of kernels by their number.
+    It is data of the run, of the code of kernels by their number, and the source files that both count in.
+
+    Args:
+        run: the run.
+        roots: folders where source files may be, besides where the compiler found them.
 
     Raises:
         LuthierError: the run is damaged.
@@ -44,31 +55,58 @@ def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]
     kernels = overview.kernels(run, numbers)
     tables, left_out = overview.tool_tables(run)
     found = codes(run, numbers, kernels, tables)
+    sizes, sizes_left_out = shapes(run, numbers, kernels)
+    paths: dict[str, int] = {}
     data = {
         "summary": overview.plain(
             {key: run.summary.get(key) for key in _SUMMARY}
             | {"tools": [{"tool": tool["tool"], "options": tool.get("options")} for tool in run.summary["tools"]]}
         ),
-        "kernels": kernels,
+        "kernels": [kernel | {"units": _units(found.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(found),
+        "hot": hot_lines(found, paths),
+        "findings": [one.to_json(found, paths) for one in findings(kernels, found, tables)],
+        "shapes": sizes,
+        "shapes_left_out": sizes_left_out,
+        "emulated": overview.is_emulated(run),
         "timeline": timeline(run, numbers, kernels),
         "coverage": overview.coverage(run, numbers),
         "tables": overview.as_in_source(tables),
         "tables_left_out": left_out,
         "written_by": __version__,
     }
-    return data, {number: code.to_json() for number, code in found.items()}
+    code = {number: one.to_json(paths) for number, one in found.items()}
+    sources = [
+        {"path": one.path, "lines": one.lines, "note": one.note}
+        for one in read_sources(paths, roots, run.summary.get("began_ns"))
+    ]
+    return data, code, sources
 
 
-def write_page(run: RunFolder, out: IO[bytes]) -> None:
+def _units(code: Code | None) -> dict[str, int]:
+    """Return how many instructions of each unit waves executed; empty where that is not known."""
+    sums: dict[str, int] = {}
+    for kind, times in zip(code.columns["kind"], code.executions, strict=False) if code else ():
+        if times:
+            sums[kind] = sums.get(kind, 0) + times
+    return sums
+
+
+def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> None:
     """Write the page of a run.
+
+    Args:
+        run: the run.
+        out: where it goes.
+        roots: folders where source files may be.
 
     Raises:
         LuthierError: the run is damaged.
     """
-    data, code = document(run)
+    data, code, sources = document(run, roots)
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]
+    pieces.append(_piece("sources", sources))
     _assemble("page.html", "Luthier run", scripts, _uplot("css") + _asset("page.css"), pieces, out)
 
 

@@ -34,7 +34,8 @@ const FACTS = [["launches", "launches", 0], ["vgprs", "VGPRs", 1], ["sgprs", "SG
 
 function drawTotals(kernels) {
   const sum = (what, which) => kernels.reduce((total, one) => total + (one.numbers[what]?.[which] ?? 0), 0);
-  const tiles = [["Instructions executed", "executed", short], ["Time on devices", "time_ns", duration], ["Launches", "launches", short]];
+  const tiles = [["Instructions executed", "executed", short], ["Launches", "launches", short]];
+  if (kernels.some((one) => one.numbers.time_ns)) tiles.splice(1, 0, ["Time on devices", "time_ns", duration]);
   byId("totals").append(h("div", {}, h("dt", {}, "Kernels"), h("dd", {}, exact(kernels.length))), ...tiles.map(([name, what, show]) => {
     const [run, against] = [sum(what, 0), sum(what, 1)];
     return h("div", {}, h("dt", {}, name), h("dd", {}, show(run) || "0", " ", h("small", {}, changed(run, against, what === "launches" ? 0 : 1), ` from ${show(against) || "0"}`)));
@@ -55,21 +56,23 @@ function drawKernels(kernels) {
       const [run, against] = [at(what, 0)(row), at(what, 1)(row)];
       return run === against ? h("span", {}, short(run)) : h("span", {}, `${short(against) || "–"} → ${short(run) || "–"} `, changed(run, against, worse));
     } });
+  if (has("emulation_ns")) columns.push({ name: "emulation time", title: "Of the emulator, not of a GPU, without first launches: it is not compared", right: true, get: at("emulation_ns", 0), show: (_, row) => [1, 0].map((which) => duration(at("emulation_ns", which)(row)) || "–").join(", ") });
   if (new Set(kernels.map((one) => one.names[1])).size > 1) columns.push({ name: "target", get: (row) => row.names[1] });
-  byId("kernel-table").append(sortable(columns, kernels, { label: "Kernels" }).element);
+  byId("kernel-table").append(sortable(columns, kernels, { sort: has("executed") ? 3 : null, label: "Kernels" }).element);
 }
 
 function drawBlocks(data) {
   const place = byId("block-table");
   if (data.blocks.length) {
     const targets = new Set(data.blocks.map((row) => row[1])).size > 1;
-    const most = data.blocks.reduce((top, row) => Math.max(top, Math.abs((row[7] ?? 0) - (row[8] ?? 0))), 0);
+    const most = data.blocks.reduce((top, row) => Math.max(top, Math.abs((row[11] ?? 0) - (row[12] ?? 0))), 0);
     place.append(sortable([
       { name: "kernel", get: (row) => row[0], show: (value) => h("span", { class: "mono" }, cut(value, 50)), hint: (row) => row[0] }, ...(targets ? [{ name: "target", get: (row) => row[1] }] : []),
       { name: "block", right: true, get: (row) => row[2] }, { name: "at", right: true, get: (row) => row[4], show: hex }, { name: "other's block", right: true, get: (row) => row[3] }, { name: "other's at", right: true, get: (row) => row[5], show: hex },
+      ...(data.blocks.some((row) => row[9] || row[10]) ? [{ name: "lines", title: "In this run, and where that differs, in the other one", get: (row) => row[9] || row[10], show: (_, row) => h("span", { class: "mono" }, row[9] && row[10] && row[9] !== row[10] ? `${row[10]} → ${row[9]}` : row[9] || row[10]) }] : []),
       { name: "begins with", get: (row) => row[6], show: (value) => h("span", { class: "mono" }, cut(value, 50)) },
       { name: "entered", right: true, get: (row) => row[7], show: exact }, { name: "against", right: true, get: (row) => row[8], show: exact },
-      { name: "difference", right: true, most, get: (row) => Math.abs((row[7] ?? 0) - (row[8] ?? 0)), show: (_, row) => { const by = (row[7] ?? 0) - (row[8] ?? 0); return (by > 0 ? "+" : "−") + exact(Math.abs(by)); } },
+      { name: "instructions", title: "By how many executed instructions it differs", right: true, most, get: (row) => Math.abs((row[11] ?? 0) - (row[12] ?? 0)), show: (_, row) => { const by = (row[11] ?? 0) - (row[12] ?? 0); return by ? (by > 0 ? "+" : "−") + exact(Math.abs(by)) : "="; } },
       { name: "change", right: true, get: (row) => (row[8] ? (row[7] ?? 0) / row[8] : null), show: (_, row) => changed(row[7], row[8]) }], data.blocks, { label: "Blocks" }).element);
   }
   const notes = [data.blocks.length ? "" : "No block that both runs counted ran another number of times.", `${exact(data.blocks_same)} blocks ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ, each by less than these.` : ""];

@@ -10,11 +10,12 @@ function drawGraph(place, code, shares, onBlock) {
   const [wide, tall] = graph.node, most = Math.max(0, ...shares.map((one) => one ?? 0)), margin = 8;
   const nodes = graph.nodes.map(([x, y], at) => {
     const { blocks } = code, share = shares[at];
-    const say = `block ${blocks.block[at]}, ${blocks.instructions[at]} instructions${share === null ? "" : `, ${percent(share, 1)} of all executed`}`;
+    const title = blocks.title[at] || `block ${blocks.block[at]}`;
+    const say = `${title}, block ${blocks.block[at]}, ${blocks.instructions[at]} instructions${share === null ? "" : `, ${percent(share, 1)} of all executed`}`;
     const node = svg("g", { class: "node", tabindex: "0", role: "button", "aria-label": say, transform: `translate(${x + margin} ${y + margin})`, click: () => onBlock(at), keydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onBlock(at); } } },
       svg("rect", { width: wide, height: tall, rx: 3 }), svg("rect", { class: "warm", width: wide, height: tall, rx: 3, style: { "--warmth": most ? (0.6 * (share ?? 0)) / most : 0 } }),
-      svg("text", { x: 8, y: 17 }, `block ${blocks.block[at]}${blocks.depth[at] ? ` ${"↻".repeat(Math.min(blocks.depth[at], 4))}` : ""}`),
-      svg("text", { class: "small", x: 8, y: 33 }, `${blocks.instructions[at]} instr${share === null ? "" : ` · ${percent(share, 1) || "0 %"}`}`));
+      svg("text", { x: 8, y: 17 }, `${cut(title, 40).length > 19 ? `…${title.slice(-18)}` : title}${blocks.depth[at] ? ` ${"↻".repeat(Math.min(blocks.depth[at], 4))}` : ""}`),
+      svg("text", { class: "small", x: 8, y: 33 }, `${blocks.title[at] ? `b${blocks.block[at]} · ` : ""}${blocks.instructions[at]} instr${share === null ? "" : ` · ${percent(share, 1) || "0 %"}`}`));
     return node;
   });
   const edges = graph.edges.map(([from, to, way, points]) => {
@@ -30,7 +31,7 @@ function drawGraph(place, code, shares, onBlock) {
   const button = (text, label, click) => h("button", { type: "button", "aria-label": label, title: label, click }, text);
   const fit = () => set(Math.min(1, (view.clientWidth - 16) / width, (view.clientHeight - 16) / height));
   place.replaceChildren(
-    h("div", { class: "tools" }, h("h3", {}, "Control flow"), h("span", { class: "quiet" }, "blue: taken, red: back"),
+    h("div", { class: "tools" }, h("h3", {}, "Control flow"), h("span", { class: "key" }, h("span", { class: "edge taken" }), "taken ", h("span", { class: "edge back" }), "back ", h("span", { class: "edge" }), "falls through ", h("span", { class: "swatch", style: { background: "rgba(var(--heat), .6)" } }), "share of executed"),
       h("span", { class: "push" }, button("−", "Smaller", () => set(zoom / 1.3)), " ", button("+", "Larger", () => set(zoom * 1.3)), " ", button("Fit", "All of it", fit))), view);
   set(Math.max(0.55, Math.min(1, (view.clientWidth - 16) / width)));
   return {

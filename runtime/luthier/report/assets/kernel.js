@@ -5,20 +5,27 @@ const KINDS = ["vector", "matrix", "memory", "lds", "scalar", "scalar memory", "
 const KIND_COLOURS = ["--c0", "--c4", "--c3", "--c1", "--c2", "--c7", "--c5", "--other", "--other"];
 let opened = null;
 
-async function openKernel(data, number, at = null) {
+async function openKernel(data, sources, number, target = null) {
   const kernel = data.kernels[number];
   if (!kernel) return;
   byId("kernel").hidden = false;
   byId("kernel-title").textContent = kernel.name;
   const coded = data.coded.includes(number);
   facts(kernel);
-  for (const id of ["kernel-mix", "kernel-blocks", "kernel-graph", "kernel-code"]) byId(id).replaceChildren();
+  for (const id of ["kernel-mix", "kernel-blocks", "kernel-graph", "kernel-code", "kernel-shapes"]) byId(id).replaceChildren();
   byId("kernel-why").textContent = coded ? "" : noCode(kernel);
   opened = { number, listing: null };
+  drawShapes(data, number);
   if (!coded) return;
   const mine = opened, code = await unpack(`code-${number}`);
   if (mine !== opened) return; // another one was opened meanwhile
-  const listing = new Listing(kernel, code);
+  const pickLine = (at, from) => { // a line, by its position among those of the kernel
+    source.mark(at);
+    listing.mine(at < 0 ? null : at);
+    if (from === undefined && at >= 0) listing.goTo(listing.rowOf.get(dearest(code, at)));
+  };
+  const pickInstruction = (at) => { listing.marked = listing.rowOf.get(at); pickLine(code.place[at], at); };
+  const listing = new Listing(kernel, code, sources, pickInstruction), source = new Source(kernel, code, sources, pickLine);
   const shares = blockShares(code);
   why(kernel, code, shares);
   mix(code);
@@ -36,13 +43,42 @@ async function openKernel(data, number, at = null) {
     scale.textContent = `0 to ${exact(listing.most)}${metric.sum ? `, ${exact(sum)} in all` : ""}`;
   };
   byId("kernel-code").append(
-    h("div", { class: "tools" }, h("h3", {}, "Code"), h("label", { for: "metric" }, "coloured by"), choice, scale,
-      h("span", { class: "push quiet" }, `${exact(code.address.length)} instructions`)), chart.element, listing.element);
+    h("div", { class: "tools" }, h("h3", {}, "Source and instructions"), h("label", { for: "metric" }, "coloured by"), choice, scale,
+      h("span", { class: "push quiet" }, `${exact(code.address.length)} instructions`)), chart.element, legend(listing),
+    h("div", { class: "panes" }, source.element, h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Instructions")), listing.element)));
   show(all[0]);
   opened.listing = listing;
+  opened.goTo = (to) => {
+    const line = to.place ? source.of.get(to.place.join(":")) : undefined;
+    if (to.at !== null && to.at !== undefined && listing.rowOf.has(to.at)) { pickInstruction(to.at); listing.goTo(listing.rowOf.get(to.at)); }
+    else if (line !== undefined) pickLine(line);
+  };
+  source.draw();
+  listing.draw();
   const hottest = shares.indexOf(Math.max(...shares));
-  if (at !== null && listing.rowOf.has(at)) listing.goTo(listing.rowOf.get(at));
-  else if (hottest >= 0 && shares[hottest]) { mark(hottest); graph.mark(hottest, true); listing.goTo(listing.rowOfBlock.get(hottest)); }
+  if (hottest >= 0 && shares[hottest]) {
+    mark(hottest);
+    graph.mark(hottest, true);
+    listing.goTo(listing.rowOfBlock.get(hottest));
+    const first = code.block.indexOf(code.blocks.block[hottest]), { executed } = code.source;
+    const lines = [...new Set(code.place.filter((_, at) => code.block[at] === code.blocks.block[hottest]))].filter((one) => one >= 0);
+    if (first >= 0 && lines.length) { const line = lines.reduce((best, one) => (executed && executed[one] > executed[best] ? one : best)); source.mark(line); listing.mine(line); }
+  }
+  if (target) opened.goTo(target);
+}
+
+/** Of the instructions of a line, the one that ran most often, the first of these. */
+function dearest(code, line) {
+  let best = -1;
+  code.place.forEach((one, at) => { if (one === line && (best < 0 || (code.executions?.[at] ?? 0) > (code.executions?.[best] ?? 0))) best = at; });
+  return best;
+}
+
+function legend(listing) {
+  const sites = listing.code.sites.reduce((all, one) => all | one, 0);
+  const mark = (sign, name, says) => h("li", {}, h("span", { class: `mono ${name}` }, sign), ` ${says}`);
+  return h("ul", { class: "legend", "aria-label": "Legend" }, h("li", {}, h("span", { class: "scale" }), "none to most"), h("li", {}, h("span", { class: "swatch chosen" }), "of the chosen line"),
+    ...(sites & 1 ? [mark("●", "", "has a hook")] : []), ...(sites & 2 ? [mark("○", "", "counted")] : []), ...(sites & 4 ? [mark("✕", "bad", "hook refused")] : []));
 }
 
 function noCode(kernel) {
@@ -70,7 +106,7 @@ function why(kernel, code, shares) {
   const parts = [], hottest = shares.indexOf(Math.max(...shares.map((one) => one ?? -1)));
   if (code.executions && shares[hottest]) {
     const depth = code.blocks.depth[hottest];
-const where = `block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}`;
+    const where = `${code.blocks.title[hottest] ? `${code.blocks.title[hottest]}, ` : ""}block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}`;
     if (shares[hottest] >= 0.1) parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in ${where}.`);
     else parts.push(`Its cost is spread over ${exact(shares.filter(Boolean).length)} blocks: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has most.`);
   }
@@ -111,6 +147,7 @@ function blockTable(code, shares, listing, go) {
   };
   const columns = [
     { name: "block", get: (at) => blocks.block[at], right: true },
+    ...(blocks.title.some(Boolean) ? [{ name: "lines", get: (at) => blocks.title[at], show: (value) => h("span", { class: "mono" }, value) }] : []),
     ...(counted ? [{ name: "executed here", get: (at) => shares[at], right: true, show: (value) => bar(value, most, percent(value, 1)) }, { name: "entered", get: (at) => listing.entered(at), right: true, show: exact }] : []),
     ...(counted && code.lanes ? [{ name: "lanes", title: "Mean active lanes of a wave when it enters", get: lanes, right: true, show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
     { name: "instr", get: (at) => blocks.instructions[at], right: true, show: exact }, { name: "loops", title: "Loops around it", get: (at) => blocks.depth[at], right: true },

@@ -18,7 +18,7 @@ function metrics(kernel, code) {
 }
 
 /** The listing's rows in order: functions, blocks, source lines, instructions. */
-function lines(code) {
+function lines(code, sources) {
   const rows = [], position = new Map(code.blocks.block.map((block, at) => [block, at]));
   let block = null, source = null;
   code.address.forEach((_, at) => {
@@ -27,28 +27,38 @@ function lines(code) {
       rows.push({ block: position.get(block) });
       source = null;
     }
-    const calls = code.inlined?.[at], line = code.line?.[at] ? `${code.file?.[at] ?? "?"}:${code.line[at]}${calls ? `, inlined at ${calls}` : ""}` : null;
+    const line = placeText(code, sources, at);
     if (line && line !== source) rows.push({ source: (source = line) });
     rows.push({ at });
   });
   return rows;
 }
 
+/** Where an instruction is charged to, and if that is not its own place, where it is from. */
+function placeText(code, sources, at) {
+  const place = code.place[at], chain = code.chain.which[at];
+  if (place < 0) return chain < 0 ? null : code.chain.texts[chain];
+  const text = `${sources[code.source.file[place]].path}:${code.source.line[place]}`;
+  return chain < 0 ? text : code.chain.texts[chain].startsWith(`${text},`) ? code.chain.texts[chain] : `${text} ← ${code.chain.texts[chain]}`;
+}
+
 /** Places without the folders of their files. */
 const plainPath = (places) => places.replace(/[^,\s][^,]*?([^/,]+:\d+)/g, "$1");
 
 class Listing {
-  constructor(kernel, code) {
+  constructor(kernel, code, sources, pick) {
+    this.pick = pick;
+    this.line = null;
     this.kernel = kernel;
     this.code = code;
-    this.rows = lines(code);
+    this.rows = lines(code, sources);
     this.rowOf = new Map();
     this.rowOfBlock = new Map();
     this.rows.forEach((row, number) => (row.at !== undefined ? this.rowOf.set(row.at, number) : row.block !== undefined && this.rowOfBlock.set(row.block, number)));
     this.space = h("div", { class: "space", style: { height: `${this.rows.length * ROW}px` } });
     this.view = h("div", { class: "lines", tabindex: "0", role: "rowgroup", scroll: () => this.later(), keydown: (event) => this.key(event) }, this.space);
     this.count = h("span", { role: "columnheader" });
-    this.element = h("div", { class: `code${code.lanes && code.executions ? "" : " nolanes"}`, role: "table", "aria-label": "Instructions", "aria-rowcount": this.rows.length },
+    this.element = h("div", { class: `code listing${code.lanes && code.executions ? "" : " nolanes"}`, role: "table", "aria-label": "Instructions", "aria-rowcount": this.rows.length },
       h("div", { class: "head", role: "row" }, this.count, h("span", { role: "columnheader", title: "Mean active lanes of a wave" }, "lanes"), h("span", { role: "columnheader", title: "Live scalar and vector registers" }, "live s / v"),
         h("span", { role: "columnheader", title: "● has a hook, ○ is counted, ✕ a hook was refused" }, "site"), h("span", { role: "columnheader" }, "address"), h("span", { role: "columnheader" }, "instruction")), this.view);
     this.marked = null;
@@ -88,7 +98,7 @@ class Listing {
     if (share) style["--warmth"] = (0.22 * share).toFixed(3);
     const cell = (text, name, title) => h("span", { role: "cell", class: name, title }, text);
     const sites = code.sites[at], lanes = code.lanes?.[at], times = code.executions?.[at];
-    return h("div", { ...attributes, class: `row${share ? " hot" : ""}${mark}`, "data-at": at },
+    return h("div", { ...attributes, class: `row${share ? " hot" : ""}${this.line !== null && code.place[at] === this.line ? " mine" : ""}${mark}`, "data-at": at, click: () => this.pick(at) },
       cell(short(value), "heat", value === null ? null : exact(value)),
       cell(times && lanes !== null && lanes !== undefined ? String(Number((lanes / times).toFixed(1))) : "", "lanes"),
       cell(`${code.live_sgprs[at]} / ${code.live_vgprs[at]}`, "live"),
@@ -100,7 +110,7 @@ class Listing {
     const { blocks } = this.code, entered = this.entered(at), depth = blocks.depth[at];
     const links = (blocks.successors[at] ?? []).flatMap((to, which) => [which ? ", " : " → ", h("a", { href: "#", click: (event) => { event.preventDefault(); this.onBlock(blocks.block.indexOf(to)); } }, `${to}`)]);
     const called = blocks.function[at] === this.kernel.symbol ? "" : ` · ${blocks.function[at]}`;
-    return [`block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${exact(entered)} times`}`, ...links)];
+    return [blocks.title[at] || `block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${blocks.title[at] ? ` · block ${blocks.block[at]}` : ""}${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${exact(entered)} times`}`, ...links)];
   }
 
   /** How often waves came into a block; null if that was not counted. */
@@ -118,6 +128,12 @@ class Listing {
     this.draw();
   }
 
+  /** Mark all instructions of a line. */
+  mine(line) {
+    this.line = line;
+    this.draw();
+  }
+
   key(event) {
     const page = Math.floor(this.view.clientHeight / ROW) - 1;
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
@@ -129,6 +145,7 @@ class Listing {
     if (next * ROW < this.view.scrollTop) this.view.scrollTop = next * ROW;
     if ((next + 1) * ROW > this.view.scrollTop + this.view.clientHeight) this.view.scrollTop = (next + 1) * ROW - this.view.clientHeight;
     this.draw();
+    if (this.rows[next].at !== undefined) this.pick(this.rows[next].at);
   }
 }
 

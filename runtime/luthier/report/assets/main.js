@@ -14,6 +14,13 @@ function drawHead(data) {
   }
 }
 
+/** Time is a cost where a GPU took it. An emulator's says how long the run was, and nothing of the kernel. */
+function timeTile(data) {
+  const time = data.kernels.reduce((total, one) => total + (one.time ?? 0), 0);
+  if (!data.emulated) return ["Time on devices", duration(time) || "0", "instrumentation included"];
+  return data.kernels.some((one) => one.time !== null) ? ["Emulation time", duration(time), "not of a GPU; without first launches"] : null;
+}
+
 function drawTotals(data) {
   const sum = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
   const launches = sum("launches"), instrumented = sum("instrumented"), executed = sum("executed"), requested = sum("requested_sites");
@@ -21,7 +28,7 @@ function drawTotals(data) {
   const tiles = [
     ["Kernels", exact(data.kernels.length), ""],
     ["Launches", short(launches), launches ? `${percent(instrumented, launches)} instrumented` : ""],
-    ["Time on devices", duration(sum("time")) || "0", "instrumentation included"],
+    timeTile(data),
     executed ? ["Instructions executed", short(executed), "by waves"] : null,
     possible ? ["Lanes active", percent(sum("lanes"), possible), "of those that ran"] : null,
     requested ? ["Sites", percent(sum("sites"), requested), `${short(sum("sites"))} of ${short(requested)}`] : null];
@@ -35,13 +42,13 @@ function drawKernels(data, open) {
   }
   const has = (name) => data.kernels.some((one) => one[name]);
   const most = (name) => Math.max(...data.kernels.map((one) => one[name] ?? 0)), all = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
-  const costs = [["executed", "executed", short, "Instructions that waves executed, over all launches"], ["time", "time", duration, "Time on the device, of launches whose times are known"]].filter(([name]) => has(name))
+  const costs = [["executed", "executed", short, "Instructions that waves executed, over all launches"], ...(data.emulated ? [] : [["time", "time", duration, "Time on the device, of launches whose times are known"]])].filter(([name]) => has(name))
     .map(([key, name, show, title]) => ({ name, title, right: true, get: (row) => row[key], show: (value, row) => (value === null ? "" : bar(value, most(key), h("span", { title: exact(value) }, show(value)), percent(value, all(key)))) }));
   const columns = [
     { name: "kernel", long: false, get: (row) => row.name, show: (value, row) => h("a", { class: "open mono", href: `#kernel-${row.number}`, click: (event) => event.preventDefault() }, cut(value)), hint: (row) => `${row.name}\n${row.object ?? ""}` },
     ...costs,
     { name: "launches", right: true, get: (row) => row.launches, show: exact },
-    ...(has("time") ? [{ name: "mean", title: "Mean time of a launch", right: true, get: (row) => (row.timed ? row.time / row.timed : null), show: (value) => (value === null ? "" : duration(Math.round(value))) }] : []),
+    ...(data.kernels.some((one) => Object.keys(one.units).length) ? [{ name: "units", title: "Executed instructions by unit", get: (row) => Object.keys(row.units).length, show: (_, row) => unitBar(row.units) }] : []),
     ...(has("lanes") ? [{ name: "lanes", title: "Share of lanes that were active", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
     { name: "VGPRs", right: true, get: (row) => row.vgprs }, { name: "SGPRs", right: true, get: (row) => row.sgprs },
     { name: "waves", title: "Most waves on a SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
@@ -57,7 +64,7 @@ function drawResults(data) {
   if (!data.tables.length && !data.tables_left_out) return;
   byId("results").hidden = false;
   const names = new Map(data.kernels.map((one) => [one.symbol, one.name]));
-  byId("tables").append(...data.tables.map((table) => h("details", { open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, `${exact(table.rows.length)} ${table.rows.length === 1 ? "row" : "rows"}`)), plainTable(table))));
+  byId("tables").append(...data.tables.map((table) => h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, `${exact(table.rows.length)} ${table.rows.length === 1 ? "row" : "rows"}`)), plainTable(table))));
   if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run directory and not in this page.`));
 }
 
@@ -85,27 +92,30 @@ function drawProcesses(data) {
 }
 
 async function main() {
-  const data = await unpack("run");
+  const data = await unpack("run"), sources = await unpack("sources");
   data.kernels.forEach((kernel, number) => { kernel.number = number; });
   let mark = () => {};
-  const open = async (number, jump = true) => {
+  const open = async (number, target = null, jump = true) => {
     if (number === undefined || !data.kernels[number]) return;
     mark(number);
-    await openKernel(data, number);
-    if (jump) { byId("kernel").scrollIntoView(); try { history.replaceState(null, "", `#kernel-${number}`); } catch { /* not for files in some browsers */ } }
+    if (target && opened?.number === number && opened.goTo) opened.goTo(target);
+    else await openKernel(data, sources, number, target);
+    if (jump) { byId(target ? "kernel-code" : "kernel").scrollIntoView(); try { history.replaceState(null, "", `#kernel-${number}`); } catch { /* not for files in some browsers */ } }
   };
   drawHead(data);
   drawTotals(data);
+  drawFindings(data, sources, open);
+  drawHot(data, sources, open);
   mark = drawKernels(data, open);
   drawTimeline(data, open);
   drawResults(data);
   drawCoverage(data);
   drawProcesses(data);
-  startSearch(data, open);
+  startSearch(data, sources, open);
   const asked = /^#kernel-(\d+)$/.exec(location.hash);
-  const costs = data.kernels.map((one) => [one.executed ?? 0, one.time ?? 0, one.launches ?? 0]);
+  const costs = data.kernels.map((one) => [one.executed ?? 0, (data.emulated ? one.launches : one.time) ?? 0]);
   const dearest = costs.reduce((best, one, at) => (best < 0 || one[0] > costs[best][0] || (one[0] === costs[best][0] && one[1] > costs[best][1]) ? at : best), -1);
-  if (dearest >= 0) await open(asked ? Number(asked[1]) : dearest, Boolean(asked));
+  if (dearest >= 0) await open(asked ? Number(asked[1]) : dearest, null, Boolean(asked));
   performance.mark("luthier-drawn");
   document.documentElement.dataset.ready = "true";
 }

@@ -10,7 +10,7 @@ const PAGE = 100;
 function sortable(columns, rows, options = {}) {
   const body = h("tbody");
   const more = h("p", { class: "more" });
-  let by = options.sort ?? null, up = false, shown = PAGE, all = rows, current = null;
+  let by = options.sort ?? null, up = false, shown = options.rows ?? PAGE, all = rows, current = null;
   const heads = columns.map((column, at) =>
     h("th", { scope: "col", class: column.right ? "right" : null, title: column.title },
       h("button", { type: "button", click: () => { up = by === at ? !up : !column.right; by = at; draw(); } }, column.name)));
@@ -37,17 +37,31 @@ function sortable(columns, rows, options = {}) {
           const value = column.get(row);
           const content = column.show ? column.show(value, row) : value ?? "";
           const share = column.most && value > 0 ? value / column.most : 0;
-          return h("td", { style: share ? { "--share": `${(100 * share).toFixed(1)}%` } : {}, class: [column.right && "right", column.long && "long", share && "share"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
+          return h("td", { "data-label": column.name, style: share ? { "--share": `${(100 * share).toFixed(1)}%` } : {}, class: [column.right && "right", column.long && "long", share && "share"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
         }))));
     const rest = found.length - shown;
     more.replaceChildren(...(rest > 0 ? [h("button", { type: "button", click: () => { shown += 10 * PAGE; draw(); } }, `Show ${exact(Math.min(rest, 10 * PAGE))} more`), ` of ${exact(rest)} that are left`] : []));
   }
 
   draw();
+  const place = h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": options.label }, table);
+  fitting(place, table);
   return {
-    element: h("div", { class: options.narrow ? "narrow" : null }, h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": options.label }, table), more),
+    element: h("div", { class: options.narrow ? "narrow" : null }, place, more),
     mark: (key) => { current = key; draw(); },
   };
+}
+
+/** Rows become cards where a table is wider than its place, so that no column is cut off. */
+function fitting(place, table) {
+  let before = 0;
+  new ResizeObserver(() => {
+    if (Math.abs(place.clientWidth - before) < 2) return;
+    before = place.clientWidth;
+    place.classList.remove("cards");
+    if (table.scrollWidth > place.clientWidth + 1) place.classList.add("cards");
+    before = place.clientWidth;
+  }).observe(place);
 }
 
 /** A value as a bar, which is full at `most`, and texts behind it. */
@@ -65,7 +79,7 @@ function plainTable(table) {
     const values = table.rows.map((row) => row[at]), numbers = values.every((one) => one === null || typeof one === "number");
     const amounts = numbers && table.rows.length > 1 && !NAMES.test(name);
     return { name: String(name), get: (row) => row[at], right: numbers, most: amounts ? values.reduce((most, one) => Math.max(most, one ?? 0), 0) : 0,
-      show: (value) => (value === null ? "" : numbers ? exact(value) : cut(String(value), 90)), hint: (row) => (typeof row[at] === "string" && row[at].length > 90 ? row[at] : null) };
+      show: (value) => (value === null ? "" : numbers ? exact(value) : String(value)), long: !numbers && values.some((one) => String(one ?? "").length > 40) };
   });
   return sortable(columns, table.rows, { label: `${table.tool} ${table.title}`.trim() }).element;
 }

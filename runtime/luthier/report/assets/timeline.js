@@ -38,7 +38,7 @@ function drawTimeline(data, open) {
     };
     if (line.launches) for (const [lane, row, begin, end, kernel, number, instrumented] of line.launches) {
       const name = data.kernels[kernel]?.name ?? "unknown kernel";
-      const what = `${cut(name)}, launch ${number}\n${end === null ? "times on the device are not known" : duration(end - begin)}${instrumented ? "" : "\nnot instrumented"}`;
+      const what = `${cut(name)}, launch ${number}\n${end === null ? "times on the device are not known" : `${duration(end - begin)}${data.emulated ? " of emulation" : ""}`}${instrumented ? "" : "\nnot instrumented"}`;
       put(lane, row, begin, end ?? begin, kernelColour(data, kernel), end === null ? 0.35 : 1, [what, kernel]);
     }
     else {
@@ -99,7 +99,7 @@ function drawTimeline(data, open) {
   if (data.kernels.length > line.colours.length) legend.push(h("li", {}, h("span", { class: "swatch", style: { background: "var(--other)" } }), "all others"));
   const notes = [line.launches ? "" : `${exact(line.rows)} launches, drawn as how busy each queue was in every ${duration(line.bin_ns)}.`,
     line.unknown ? `Of ${exact(line.unknown)} the times on the device are not known: they are low marks where they were written.` : "",
-    line.left_out ? `${line.left_out} more queues are not drawn.` : "", "Drag to zoom in, double-click for all."].filter(Boolean).join(" ");
+    line.left_out ? `${line.left_out} more queues are not drawn.` : "", data.emulated ? "Times are the emulator's, not a GPU's; first launches compile." : "", "Drag to zoom in, double-click for all."].filter(Boolean).join(" ");
   place.append(chart, h("ul", { class: "legend" }, legend), h("p", { class: "quiet" }, notes));
   make();
   chart.addEventListener("click", () => { const hit = at(plot); if (hit && hit[4][1] !== undefined && plot.select.width < 2) open(hit[4][1]); });

@@ -22,14 +22,18 @@ class ReportFormat:
 
     help: str
     """One line: what is written."""
-    write: Callable[[RunFolder, IO[bytes]], None] | None = None
-    """Function that writes a run. Without it, only tables are written: to a folder unless one is chosen."""
+    write: Callable[..., None] | None = None
+    """Function that writes a run (`RunFolder`, file). Without it, only tables are written: to a folder unless one is
+    chosen."""
     write_table: Callable[[RunFolder, str, IO[bytes]], None] | None = None
     """Function that writes the table of this name (``--table``)."""
     suffix: str = ""
     """Suffix of the names of tables' files in a folder, such as ``.csv``."""
     compare: Callable[[RunFolder, RunFolder, IO[bytes]], None] | None = None
-    """Function that writes the differences between a run and another one (``--against``)."""
+    """Function that writes the differences between a run and another one (``--against``): both, file."""
+
+    sources: bool = False
+    """Whether `write` shows source files: it is called with ``roots``, the folders to look in, too."""
 
     def __post_init__(self) -> None:
         if self.write is None and self.write_table is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from luthier.report.formats.declare import ReportFormat
@@ -10,11 +12,11 @@ if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
 
 
-def write(folder: RunFolder, out: IO[bytes]) -> None:
+def write(folder: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> None:
     """Write the page of a run."""
     from luthier.report.page import write_page
 
-    write_page(folder, out)
+    write_page(folder, out, roots)
 
 
 def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
@@ -24,4 +26,4 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
     write_comparison(folder, against, out)
 
 
-FORMAT = ReportFormat(help="a page that is one file", write=write, compare=compare)
+FORMAT = ReportFormat(help="a page that is one file", write=write, compare=compare, sources=True)

@@ -1,0 +1,75 @@
+"use strict";
+// What a reader wants first: what is wrong or wasteful, and the source lines that cost most.
+
+const FINDING_KINDS = { wrong: "wrong", "cache lines": "memory", "bank conflicts": "LDS", "idle lanes": "divergence", scratch: "scratch", "not instrumented": "coverage" };
+
+/** A link to a line, or where none is known to the kernel. */
+function placeLink(data, sources, kernel, place, at, open) {
+  const name = place ? `${fileName(sources[place[0]].path)}:${place[1]}` : at === null ? "kernel" : "code";
+  return h("a", { class: "mono place", href: `#kernel-${kernel}`, title: place ? sources[place[0]].path : data.kernels[kernel].name, click: (event) => { event.preventDefault(); event.stopPropagation(); open(kernel, { place, at }); } }, name);
+}
+
+function drawFindings(data, sources, open) {
+  const place = byId("finding-list"), most = data.findings.reduce((top, one) => Math.max(top, one.lost), 0);
+  if (!data.findings.length) {
+    place.append(h("p", { class: "notice" }, data.coded.length ? "Nothing was found. What is wasted is measured by the tools coalescing, divergence and lds_bank_conflicts; lds_race and wait_check look for what is wrong." : "No tool measured code in this run."));
+    return;
+  }
+  const item = (one) => h("li", { class: one.kind === "wrong" ? "wrong" : null },
+    h("span", { class: "tag" }, FINDING_KINDS[one.kind] ?? one.kind),
+    h("span", { class: "says" }, placeLink(data, sources, one.kernel, one.place, one.at, open), " ", h("strong", {}, `${cut(data.kernels[one.kernel].name, 40)}: `), one.text),
+    h("span", { class: "cost number", title: one.lost ? `${exact(one.lost)} slots of a wave lost` : "" }, one.lost ? bar(one.lost, most, short(Math.round(one.lost))) : ""));
+  const list = h("ol", { class: "findings" }, data.findings.slice(0, 8).map(item));
+  place.append(list);
+  if (data.findings.length > 8) {
+    const more = h("button", { type: "button", click: () => { list.append(...data.findings.slice(8).map(item)); more.remove(); } }, `Show ${exact(data.findings.length - 8)} more`);
+    place.append(h("p", { class: "more" }, more));
+  }
+  place.append(h("p", { class: "quiet note" }, "Ranked by what is lost, in slots of a wave: an instruction with all lanes idle, a cache line more than needed, and a cycle of bank conflicts count one each. This ranks; it predicts no time."));
+}
+
+function drawHot(data, sources, open) {
+  const place = byId("hot-list"), { hot } = data;
+  if (!hot.lines.length) {
+    place.append(h("p", { class: "notice" }, hot.counted ? "The code objects say no source lines: compile with -g." : "No tool counted instructions: run with -t block_profile."));
+    return;
+  }
+  const most = hot.lines[0][3];
+  const text = (row) => sources[row[1]].lines?.[row[2] - 1]?.trim() ?? "";
+  const table = sortable([
+    { name: "line", get: (row) => `${fileName(sources[row[1]].path)}:${row[2]}`, show: (_, row) => placeLink(data, sources, row[0], [row[1], row[2]], null, open) },
+    { name: "instructions", right: true, title: "Executed by waves", get: (row) => row[3], show: (value) => bar(value, most, short(value), percent(value, hot.counted)) },
+    { name: "units", title: "Executed instructions by unit", get: (row) => Object.keys(row[6]).length, show: (_, row) => unitBar(row[6]) },
+    ...(hot.lines.some((row) => row[5] !== null) ? [{ name: "lanes", right: true, title: "Active lanes of a wave", get: (row) => row[5], show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
+    { name: "source", long: true, get: text, show: (value, row) => h("span", { class: "mono" }, value || data.kernels[row[0]].name) }],
+    hot.lines.slice(0, 40), { sort: 1, pick: (row) => open(row[0], { place: [row[1], row[2]], at: null }), label: "Hot source lines", rows: 8 });
+  place.append(table.element, unitLegend());
+  if (hot.unknown) place.append(h("p", { class: "quiet note" }, `${percent(hot.unknown, hot.counted)} of the instructions are of no line.`));
+}
+
+/** Instructions by the unit that they are for, as one bar. */
+function unitBar(units) {
+  const total = Object.values(units).reduce((sum, one) => sum + one, 0);
+  const known = KINDS.filter((kind) => units[kind]);
+  const say = known.map((kind) => `${kind} ${percent(units[kind], total)}`).join(", ");
+  return h("span", { class: "units", role: "img", "aria-label": say || "not known", title: say }, known.map((kind) => h("span", { style: { width: `${(100 * units[kind]) / total}%`, background: `var(${KIND_COLOURS[KINDS.indexOf(kind)]})` } })));
+}
+
+const unitLegend = () => h("ul", { class: "legend" }, KINDS.filter((kind) => kind !== "other").map((kind) => h("li", {}, h("span", { class: "swatch", style: { background: `var(${KIND_COLOURS[KINDS.indexOf(kind)]})` } }), kind === "wait" ? "wait and other" : kind)));
+
+/** Launches of the open kernel by their sizes. */
+function drawShapes(data, number) {
+  const rows = data.shapes.filter((one) => one[0] === number), place = byId("kernel-shapes"), kernel = data.kernels[number];
+  place.replaceChildren();
+  if (!rows.length) return;
+  const size = (value) => value.join(" × ");
+  const whole = data.emulated ? "emulation time" : "time";
+  const timed = rows.some((one) => one[7] !== null);
+  const waves = rows.every((one) => one[6] !== null) ? rows.reduce((sum, one) => sum + one[6], 0) : null;
+  const each = kernel.executed && waves && kernel.instrumented === kernel.launches ? ` ${short(kernel.executed / waves)} instructions a wave.` : "";
+  place.append(h("div", { class: "tools" }, h("h3", {}, "Launches by size"), h("span", { class: "quiet" }, `Counts of the kernel are over all of them.${each}`)), sortable([
+    { name: "work-items", get: (row) => row[1][0] * row[1][1] * row[1][2], show: (_, row) => size(row[1]) }, { name: "of a group", get: (row) => row[2][0] * row[2][1] * row[2][2], show: (_, row) => size(row[2]) },
+    { name: "LDS", right: true, get: (row) => row[3], show: exact }, { name: "launches", right: true, get: (row) => row[4], show: exact }, { name: "instrumented", right: true, get: (row) => row[5], show: exact },
+    { name: "waves", right: true, get: (row) => row[6], show: (value) => (value === null ? "" : exact(value)) },
+    ...(timed ? [{ name: whole, title: data.emulated ? "Of the emulator, not of a GPU; without first launches, which compile" : "On the device", right: true, get: (row) => row[7], show: (value) => (value === null ? "" : duration(value)) }] : [])], rows, { sort: 3, label: "Launches by size", narrow: true }).element);
+}

@@ -1,0 +1,50 @@
+"""Lines of the source that instructions are charged to, and what stretches of code are called by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from luthier.objects.user_source import lines_text
+
+COLUMNS = ("file", "line", "inlined", "user_file", "user_line")
+"""Columns of the table of listings that say it, as far as a run has them."""
+
+
+class Place(NamedTuple):
+    """A line of a source file."""
+
+    file: str
+    """Path as the compiler knew it."""
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+
+
+def charged(columns: Mapping[str, Sequence[Any]]) -> list[Place | None]:
+    """Return the line that each instruction is charged to; None for those of no line.
+
+    Args:
+        columns: of the table of listings. Runs of the first Luthiers say an instruction's own line alone.
+    """
+    none = [None] * len(columns["address"])
+    own, user = (
+        zip(*(columns.get(name, none) for name in names), strict=True)
+        for names in (("file", "line"), ("user_file", "user_line"))
+    )
+    chosen = (one if theirs[0] is None else theirs for one, theirs in zip(own, user, strict=True))
+    return [Place(file, line) if file and line else None for file, line in chosen]
+
+
+def span(places: Iterable[Place | None]) -> str:
+    """Return ``file:first-last``, of the file that most of the places are in and without its folders; "" if none is."""
+    return lines_text([place for place in places if place is not None]).rsplit("/", 1)[-1]
+
+
+def spans(blocks: Sequence[int], block_of: Sequence[int], places: Sequence[Place | None]) -> list[str]:
+    """Return the span of each block; `block_of` and `places` have an element for each instruction."""
+    of: dict[int, list[Place | None]] = {}
+    for block, place in zip(block_of, places, strict=True):
+        of.setdefault(block, []).append(place)
+    return [span(of.get(block, ())) for block in blocks]

@@ -1,0 +1,161 @@
+"""What a run shows to be wrong or wasteful, what costs most first, each with its place in the code.
+
+Costs of different kinds are compared in one unit, a wave's *slots*: a vector instruction of which half of the lanes are
+idle loses half a slot, a cache line more than a request needs one, a cycle that banks of LDS are in conflict one. That
+ranks; it is not a prediction of time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.report.code import Code
+
+SHOWN = 200
+"""Findings that a page has at most."""
+_LEAST = 0.01
+"""Share of the largest loss below which a loss is not told."""
+_VECTOR = frozenset({"vector", "matrix", "memory", "lds"})
+"""Units that work lane by lane."""
+_BUSY = 0.9
+"""Share of active lanes from which on nothing is told."""
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One of them."""
+
+    kind: str
+    """Of what kind: wrong, cache lines, idle lanes, bank conflicts, scratch, not instrumented."""
+    kernel: int
+    at: int | None
+    """Position of the instruction in the kernel's code; None: it is of the whole kernel."""
+    text: str
+    lost: float
+    """Slots."""
+
+    def to_json(self, codes: Mapping[int, Code], files: dict[str, int]) -> dict[str, Any]:
+        """Return plain data for the page."""
+        code = codes.get(self.kernel)
+        place = code.places[self.at] if code is not None and self.at is not None else None
+        where = None if place is None else [files.setdefault(place.file, len(files)), place.line]
+        shown = {"kind": self.kind, "kernel": self.kernel, "at": self.at, "place": where}
+        return shown | {"text": self.text, "lost": round(self.lost, 1)}
+
+
+def findings(
+    kernels: Sequence[dict[str, Any]], codes: Mapping[int, Code], tables: Sequence[Mapping[str, Any]]
+) -> list[Finding]:
+    """Return findings: what is wrong, then losses, those that cost most first, then notes about whole kernels.
+
+    Args:
+        kernels: as `overview.kernels` gives them.
+        codes: of the kernels whose code is known.
+        tables: the tools', as `overview.tool_tables` gives them.
+    """
+    wrong = list(_wrong(kernels, codes, tables))
+    losses = [one for number, code in codes.items() for one in _losses(number, kernels[number], code)]
+    losses.sort(key=lambda one: -one.lost)
+    most = losses[0].lost if losses else 0.0
+    told = [one for one in losses if one.lost >= _LEAST * most]
+    return [*wrong, *told, *_notes(kernels)][:SHOWN]
+
+
+def _losses(number: int, kernel: Mapping[str, Any], code: Code) -> Iterator[Finding]:
+    lines = code.lines
+    measured: dict[str, Sequence[Any]] = {}
+    for one in lines.measures:
+        measured.setdefault(one["name"], one["values"])
+    wave = kernel["wave_size"] or 0
+    for at, which in enumerate(lines.instructions):
+        values = {name: column[at] for name, column in measured.items() if column[at] is not None}
+        if values.get("lines/request") is not None and values.get("efficiency %") is not None:
+            touched, efficiency = values.get("lines", 0), values["efficiency %"]
+            lost = touched * (1 - min(efficiency, 100) / 100)
+            # A request of few lanes has an inefficient line of its own, which no layout of data avoids.
+            avoidable = min(lost, max(touched - values.get("requests", 0), 0))
+            if avoidable:
+                text = f"{_number(values['lines/request'])} cache lines a request, {_number(efficiency)} % efficient"
+                yield Finding("cache lines", number, _most(which, code, "lines"), text, avoidable)
+        if values.get("conflicts"):
+            text = f"{_count(values['conflicts'])} cycles of LDS bank conflicts"
+            if values.get("cycles/needed") is not None:
+                text += f", {_number(values['cycles/needed'])} times the cycles needed"
+            yield Finding("bank conflicts", number, _most(which, code, "conflicts"), text, values["conflicts"])
+        if wave and code.executions and code.lanes:
+            yield from _idle(number, wave, code, which)
+
+
+def _idle(number: int, wave: int, code: Code, which: Sequence[int]) -> Iterator[Finding]:
+    ran = lanes = 0
+    for at in which:
+        if code.columns["kind"][at] in _VECTOR and code.executions[at] and code.lanes[at] is not None:
+            ran += code.executions[at] or 0
+            lanes += code.lanes[at] or 0
+    if ran and lanes < _BUSY * ran * wave:
+        share = 100 * lanes / (ran * wave)
+        text = f"{_number(share)} % of the lanes are active in {_count(ran)} vector instructions"
+        yield Finding(
+            "idle lanes", number, max(which, key=lambda at: code.executions[at] or 0), text, ran - lanes / wave
+        )
+
+
+def _most(which: Sequence[int], code: Code, name: str) -> int:
+    """Return the instruction that has most of a measure."""
+    for one in code.heat:
+        if one["name"] == name and one["key"] == "address" and any(one["values"][at] for at in which):
+            return max(which, key=lambda at: one["values"][at] or 0)
+    return which[0]
+
+
+def _wrong(
+    kernels: Sequence[Mapping[str, Any]], codes: Mapping[int, Code], tables: Sequence[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """Yield races, and what tools call a finding."""
+    named: dict[str, list[int]] = {}
+    for number, kernel in enumerate(kernels):
+        for name in {kernel["symbol"], kernel["name"]}:
+            named.setdefault(str(name), []).append(number)
+    for table in tables:
+        columns = list(table["columns"])
+        race = {"kernel", "kind", "earlier", "later"} <= set(columns)
+        if not race and not {"kernel", "finding"} <= set(columns):
+            continue
+        for row in table["rows"]:
+            cells = dict(zip(columns, row, strict=True))
+            for number in named.get(str(cells["kernel"]), ())[:1]:
+                text = f"race in LDS: {cells['kind']}" if race else str(cells["finding"])
+                code, address = codes.get(number), _ADDRESS.search(str(cells["later"] if race else cells["finding"]))
+                at = code.at(int(address[0], 16)) if code is not None and address else None
+                if race and code is not None and (first := _ADDRESS.search(str(cells["earlier"]))):
+                    earlier = code.at(int(first[0], 16))
+                    if earlier is not None and code.places[earlier] is not None:
+                        text += f", with {code.places[earlier]}"
+                yield Finding("wrong", number, at, text, 0)
+
+
+def _notes(kernels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    for number, kernel in enumerate(kernels):
+        if kernel["private_segment"]:
+            text = (
+                f"{_count(kernel['private_segment'])} bytes of scratch a work-item: spilled registers, or local arrays"
+            )
+            yield Finding("scratch", number, None, text, 0)
+        refused = (kernel["requested_sites"] or 0) - (kernel["sites"] or 0)
+        if refused > 0:
+            text = (
+                f"{_count(refused)} of {_count(kernel['requested_sites'])} instructions lack hooks that tools asked for"
+            )
+            yield Finding("not instrumented", number, None, text, 0)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"

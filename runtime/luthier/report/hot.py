@@ -1,0 +1,41 @@
+"""Source lines of all kernels, those that cost most first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from luthier.report.code import Code
+
+SHOWN = 100
+"""Lines that a page has at most."""
+
+
+def hot_lines(codes: Mapping[int, Code], files: dict[str, int]) -> dict[str, Any]:
+    """Return the lines at which waves executed most instructions.
+
+    Args:
+        codes: by number of the kernel.
+        files: number of each source file; those that are not there yet are added.
+
+    Returns:
+        ``counted``: executed instructions of all these kernels; ``unknown``: those of no line; ``lines``: kernel, file,
+        line, executed instructions, executions, active lanes, and executed instructions by unit.
+    """
+    rows: list[list[Any]] = []
+    counted = unknown = 0
+    for number, code in codes.items():
+        lines = code.lines
+        counted += sum(times or 0 for times in code.executions)
+        pairs = zip(code.executions, code.places, strict=False)
+        unknown += sum(times or 0 for times, place in pairs if place is None)
+        for at, place in enumerate(lines.places):
+            if lines.executed[at]:
+                facts = (lines.executed[at], lines.times[at], lines.lanes[at], lines.kinds[at])
+                rows.append([number, place, *facts])
+    rows.sort(key=lambda row: -row[2])
+    more = max(len(rows) - SHOWN, 0)
+    shown = [
+        [number, files.setdefault(place.file, len(files)), place.line, *facts] for number, place, *facts in rows[:SHOWN]
+    ]
+    return {"counted": counted, "unknown": unknown, "lines": shown, "more": more}

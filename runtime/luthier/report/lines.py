@@ -1,0 +1,75 @@
+"""Source lines of a kernel, with what was measured at the instructions that are charged to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.report.charging import Place
+from luthier.report.measures import by_line
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Columns with one element for each line, in the order of files and lines."""
+
+    places: list[Place]
+    instructions: list[list[int]]
+    """Positions of the instructions in the kernel's code."""
+    executed: list[int | None]
+    """Instructions that waves executed; None where that was not counted."""
+    times: list[int | None]
+    """Executions of the one instruction that ran most often."""
+    lanes: list[float | None]
+    """Active lanes of a wave, mean over all executed instructions."""
+    kinds: list[dict[str, int]]
+    """Executed instructions by the unit that they are for; of the code where nothing was counted."""
+    measures: list[dict[str, Any]]
+    """What tools measured: ``tool``, ``name``, ``values``."""
+
+    @classmethod
+    def of(
+        cls,
+        places: Sequence[Place | None],
+        executions: Sequence[int | None],
+        lanes: Sequence[int | None],
+        kinds: Sequence[str],
+        heat: Sequence[Mapping[str, Any]],
+    ) -> Lines:
+        """Return the lines of a kernel; all arguments but `heat` have one element for each instruction, or none."""
+        groups: dict[Place, list[int]] = {}
+        for at, place in enumerate(places):
+            if place is not None:
+                groups.setdefault(place, []).append(at)
+        ordered = sorted(groups)
+        members = [groups[place] for place in ordered]
+        counted = bool(executions) and any(one is not None for one in executions)
+        executed: list[int | None] = []
+        times: list[int | None] = []
+        active: list[float | None] = []
+        units: list[dict[str, int]] = []
+        for which in members:
+            counts = [executions[at] or 0 for at in which] if counted else []
+            total = sum(counts)
+            executed.append(total if counted else None)
+            times.append(max(counts) if counted else None)
+            known = [at for at in which if counted and lanes and executions[at] and lanes[at] is not None]
+            waves = sum(executions[at] or 0 for at in known)
+            active.append(round(sum(lanes[at] or 0 for at in known) / waves, 2) if waves else None)
+            unit: dict[str, int] = {}
+            for at, count in zip(which, counts or [1] * len(which), strict=True):
+                unit[kinds[at]] = unit.get(kinds[at], 0) + count
+            units.append({name: count for name, count in unit.items() if count})
+        return cls(ordered, members, executed, times, active, units, by_line(heat, members))
+
+    def to_json(self, files: dict[str, int]) -> dict[str, Any]:
+        """Return plain data for the page; files that are not in `files` yet get a number there."""
+        return {
+            "file": [files.setdefault(place.file, len(files)) for place in self.places],
+            "line": [place.line for place in self.places],
+            "executed": self.executed if any(one is not None for one in self.executed) else None,
+            "times": self.times if any(one is not None for one in self.times) else None,
+            "lanes": self.lanes if any(one is not None for one in self.lanes) else None,
+            "measures": self.measures,
+        }

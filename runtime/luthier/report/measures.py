@@ -1,0 +1,60 @@
+"""Numbers that tools measured at instructions, and for a source line: sums add up, ratios are made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Values = Sequence[float | int | None]
+"""One for each instruction of a kernel."""
+
+QUOTIENTS = {"lines/request": ("lines", "requests"), "cycles/needed": ("cycles", "cycles needed")}
+"""Column -> the two whose sums make it for several instructions."""
+WEIGHTED = {"efficiency %": "lines", "utilisation %": "vector instructions", "%": "waves"}
+"""Column -> the one by which its mean is weighted, which is then the ratio of the sums."""
+
+
+def is_ratio(name: str) -> bool:
+    """Return whether the values of a column are ratios, whose sum means nothing."""
+    return "%" in name or "/" in name or "ratio" in name or "mean" in name
+
+
+def together(name: str, columns: Mapping[str, Values], which: Sequence[int]) -> float | int | None:
+    """Return one number for several instructions; None where there is none that is right.
+
+    Args:
+        columns: those of one table.
+        which: numbers of the instructions.
+    """
+    values = [value for at in which if (value := columns[name][at]) is not None]
+    if not values:
+        return None
+    if not is_ratio(name):
+        return sum(values)
+    if len(values) == 1:
+        return values[0]
+    if name in QUOTIENTS and all(part in columns for part in QUOTIENTS[name]):
+        over, under = (sum(columns[part][at] or 0 for at in which) for part in QUOTIENTS[name])
+        return round(over / under, 2) if under else None
+    if (weight := WEIGHTED.get(name)) in columns:
+        pairs = [(columns[name][at], columns[str(weight)][at]) for at in which]
+        known = [(value, by) for value, by in pairs if value is not None and by is not None]
+        total = sum(by for _, by in known)
+        return round(sum(value * by for value, by in known) / total, 1) if total else None
+    return values[0] if len(set(values)) == 1 else None
+
+
+def by_line(heat: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Return measures of source lines: ``tool``, ``name``, ``values`` with one for each group of instructions.
+
+    Numbers of blocks are left out: an instruction has no part of them.
+    """
+    tables: dict[tuple[str, str], dict[str, Values]] = {}
+    for one in heat:
+        if one["key"] == "address":
+            tables.setdefault((one["tool"], one["title"]), {})[one["name"]] = one["values"]
+    return [
+        {"tool": tool, "name": name, "values": [together(name, columns, which) for which in groups]}
+        for (tool, _), columns in tables.items()
+        for name in columns
+    ]

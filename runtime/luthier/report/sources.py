@@ -1,0 +1,82 @@
+"""Source files that a page shows: where they are now, and what of them goes into it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+FILE_BYTES = 2 << 20
+"""Bytes of the largest file that is read."""
+ALL_BYTES = 8 << 20
+"""Bytes of all files of a page together."""
+SUFFIXES = frozenset(
+    {
+        *("c", "cc", "cpp", "cxx", "c++", "cl", "cu", "hip", "s", "asm", "ll", "mlir", "py"),
+        *("h", "hh", "hpp", "hxx", "h++", "cuh", "inc", "inl", "ipp", "tpp"),
+        *("f", "for", "f90", "f95", "f03", "f08"),
+    }
+)
+"""Names of files that are read end in one of these: paths come from a run, which a stranger may have made, and pages
+are sent to others."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file, as a page has it."""
+
+    path: str
+    """Path as the compiler knew it."""
+    lines: Sequence[str] | None
+    """None if it is not in the page."""
+    note: str
+    """Why it is not, or what is doubtful about it; empty: nothing."""
+
+
+def read_sources(paths: Iterable[str], roots: Sequence[Path], began_ns: int | None = None) -> list[SourceFile]:
+    """Return files by the paths that the compiler knew them by, as long as there is room.
+
+    Args:
+        paths: the most important ones first.
+        roots: folders to look in, with as many of the last parts of a path as there are; before the path itself.
+        began_ns: when the run began, in nanoseconds since 1970: files that were written later may be others.
+    """
+    found, room = [], ALL_BYTES
+    for path in paths:
+        one, size = _read(path, roots, room, began_ns)
+        room -= size
+        found.append(one)
+    return found
+
+
+def _read(path: str, roots: Sequence[Path], room: int, began_ns: int | None) -> tuple[SourceFile, int]:
+    if PurePosixPath(path).suffix.lower().removeprefix(".") not in SUFFIXES:
+        return SourceFile(path, None, "its name does not end as that of a source file"), 0
+    for candidate in _candidates(path, roots):
+        try:
+            with open(os.open(candidate, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode):
+                    continue
+                if about.st_size > min(FILE_BYTES, room):
+                    return SourceFile(path, None, f"it has {about.st_size:,} bytes, too many for the page"), 0
+                data = file.read(FILE_BYTES)
+        except (OSError, ValueError):  # ValueError: a null character in the path
+            continue
+        late = began_ns is not None and about.st_mtime_ns > began_ns
+        note = "it was changed after the run began, so lines may not be those that ran" if late else ""
+        return SourceFile(path, data.decode("utf-8", "replace").splitlines(), note), len(data)
+    return SourceFile(path, None, "it was not found; --source-path FOLDER says where to look"), 0
+
+
+def _candidates(path: str, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield where a file may be; the longest ends of its path first."""
+    parts = [part for part in PurePosixPath(path).parts if part not in ("/", ".")]
+    if ".." not in parts:
+        for at in range(len(parts)):
+            for root in roots:
+                yield root.joinpath(*parts[at:])
+    if path.startswith("/"):
+        yield Path(path)

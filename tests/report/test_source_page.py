@@ -1,0 +1,181 @@
+"""The page around the source: findings, hot lines, source and instructions linked both ways, honest time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.cli.main import main
+from luthier.report.charging import Place, span
+from luthier.report.measures import together
+from luthier.report.sources import read_sources
+from luthier.run.folder import RunFolder
+from playwright import sync_api
+from run_folders import code, kernel, launch, write_run
+
+from .conftest import Opened
+
+Open = Callable[..., Opened]
+MIX = Path(__file__).parent / "mix.hip"
+
+
+def test_source_and_instructions_are_linked_both_ways(mix_run: Path, open_page: Open) -> None:
+    """A line marks all of its instructions, an instruction marks its line; numbers are those of the tables."""
+    run = RunFolder(mix_run)
+    listed = [row for row in run.rows("listings") if "collatz" in row["kernel"]]
+    executed = {row["address"]: row["executions"] for row in run.rows("counts") if "collatz" in row["kernel"]}
+    text = MIX.read_text().splitlines()
+    line = next(number for number, one in enumerate(text, 1) if "while (v > 1)" in one)
+    mine = [row["address"] for row in listed if row["line"] == line and row["file"].endswith("mix.hip")]
+    opened = open_page(mix_run)
+    page = opened.page
+    page.eval_on_selector(".listing .lines", "view => { view.style.height = '3000px'; }")
+    page.locator(f".source-code .row[data-line='{line}']").click()
+    row = page.locator(f".source-code .row[data-line='{line}']")
+    assert row.locator(".text").inner_text() == text[line - 1]
+    assert row.locator(".heat").inner_text() == opened.eval(f"short({sum(executed[one] for one in mine)})")
+    marked = opened.eval("[...document.querySelectorAll('.listing .row.mine .address')].map((one) => one.textContent)")
+    assert {hex(one) for one in mine} <= set(marked)
+    other = next(row for row in listed if row["line"] not in (0, line) and row["file"].endswith("mix.hip"))
+    page.locator(".listing .row[data-at]", has_text=hex(other["address"])).click()
+    sync_api.expect(page.locator(".source-code .row.at")).to_have_attribute("data-line", str(other["line"]))
+    assert page.locator(".listing .row.mine").count()
+    assert opened.text("#hot-list tbody tr:first-child td").startswith("mix.hip:")
+
+
+def _wasteful(folder: Path, **more: Any) -> Path:
+    """A run of kernel k of 8 instructions, 4 a line of ``k.hip``, at which tools measured cache lines and conflicts."""
+    rows = code("k", 8, block=4)
+    for at, row in enumerate(rows["listings"]):
+        row |= {"file": str(folder.parent / "src" / "k.hip"), "line": 2 + at // 4}
+    lines = ("kernel", "address", "instruction", "requests", "lanes", "lines", "lines/request", "efficiency %")
+    banks = ("kernel", "address", "cycles needed", "cycles", "conflicts", "cycles/needed")
+    tables = [
+        {"title": "most", "columns": lines, "rows": [["k", "0x1000", "x", 100, 6400, 3200, 32, 6.2]]},
+        {"title": "by", "columns": banks, "rows": [["k", "0x1010", 100, 300, 200, 3]]},
+        {
+            "title": "races",
+            "columns": ["kernel", "kind", "earlier", "later"],
+            "rows": [["k", "w-w", "0x1000", "0x1010"]],
+        },
+    ]
+    return write_run(
+        folder,
+        {"tools": [{"tool": "measures", "options": {}, "tables": tables}], **more},
+        kernels=[kernel("k", instructions=8)],
+        launches=[
+            launch("k", number, 1000 * number, 1000 * number + (900 if number == 0 else 10), grid_x=size, block_x=64)
+            | {"grid_y": 1, "grid_z": 1, "block_y": 1, "block_z": 1}
+            for number, size in enumerate((64, 128, 128))
+        ],
+        **rows,
+    )
+
+
+def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: Open) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "k.hip").write_text("// </script>\nread();\nwrite();\n")
+    opened = open_page(_wasteful(tmp_path / "run"))
+    said = opened.page.locator("#finding-list li")
+    texts = [said.nth(at).inner_text().replace("\n", " ") for at in range(said.count())]
+    assert "k.hip:3 k: race in LDS: w-w, with k.hip:2" in texts[0]
+    assert "k.hip:2 k: 32 cache lines a request, 6.2 % efficient" in texts[1]
+    assert "k.hip:3 k: 200 cycles of LDS bank conflicts, 3 times" in texts[2]
+    assert all("50 % of the lanes are active" in text for text in texts[3:])
+    opened.page.click("#finding-list li:nth-child(3) a")
+    row = opened.page.locator(".source-code .row.at")
+    sync_api.expect(row).to_have_attribute("data-line", "3")
+    sync_api.expect(row.locator(".text")).to_have_text("write();")
+    opened.page.fill("#search", "read(")
+    opened.page.press("#search", "Enter")
+    sync_api.expect(row).to_have_attribute("data-line", "2")
+    assert "k.hip:2" in opened.text(".graph")
+
+
+@pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])
+def test_emulation_is_not_gpu_time(tmp_path: Path, open_page: Open, device: str) -> None:
+    """It is called what it is, is without first launches, and has no share, no mean and no bar."""
+    opened = open_page(_wasteful(tmp_path / "run", devices=[device]))
+    heads = opened.eval("[...document.querySelectorAll('table[aria-label=Kernels] th')].map((one) => one.innerText)")
+    totals = opened.text("#totals")
+    if device == "hip:0":
+        assert "Time on devices\n920 ns" in totals
+        assert "time" in heads
+    else:
+        assert "Emulation time\n20 ns" in totals
+        assert "Time on devices" not in opened.text("body")
+        assert not {"time", "mean"} & set(heads)
+    sizes = (
+        "[...document.querySelectorAll('table[aria-label=\"Launches by size\"] tbody tr')].map((row) => row.innerText)"
+    )
+    assert opened.eval(sizes)[0].split("\t")[0:4:3] == ["128 × 1 × 1", "2"]
+
+
+def test_nothing_is_cut_on_a_phone(tmp_path: Path, open_page: Open) -> None:
+    """Tables that are too wide become cards; neither the page nor any table scrolls sideways."""
+    opened = open_page(_wasteful(tmp_path / "run"), width=390, height=844, has_touch=True, is_mobile=True)
+    opened.eval("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    opened.page.wait_for_timeout(100)
+    assert opened.eval("document.documentElement.scrollWidth") <= 390
+    wide = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+    assert opened.eval(f"{wide}.map((one) => one.ariaLabel)") == []
+    assert opened.page.is_visible(".source-code .row .text")
+
+
+def test_where_source_is_looked_for(tmp_path: Path) -> None:
+    """The longest end of the path below a root, then the path; nothing that is no source, is too large, or moved."""
+    for name, text in (
+        ("deep/src/a.hip", "deep"),
+        ("src/a.hip", "near"),
+        ("a.hip", "top"),
+        ("secret", "s"),
+        (".env", "s"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "large.hip").write_bytes(b"\n" * ((2 << 20) + 1))
+    (tmp_path / "folder.hip").mkdir()
+
+    def read(path: str, *roots: Path) -> tuple[str | None, str]:
+        (one,) = read_sources([path], roots)
+        return None if one.lines is None else "\n".join(one.lines), one.note
+
+    assert read("/build/deep/src/a.hip", tmp_path)[0] == "deep"
+    assert read("/build/other/src/a.hip", tmp_path)[0] == "near"
+    assert read("/build/b.hip", tmp_path)[1].startswith("it was not found")
+    assert read("/build/../a.hip", tmp_path)[0] is None
+    assert read(str(tmp_path / "a.hip"))[0] == "top"
+    for name in ("secret", ".env"):
+        assert read(str(tmp_path / name), tmp_path) == (None, "its name does not end as that of a source file")
+    assert "too many" in read(str(tmp_path / "large.hip"))[1]
+    assert read(str(tmp_path / "folder.hip"))[0] is None
+    assert read("/x\0.hip", tmp_path)[0] is None
+    (late,) = read_sources([str(tmp_path / "a.hip")], (), began_ns=1)
+    assert "changed after the run" in late.note
+
+
+def test_source_path_is_for_pages(mix_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(mix_run), "--source-path", str(tmp_path), "--format", "json"]) == 1
+    assert "--source-path is for formats that show source files (html)" in capfd.readouterr().err
+
+
+def test_ratios_are_not_added() -> None:
+    columns: dict[str, list[float | int | None]] = {
+        "lines": [30, 10],
+        "requests": [10, 10],
+        "lines/request": [3.0, 1.0],
+        "efficiency %": [20.0, 100.0],
+        "other %": [1, 2],
+    }
+    assert together("lines", columns, [0, 1]) == 40
+    assert together("lines/request", columns, [0, 1]) == 2
+    assert together("efficiency %", columns, [0, 1]) == 40
+    assert together("other %", columns, [0, 1]) is None
+    assert together("other %", columns, [1]) == 2
+
+
+def test_spans() -> None:
+    assert span([Place("/x/a.hip", 12), None, Place("/x/a.hip", 9), Place("/y/b.h", 400)]) == "a.hip:9-12"
+    assert span([None]) == ""
