@@ -10,6 +10,7 @@ import pytest
 from luthier.cli.main import main
 from luthier.report.charging import Place, span
 from luthier.report.measures import together
+from luthier.report.page import document
 from luthier.report.sources import read_sources
 from luthier.run.folder import RunFolder
 from playwright import sync_api
@@ -92,6 +93,22 @@ def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: 
     opened.page.press("#search", "Enter")
     sync_api.expect(row).to_have_attribute("data-line", "2")
     assert "k.hip:2" in opened.text(".graph")
+
+
+def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
+    """Conflicts of instructions that the compiler made for no line are told, at the kernel's code."""
+    rows = code("k", 8, block=4)
+    for at, row in enumerate(rows["listings"]):
+        row |= {"file": "/src/k.hip", "line": 0 if at < 4 else 3}
+    columns = ("kernel", "address", "cycles needed", "cycles", "conflicts", "cycles/needed")
+    cells = [["k", "0x1000", 8, 64, 56, 8], ["k", "0x1004", 8, 64, 56, 8], ["k", "0x1010", 10, 15, 5, 1.5]]
+    tables = [{"title": "by", "columns": columns, "rows": cells}]
+    summary = {"tools": [{"tool": "banks", "options": {}, "tables": tables}]}
+    run = write_run(tmp_path / "run", summary, kernels=[kernel("k", instructions=8)], **rows)
+    told = [one for one in document(RunFolder(run))[0]["findings"] if one["kind"] == "bank conflicts"]
+    assert [(one["lost"], one["place"]) for one in told] == [(112, None), (5, [0, 3])]
+    assert told[0]["text"] == "112 cycles of LDS bank conflicts, 8 times the cycles needed"
+    assert told[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"
 
 
 @pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])

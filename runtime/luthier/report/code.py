@@ -153,7 +153,7 @@ Places = dict[int, dict[int, int]]
 def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
     for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, found):
         code = found[number]
-        size = len(places[number])
+        size = len(code.columns["address"])
         code.executions, code.lanes = code.executions or [None] * size, code.lanes or [None] * size
         for address, times, lanes in zip(*rows.values(), strict=True):
             if (at := places[number].get(address)) is not None:
@@ -162,8 +162,8 @@ def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], place
 
 
 def _mark(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
-    for number, code in found.items():
-        code.sites = [0] * len(places[number])
+    for code in found.values():
+        code.sites = [0] * len(code.columns["address"])
     for number, rows in by_kernel(run, "sites", ("address", "status"), numbers, found):
         for address, status in zip(*rows.values(), strict=True):
             if (at := places[number].get(address)) is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luthier.report.code import Code
+from luthier.report.measures import by_line
 
 SHOWN = 200
 """Findings that a page has at most."""
@@ -66,12 +67,14 @@ def findings(
 
 
 def _losses(number: int, kernel: Mapping[str, Any], code: Code) -> Iterator[Finding]:
-    lines = code.lines
+    # What is of no line is lost as well, and told together.
+    without = [at for at, place in enumerate(code.places) if place is None]
+    groups = [*code.lines.instructions, *([without] if without else [])]
     measured: dict[str, Sequence[Any]] = {}
-    for one in lines.measures:
+    for one in by_line(code.heat, groups):
         measured.setdefault(one["name"], one["values"])
     wave = kernel["wave_size"] or 0
-    for at, which in enumerate(lines.instructions):
+    for at, which in enumerate(groups):
         values = {name: column[at] for name, column in measured.items() if column[at] is not None}
         if values.get("lines/request") is not None and values.get("efficiency %") is not None:
             touched, efficiency = values.get("lines", 0), values["efficiency %"]
@@ -154,7 +157,7 @@ def _notes(kernels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _count(value: float) -> str:

@@ -34,7 +34,7 @@ class Source {
     this.view = h("div", { class: "lines", tabindex: "0", role: "rowgroup", scroll: () => { this.head.style.transform = `translateX(${-this.view.scrollLeft}px)`; this.later(); }, keydown: (event) => this.key(event) }, this.space);
     this.note = h("p", { class: "quiet note" });
     this.choice = h("select", { "aria-label": "Source file", change: () => { this.show(this.files[this.choice.value]); } }, this.files.map((file, at) => h("option", { value: at }, fileName(sources[file].path))));
-    const widths = this.columns.map((one) => (one.share ? "4.2rem" : "3.7rem")).join(" ");
+    const widths = this.columns.map((one) => (one.share ? "4.2rem" : "4rem")).join(" ");
     this.head = h("div", { class: "head", role: "row" }, this.columns.map((one) => h("span", { role: "columnheader", class: "measured", title: one.title }, one.name)), h("span", { role: "columnheader", class: "number" }, "line"), h("span", { role: "columnheader" }, "source"));
     this.element = h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Source"), this.choice), this.note,
       h("div", { class: "code source-code", role: "table", "aria-label": "Source", style: { "--measures": widths || "0" } },
@@ -53,7 +53,7 @@ class Source {
     this.rows = lines && last <= lines.length ? lines.map((text, at) => [at + 1, text]) : known.map((line) => [line, ""]);
     this.note.textContent = lines && last > lines.length ? `${path} has ${exact(lines.length)} lines now, and the code is of line ${exact(last)}: it is another version, and not shown.` : note ? `${path}: ${note}` : path;
     const widest = this.rows.reduce((most, [, text]) => Math.max(most, text.length), 0);
-    this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 4.2rem)`;
+    this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 4.3rem)`;
     this.space.style.height = `${this.rows.length * ROW}px`;
     this.rowOf = new Map(this.rows.map(([line], row) => [line, row]));
     this.view.scrollTop = 0;
