@@ -45,11 +45,6 @@ def rows(wave_size: int) -> int:
     return (4 if wave_size == 32 else 2) * VECTOR_ROWS
 
 
-def vgprs(wave_size: int) -> int:
-    """Return the VGPRs that a wave has room for."""
-    return rows(wave_size) if wave_size == 32 else VECTOR_ROWS
-
-
 def wave_stride(wave_size: int) -> int:
     """Return the bytes from one wave to the next.
 

@@ -107,7 +107,12 @@ class Bench:
             raise outcome.fault
         worker = worker_at(code, *self._executor.own())
         return WaveState(
-            worker.wave(0).copy(), isa.wave_size, worker.lds().copy(), self.scratch.copy(), outcome.counts[:-1]
+            memory=worker.wave(0).copy(),
+            wave_size=isa.wave_size,
+            vgprs=isa.target.target.addressable_vgprs,
+            lds=worker.lds().copy(),
+            scratch=self.scratch.copy(),
+            counts=outcome.counts[:-1],
         )
 
 

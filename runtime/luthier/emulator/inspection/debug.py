@@ -78,7 +78,7 @@ def step_of(code: Code, worker: WorkerState) -> Step:
         worker.record_of(wave),
         worker.group_field("number"),
         get_field(wave, layout.WAVE, "index"),
-        WaveRegisters(wave, code.isa.wave_size),
+        WaveRegisters(wave, code.isa.wave_size, code.isa.target.target.addressable_vgprs),
     )
 
 

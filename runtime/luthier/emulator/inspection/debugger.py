@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
@@ -167,7 +168,7 @@ class DebugSession:
         here = self._stopped()
         if not 0 <= index < self.wave_count:
             raise DeviceError(f"the work-group has {self.wave_count} waves, none is {index}", kernel=self.kernel.name)
-        return WaveRegisters(here.worker.wave(index), here.registers.wave_size)
+        return replace(here.registers, memory=here.worker.wave(index))
 
     def waves(self) -> list[str]:
         """Return a line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""

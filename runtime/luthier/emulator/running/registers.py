@@ -25,23 +25,25 @@ class WaveRegisters:
 
     memory: NDArray[np.uint8]
     wave_size: int
+    vgprs: int
+    """VGPRs that instructions of the target can name."""
 
     def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
         """Return VGPRs from `index`, one value of `dtype` per lane ([count, lanes] for several).
 
         64-bit types take two registers.
         """
-        return self._vectors(layout.VECTORS, index, count, dtype)
+        return self._vectors(layout.VECTORS, self.vgprs, index, count, dtype)
 
     def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
         """Return AGPRs from `index`, like `vgpr`."""
-        return self._vectors(layout.agprs(self.wave_size), index, count, dtype)
+        return self._vectors(layout.agprs(self.wave_size), layout.VECTOR_ROWS, index, count, dtype)
 
-    def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
+    def _vectors(self, base: int, limit: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
         kind = np.dtype(dtype)
         row = 4 * self.wave_size
         units = count * max(1, kind.itemsize // 4)
-        _check(index, units, layout.vgprs(self.wave_size))
+        _check(index, units, limit)
         raw = (
             self.memory[base + index * row : base + (index + units) * row]
             .view(np.uint32)
@@ -59,7 +61,7 @@ class WaveRegisters:
 
     def set_vgpr(self, index: int, values: Any) -> None:
         """Set a VGPR: one number, or one a lane."""
-        _check(index, 1, layout.vgprs(self.wave_size))
+        _check(index, 1, self.vgprs)
         row = 4 * self.wave_size
         place = layout.VECTORS + index * row
         self.memory[place : place + row].view(np.uint32)[:] = values

@@ -57,7 +57,9 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
         message = f"stopped with code {reason} at {place}"
     error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
     error.waves = _waves(worker)
-    error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=int(code.vgprs.max(initial=0)))
+    error.registers = WaveRegisters(wave, code.isa.wave_size, code.isa.target.target.addressable_vgprs).dump(
+        vgprs=int(code.vgprs.max(initial=0))
+    )
     return error
 
 
