@@ -61,7 +61,7 @@ def test_block_profile(app, tool, name: str, target: str) -> None:
     verdict = verify_kernel(object, tool("block_profile", "BlockProfile"), plan)
     assert verdict.problems == ()
     _, _, stats = launch(object, object.data, plan)
-    found = {int(row[1], 16): (row[2], row[3]) for row in verdict.tables[0].rows if row[2]}
+    found = {int(row[2], 16): (row[3], row[4]) for row in verdict.tables[0].rows if row[3]}
     assert found == {
         block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks
     }

@@ -35,7 +35,7 @@ def _do(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 def _launches(table: str) -> int:
     """How many launches of `add` ran under a tool, by the coverage that is printed."""
-    found = re.search(r"^\s+add\s+(\d+)/\1\s", table, re.MULTILINE)
+    found = re.search(r"^\s+add\s+(\d+) of \1\s", table, re.MULTILINE)
     assert found, table
     return int(found[1])
 
@@ -61,7 +61,7 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert (done.returncode, done.stdout) == (0, f"{number} processes, {number // 4} killed\n"), done
     # What those that were killed had launched may have run, or not.
     lived = number - number // 4 + 1
-    found = re.search(r"^\s+add\s+(\d+)/(\d+)\s", done.stderr, re.MULTILINE)
+    found = re.search(r"^\s+add\s+(\d+) of (\d+)\s", done.stderr, re.MULTILINE)
     assert found, done.stderr
     assert 20 * lived <= int(found[1]) == int(found[2]) <= 20 * (number + 1)
 
