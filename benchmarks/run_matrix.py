@@ -211,7 +211,8 @@ def attempt(
     if done.returncode == 124:
         return outcome | {"reason": f"not ended after {limit} s"}
     if tally is None or (done.returncode and not tally.failed):
-        return outcome | {"reason": complaint(said) or f"exit code {done.returncode}"}
+        reason = complaint(said) or f"exit code {done.returncode}"
+        return outcome | {"reason": reason.replace(f"{ROOT}/", "")}  # the same wherever the clone is
     if tally.failed:
         return outcome | {"reason": f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"}
     return outcome
