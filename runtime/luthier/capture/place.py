@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -28,9 +28,14 @@ class AddressTaken(DeviceError):
 
 
 @contextmanager
-def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages) -> Iterator[None]:
+def mapped(
+    ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages
+) -> Iterator[Callable[[], None]]:
     """Provide memory at these ranges, and at what else is on their pages: with those pages at those addresses, zeros
     elsewhere. A page is there only when something touches it, or another one less than 64 KiB away.
+
+    Yields:
+        A function that gives the memory these contents again.
 
     Raises:
         AddressTaken: something is there.
@@ -60,11 +65,19 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
             elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
                 raise DeviceError(f"no memory of {end - begin} bytes at {begin:#x}: errno {ctypes.get_errno()}")
             raise AddressTaken(f"this process has something else in the {end - begin} bytes at {begin:#x}")
-        yield
+        yield lambda: _restore(library, made)
     finally:
         os.close(file)
         for begin, end in made:
             library.munmap(begin, end - begin)
+
+
+def _restore(library: ctypes.CDLL, made: Sequence[tuple[int, int]]) -> None:
+    """Drop the pages that were written to: the file behind them has what was there before."""
+    library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for begin, end in made:
+        if library.madvise(begin, end - begin, mmap.MADV_DONTNEED):
+            raise DeviceError(f"memory at {begin:#x} cannot be restored: errno {ctypes.get_errno()}")
 
 
 def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def replay(
         AddressTaken: this process has something else where the program had its memory.
         LuthierError: the launch cannot be run.
     """
-    runs = _Prepared(capture, target or capture.manifest.target)
+    runs = PreparedLaunch(capture, target or capture.manifest.target)
     found = runs.run(threads or len(os.sched_getaffinity(0)))
     difference = found.difference
     if find_store and difference is not None and found.fault is None:
@@ -103,8 +103,15 @@ def replay(
     return found
 
 
-class _Prepared:
-    """A launch whose code is decoded."""
+class PreparedLaunch:
+    """A captured launch whose code is decoded.
+
+    Args:
+        target: of the device.
+
+    Raises:
+        LuthierError: the launch cannot be run there.
+    """
 
     def __init__(self, capture: Capture, target: str) -> None:
         told = capture.manifest
@@ -147,8 +154,8 @@ class _Prepared:
     def run(self, threads: int) -> Replayed:
         """Run the launch on so many threads."""
         capture = self.capture
-        with self._memory():
-            counts, lanes, seconds, fault = self._execute(threads, None)
+        with self.memory():
+            counts, lanes, seconds, fault = self.execute(threads, None)
             spans = pieces(capture.manifest.ranges)
             touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
             difference, written = self._compare(touched)
@@ -172,9 +179,9 @@ class _Prepared:
             before = value, worker.record_of(worker.current())
             return True
 
-        with self._memory():
+        with self.memory():
             place = host_bytes(address, 1)
-            self._execute(1, look)
+            self.execute(1, look)
             if before is not None and int(place[0]) != before[0]:
                 last = before[1]
         if last is None:
@@ -183,20 +190,31 @@ class _Prepared:
         line = self.object.source.at(at) if self.object.source.present else None
         return f"{self.code.text(last)} at {at:#x}{'' if line is None else f', {line}'}"
 
-    def _memory(self) -> Any:
+    def memory(self) -> AbstractContextManager[Callable[[], None]]:
+        """Return a context in which this process has the memory of the launch, as it was before it, and a function that
+        makes it so again."""
         before = self.capture.before
         return mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]])
 
-    def _execute(
+    def registered(self) -> Memory:
+        """Return what the launch may access."""
+        memory = Memory(limit=1 << 62)
+        for address, size in self.capture.manifest.ranges:
+            memory.register(address, size, "captured memory")
+        return memory
+
+    def execute(
         self, threads: int, observer: Observer | None
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]:
-        """Return executions and active lanes by record, the seconds and the fault, if there was one."""
+        """Run the launch in a context of `memory`.
+
+        Returns:
+            Executions and active lanes by record, the seconds and the fault, if there was one.
+        """
         told, plan = self.capture.manifest, self.plan
         counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
         seconds = 0.0
-        memory = Memory(limit=1 << 62)
-        for address, size in told.ranges:
-            memory.register(address, size, "captured memory")
+        memory = self.registered()
         wanted = told.private_segment + plan["scratch_extra"]
         lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
         executor = Executor(threads)

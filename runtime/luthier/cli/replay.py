@@ -98,7 +98,7 @@ def _here(task: Mapping[str, Any]) -> None:
     try:
         capture = read_capture(task["file"])
         row["kernel"] = capture.manifest.kernel
-        done = replay(capture, target=_target(task["device"]), find_store=not task["reduce"])
+        done = replay(capture, target=target_of(task["device"]), find_store=not task["reduce"])
         if task["reduce"] and done.fault is None and done.counts_equal:
             # What others wrote meanwhile, to pages that the launch never writes, is not what it did.
             capture = reduced(capture, done)
@@ -121,7 +121,12 @@ def _here(task: Mapping[str, Any]) -> None:
     say_text(json.dumps(row))
 
 
-def _target(device: str | None) -> str | None:
+def target_of(device: str | None) -> str | None:
+    """Return the target that ``--device`` names, None where it is not given.
+
+    Raises:
+        LuthierError: it is no emulated device.
+    """
     if device is not None and not device.startswith("emu:"):
         raise LuthierError(f"captures are replayed on emulated devices, such as emu:gfx942, not {device!r}")
     return None if device is None else device.removeprefix("emu:")

@@ -33,6 +33,7 @@ from luthier.objects.occupancy import LARGEST_WORKGROUP, Occupancy, occupancy_of
 
 if TYPE_CHECKING:
     from luthier.objects.source import SourceMap
+    from luthier.objects.variables import VariableMap
 
 ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""
@@ -295,6 +296,13 @@ class CodeObject:
                 size = 0 if section.type == E.SHT_NOBITS else section.size
                 return bytes(self._view[section.offset : section.offset + size])
         return None
+
+    @functools.cached_property
+    def variables(self) -> VariableMap:
+        """Return the variables of its functions, from debug information."""
+        from luthier.objects.variables import VariableMap  # imports pyelftools
+
+        return VariableMap(self.elf)
 
     @functools.cached_property
     def source(self) -> SourceMap:

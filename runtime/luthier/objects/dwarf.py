@@ -13,7 +13,7 @@ import posixpath
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -81,7 +81,7 @@ class Unit:
 
     ranges: tuple[tuple[int, int], ...]
     """Addresses of its code, [begin, end)."""
-    _cu: CompileUnit = field(repr=False)
+    cu: CompileUnit = field(repr=False)
     _dwarf: Dwarf = field(repr=False)
 
     def sequences(self) -> list[list[Row]]:
@@ -92,8 +92,8 @@ class Unit:
         Raises:
             DwarfError: it cannot be read.
         """
-        with _readable("line table"):
-            return list(self._dwarf.sequences(self._cu))
+        with readable("line table"):
+            return list(self._dwarf.sequences(self.cu))
 
     def scopes(self) -> list[Scope]:
         """Return functions with code, inlined ones after those that they are inlined into.
@@ -101,12 +101,13 @@ class Unit:
         Raises:
             DwarfError: they cannot be read.
         """
-        with _readable("functions"):
-            return self._dwarf.scopes(self._cu)
+        with readable("functions"):
+            return self._dwarf.scopes(self.cu)
 
 
 @contextmanager
-def _readable(what: str) -> Iterator[None]:
+def readable(what: str) -> Iterator[None]:
+    """Return a context in which every error is a `DwarfError` that names what was read."""
     try:
         yield
     except DwarfError as problem:
@@ -149,7 +150,7 @@ class Dwarf:
             if name.startswith(".debug_") and name.removeprefix(".debug_") in _SECTIONS
         }
         self._line = found.get("line", b"")
-        for name in ("info", "abbrev", "line", "rnglists", "addr"):
+        for name in ("info", "abbrev", "line", "rnglists", "loclists", "addr"):
             if _LONG_NUMBER.search(found.get(name, b"")):
                 raise DwarfError(f"section .debug_{name} holds an endless number")
         given = {
@@ -158,7 +159,7 @@ class Dwarf:
             else None
             for name in _SECTIONS
         }
-        self._info = DWARFInfo(DwarfConfig(True, "AMDGPU", 8), eh_frame_sec=None, gnu_debugaltlink_sec=None, **given)
+        self.info = DWARFInfo(DwarfConfig(True, "AMDGPU", 8), eh_frame_sec=None, gnu_debugaltlink_sec=None, **given)
         self.split = ""
         """The file that functions and types are in instead (-gsplit-dwarf); it is not read."""
 
@@ -168,14 +169,14 @@ class Dwarf:
         Raises:
             DwarfError: from here on they cannot be read.
         """
-        if not self._info.has_debug_info:
+        if not self.info.has_debug_info:
             return
-        with _readable("units"):
-            for cu in self._info.iter_CUs():
+        with readable("units"):
+            for cu in self.info.iter_CUs():
                 top = cu.get_top_DIE()
                 for name in ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name"):
-                    self.split = self.split or _text(top, name)
-                yield Unit(self._ranges(cu, top), cu, self)
+                    self.split = self.split or text_of(top, name)
+                yield Unit(self.ranges(cu, top), cu, self)
 
     def sequences(self, cu: CompileUnit) -> Iterator[list[Row]]:
         """Yield the sequences of `Unit.sequences`."""
@@ -183,7 +184,7 @@ class Dwarf:
         program = self._program(cu)
         if program is None:
             return
-        files = _Files(program, _text(top, "DW_AT_comp_dir"), _text(top, "DW_AT_name"))
+        files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name"))
         rows: list[Row] = []
         for entry in program.get_entries():
             state = entry.state
@@ -202,20 +203,20 @@ class Dwarf:
         """Return the scopes of `Unit.scopes`."""
         program = self._program(cu)
         top = cu.get_top_DIE()
-        files = _Files(program, _text(top, "DW_AT_comp_dir"), _text(top, "DW_AT_name")) if program else None
+        files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name")) if program else None
         names: dict[int, str] = {}
         found: list[Scope] = []
         around: list[Scope | None] = []
-        for die in self._dies(cu):
+        for die in self.entries(cu):
             if die is None:
                 if around:
                     around.pop()
                 continue
             scope = around[-1] if around else None
-            if die.tag in _CODE_SCOPES and (ranges := self._ranges(cu, die)):
+            if die.tag in _CODE_SCOPES and (ranges := self.ranges(cu, die)):
                 call = ("", 0, 0)
                 if die.tag == "DW_TAG_inlined_subroutine" and files is not None:
-                    file, line, column = (_number(die, f"DW_AT_call_{what}") for what in ("file", "line", "column"))
+                    file, line, column = (number_of(die, f"DW_AT_call_{what}") for what in ("file", "line", "column"))
                     call = (files[file] or "", line, column)
                 parent = scope if die.tag == "DW_TAG_inlined_subroutine" else None
                 scope = Scope(_name(die, names), ranges, parent, call)
@@ -232,10 +233,11 @@ class Dwarf:
             check_line_header(self._line, top.attributes["DW_AT_stmt_list"].value)
         except (ValueError, struct.error, IndexError) as problem:
             raise DwarfError(str(problem)) from None
-        return self._info.line_program_for_CU(cu)
+        return self.info.line_program_for_CU(cu)
 
-    def _dies(self, cu: CompileUnit) -> Iterator[DIE | None]:
-        """Yield what has a place in the nesting of a unit, in order, None where one ends.
+    def entries(self, cu: CompileUnit, leaves: Collection[str] = _CODE_SCOPES) -> Iterator[DIE | None]:
+        """Yield what has a place in the nesting of a unit, or is a leaf with one of these tags, in order, None where
+        one ends.
 
         pyelftools' own traversal keeps all entries.
         """
@@ -246,10 +248,10 @@ class Dwarf:
             at += die.size
             if die.is_null():
                 yield None
-            elif die.has_children or die.tag in _CODE_SCOPES:
+            elif die.has_children or die.tag in leaves:
                 yield die
 
-    def _ranges(self, cu: CompileUnit, die: DIE) -> tuple[tuple[int, int], ...]:
+    def ranges(self, cu: CompileUnit, die: DIE) -> tuple[tuple[int, int], ...]:
         """Return the address ranges of an entry with code."""
         low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
         if low is not None and high is not None:
@@ -261,7 +263,7 @@ class Dwarf:
         unit_low = cu.get_top_DIE().attributes.get("DW_AT_low_pc")
         base = unit_low.value if unit_low is not None else 0
         found = []
-        lists = self._info.range_lists()
+        lists = self.info.range_lists()
         if lists is None:
             raise DwarfError("there are no ranges")
         for entry in lists.get_range_list_at_offset(listed.value, cu):
@@ -323,12 +325,14 @@ def _contents(elf: E.ElfFile, header: E.SectionHeader) -> bytes:
     return out
 
 
-def _text(die: DIE, attribute: str) -> str:
+def text_of(die: DIE, attribute: str) -> str:
+    """Return an attribute that is a text, "" if there is none."""
     found = die.attributes.get(attribute)
     return found.value.decode(errors="replace") if found is not None and isinstance(found.value, bytes) else ""
 
 
-def _number(die: DIE, attribute: str) -> int:
+def number_of(die: DIE, attribute: str) -> int:
+    """Return an attribute that is a number, 0 if there is none."""
     found = die.attributes.get(attribute)
     return found.value if found is not None and isinstance(found.value, int) else 0
 
@@ -340,11 +344,11 @@ def _name(die: DIE, known: dict[int, str]) -> str:
         if die.offset in known:
             name = known[die.offset]
             break
-        linkage = _text(die, "DW_AT_linkage_name") or _text(die, "DW_AT_MIPS_linkage_name")
+        linkage = text_of(die, "DW_AT_linkage_name") or text_of(die, "DW_AT_MIPS_linkage_name")
         if linkage:
             name = linkage
             break
-        name = name or _text(die, "DW_AT_name")
+        name = name or text_of(die, "DW_AT_name")
         origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
         if origin is None:
             break

@@ -252,9 +252,10 @@ class SourceSelection:
 
     def takes(self, location: SourceLocation | None) -> bool:
         """Return whether a location is selected."""
-        return location is not None and any(self._takes(frame) for frame in location.frames)
+        return location is not None and any(self.has(frame) for frame in location.frames)
 
-    def _takes(self, frame: SourceFrame) -> bool:
+    def has(self, frame: SourceFrame) -> bool:
+        """Return whether a place is selected."""
         if self._lines and not any(frame.line in lines for lines in self._lines):
             return False
         if not self._file or frame.file == self._file or frame.file.endswith("/" + self._file.removeprefix("./")):

@@ -39,7 +39,7 @@ class DebugSession:
         kernel: Kernel,
         code: Code,
         memory: Memory,
-        launch: Callable[[Trace], LaunchStats],
+        launch: Callable[[Trace], LaunchStats | None],
     ) -> None:
         self.kernel = kernel
         self._code = code
@@ -47,10 +47,10 @@ class DebugSession:
         self.where: Step | None = None
         """The wave about to execute an instruction; None when the kernel has ended."""
         self.stats: LaunchStats | None = None
-        """Counts of the launch, once it has ended."""
+        """Counts of the launch, once it has ended; None where nobody counts."""
         self._breakpoints: set[int] = set()
         self._until: Stop = lambda step: True
-        self._events: queue.SimpleQueue[Step | LaunchStats | BaseException] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Step | LaunchStats | BaseException | None] = queue.SimpleQueue()
         self._go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._launch, args=(launch,), name="luthier-debug", daemon=True)
         self._thread.start()
@@ -194,9 +194,9 @@ class DebugSession:
 
     # The launch -----------------------------------------------------------------------------------------------------
 
-    def _launch(self, launch: Callable[[Trace], LaunchStats]) -> None:
+    def _launch(self, launch: Callable[[Trace], LaunchStats | None]) -> None:
         try:
-            outcome: LaunchStats | BaseException = launch(self._trace)
+            outcome: LaunchStats | BaseException | None = launch(self._trace)
         except BaseException as problem:  # handed to the thread that steps
             outcome = problem
         self._events.put(outcome)

@@ -1,0 +1,9 @@
+"""A debugger for captured launches: forwards and backwards, in source lines or instructions, for a terminal and for
+editors that speak the Debug Adapter Protocol."""
+
+from __future__ import annotations
+
+from luthier.debug.debugger import Debugger
+from luthier.debug.stops import Breakpoint, Stop, Watchpoint
+
+__all__ = ["Breakpoint", "Debugger", "Stop", "Watchpoint"]

@@ -1,0 +1,373 @@
+"""The debugger's front end for editors: a debug adapter (https://microsoft.github.io/debug-adapter-protocol).
+
+Threads are the waves of the work-group that is stopped; frames are the calls that are inlined at its instruction.
+"""
+
+from __future__ import annotations
+
+import base64
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from luthier import __version__
+from luthier.debug import describe
+from luthier.debug.debugger import Debugger
+from luthier.debug.expressions import Expression
+from luthier.debug.protocol import Channel
+from luthier.debug.stops import Stop
+from luthier.debug.view import View
+from luthier.errors import LuthierError
+from luthier.isa.registers import SGPRS
+
+Body = dict[str, Any]
+Arguments = Mapping[str, Any]
+
+CAPABILITIES = {
+    "supportsConfigurationDoneRequest": True,
+    "supportsFunctionBreakpoints": True,
+    "supportsConditionalBreakpoints": True,
+    "supportsHitConditionalBreakpoints": True,
+    "supportsInstructionBreakpoints": True,
+    "supportsDataBreakpoints": True,
+    "supportsEvaluateForHovers": True,
+    "supportsStepBack": True,
+    "supportsSteppingGranularity": True,
+    "supportsReadMemoryRequest": True,
+    "supportsDisassembleRequest": True,
+    "supportsTerminateRequest": True,
+    "supportsRestartRequest": True,
+}
+_REASONS = {"entry": "entry", "step": "step", "breakpoint": "breakpoint", "watchpoint": "data breakpoint",
+            "pause": "pause", "fault": "exception"}  # fmt: skip
+_VGPRS_SHOWN = 256
+_FRAMES = 64
+"""Frames that a wave has numbers for."""
+_SCOPES = 3
+_LOCALS, _SCALARS, _VECTORS = range(_SCOPES)
+
+
+class Adapter:
+    """Serves one client until it disconnects."""
+
+    def __init__(self, debugger: Debugger, channel: Channel) -> None:
+        self._debugger, self._channel = debugger, channel
+        self._set: dict[str, list[int]] = {}
+        """Numbers of breakpoints, by what asked for them: a file, functions, instructions, data."""
+        self._requests: queue.SimpleQueue[dict[str, Any] | LuthierError | None] = queue.SimpleQueue()
+        self._stops_at_entry = True
+        self._open = True
+        self._handlers: dict[str, Callable[[Arguments], Body | None]] = {
+            "initialize": self._initialize,
+            "launch": self._launch,
+            "attach": self._launch,
+            "configurationDone": lambda arguments: None,
+            "setBreakpoints": self._set_breakpoints,
+            "setFunctionBreakpoints": self._set_function_breakpoints,
+            "setInstructionBreakpoints": self._set_instruction_breakpoints,
+            "setExceptionBreakpoints": lambda arguments: {"breakpoints": []},
+            "dataBreakpointInfo": self._data_breakpoint_info,
+            "setDataBreakpoints": self._set_data_breakpoints,
+            "threads": self._threads,
+            "stackTrace": self._stack_trace,
+            "scopes": self._scopes,
+            "variables": self._variables,
+            "evaluate": self._evaluate,
+            "readMemory": self._read_memory,
+            "disassemble": self._disassemble,
+            "pause": lambda arguments: None,
+            "terminate": self._terminate,
+            "disconnect": self._disconnect,
+        }
+        self._moves: dict[str, Callable[[Arguments], Stop]] = {
+            "continue": lambda arguments: debugger.resume(),
+            "reverseContinue": lambda arguments: debugger.reverse_resume(),
+            "next": lambda arguments: self._step(arguments, over=True),
+            "stepIn": lambda arguments: self._step(arguments, over=False),
+            "stepOut": lambda arguments: debugger.finish(),
+            "stepBack": self._step_back,
+            "restart": lambda arguments: debugger.goto(0),
+        }
+
+    def serve(self) -> None:
+        """Answer requests to the end of the stream, or until the client disconnects."""
+        threading.Thread(target=self._receive, name="luthier-dap", daemon=True).start()
+        while self._open:
+            request = self._requests.get()
+            if request is None:
+                return
+            if isinstance(request, LuthierError):
+                raise request
+            if request.get("type") == "request":
+                self._answer(request)
+
+    def _receive(self) -> None:
+        """Take requests from the stream; one to pause has its effect at once."""
+        while True:
+            try:
+                request = self._channel.receive()
+            except LuthierError as problem:
+                self._requests.put(problem)
+                return
+            if request is not None and request.get("command") in ("pause", "terminate"):
+                self._debugger.interrupt.set()
+            self._requests.put(request)
+            if request is None or request.get("command") == "disconnect":
+                self._debugger.interrupt.set()
+                return  # a thread that still reads standard input when Python ends is an error
+
+    def _answer(self, request: Mapping[str, Any]) -> None:
+        command, arguments = request.get("command"), request.get("arguments") or {}
+        try:
+            if command in self._moves:
+                self._channel.respond(request, {"allThreadsContinued": True} if command == "continue" else None)
+                self._tell_stop(self._moves[command](arguments))
+                return
+            if command not in self._handlers:
+                raise LuthierError(f"request {command!r} is not supported")
+            self._channel.respond(request, self._handlers[command](arguments))
+        except LuthierError as problem:
+            if command in self._moves:
+                self._channel.tell("output", category="stderr", output=f"{problem}\n")
+                self._channel.tell("stopped", reason="pause", threadId=self._thread(), allThreadsStopped=True)
+            else:
+                self._channel.refuse(request, problem.message)
+            return
+        except (KeyError, TypeError, ValueError, IndexError) as problem:
+            self._channel.refuse(request, f"the arguments are not as the protocol has them: {problem!r}")
+            return
+        if command == "initialize":
+            self._channel.tell("initialized")
+        elif command == "configurationDone":
+            stop = Stop("entry", 0) if self._stops_at_entry else self._debugger.resume()
+            self._tell_stop(stop)
+
+    def _tell_stop(self, stop: Stop) -> None:
+        if stop.text:
+            self._channel.tell("output", category="console", output=f"{stop.text}\n")
+        if stop.why == "end":
+            self._channel.tell("exited", exitCode=0)
+            self._channel.tell("terminated")
+            return
+        self._channel.tell(
+            "stopped",
+            reason=_REASONS[stop.why],
+            threadId=self._thread(),
+            allThreadsStopped=True,
+            hitBreakpointIds=list(stop.numbers),
+            description=f"{stop.why}, after {stop.position} instructions",
+            text=stop.text,
+        )
+
+    def _thread(self) -> int:
+        where = self._debugger.where
+        return 1 if where is None else where.wave + 1
+
+    # Beginning and end ----------------------------------------------------------------------------------------------
+
+    def _initialize(self, arguments: Arguments) -> Body:
+        return CAPABILITIES
+
+    def _launch(self, arguments: Arguments) -> None:
+        self._stops_at_entry = bool(arguments.get("stopOnEntry", True))
+        told = self._debugger.launch.capture.manifest
+        self._channel.tell("output", category="console", output=f"luthier {__version__}: {told.kernel}\n")
+
+    def _terminate(self, arguments: Arguments) -> None:
+        self._channel.tell("terminated")
+
+    def _disconnect(self, arguments: Arguments) -> None:
+        self._open = False
+
+    # Breakpoints ----------------------------------------------------------------------------------------------------
+
+    def _replace(self, kind: str, asked: Sequence[Arguments], make: Callable[[Arguments], Body]) -> Body:
+        """Remove what a kind of request asked for before, and make what it asks for now."""
+        for number in self._set.pop(kind, []):
+            if number in self._debugger.breakpoints or number in self._debugger.watchpoints:
+                self._debugger.delete(number)
+        made: list[Body] = []
+        for one in asked:
+            try:
+                made.append({"verified": True, **make(one)})
+            except LuthierError as problem:
+                made.append({"verified": False, "message": problem.message})
+        self._set[kind] = [one["id"] for one in made if "id" in one]
+        return {"breakpoints": made}
+
+    def _break(self, place: str, asked: Arguments) -> Body:
+        ignore = int(asked.get("hitCondition") or 1) - 1
+        made = self._debugger.break_at(place, asked.get("condition") or None, ignore=ignore)
+        address = min(made.addresses)
+        return {"id": made.number, "instructionReference": hex(address), **self._source(address)}
+
+    def _source(self, address: int, file: str | None = None) -> Body:
+        frames = [one for one in self._debugger.frames(address) if file is None or one.file == file]
+        return {"source": _source(frames[0].file), "line": frames[0].line} if frames else {}
+
+    def _set_breakpoints(self, arguments: Arguments) -> Body:
+        file, asked = arguments["source"]["path"], arguments.get("breakpoints") or []
+        return self._replace(f"file {file}", asked, lambda one: self._break_line(file, one))
+
+    def _break_line(self, file: str, asked: Arguments) -> Body:
+        made = self._break(f"{file}:{asked['line']}", asked)
+        here = [one for one in self._debugger.frames(int(made["instructionReference"], 16)) if one.line]
+        lines = [one.line for one in here if one.file == file or one.file.endswith(PurePath(file).name)]
+        return {**made, "line": min((one for one in lines if one >= asked["line"]), default=asked["line"])}
+
+    def _set_function_breakpoints(self, arguments: Arguments) -> Body:
+        return self._replace("functions", arguments["breakpoints"], lambda one: self._break(one["name"], one))
+
+    def _set_instruction_breakpoints(self, arguments: Arguments) -> Body:
+        def make(one: Arguments) -> Body:
+            return self._break(f"*{int(one['instructionReference'], 16) + int(one.get('offset', 0))}", one)
+
+        return self._replace("instructions", arguments["breakpoints"], make)
+
+    def _data_breakpoint_info(self, arguments: Arguments) -> Body:
+        name = arguments["name"]
+        if arguments.get("asAddress"):
+            size = int(arguments.get("bytes") or 1)
+            self._debugger.read(int(name, 0), size)
+            return {"dataId": f"*{name} {size}", "description": f"{size} bytes at {name}", "accessTypes": ["write"]}
+        Expression(name).value(self._debugger.view())
+        return {"dataId": name, "description": name, "accessTypes": ["write"]}
+
+    def _set_data_breakpoints(self, arguments: Arguments) -> Body:
+        def make(one: Arguments) -> Body:
+            text = one["dataId"]
+            if not text.startswith("*"):
+                return {"id": self._debugger.watch(text).number}
+            address, _, size = text[1:].partition(" ")
+            return {"id": self._debugger.watch_memory(int(address, 0), int(size)).number}
+
+        return self._replace("data", arguments["breakpoints"], make)
+
+    # Moving ---------------------------------------------------------------------------------------------------------
+
+    def _step(self, arguments: Arguments, *, over: bool) -> Stop:
+        if arguments.get("granularity") == "instruction":
+            return self._debugger.step_instruction()
+        return self._debugger.step_line(over=over)
+
+    def _step_back(self, arguments: Arguments) -> Stop:
+        if arguments.get("granularity") == "instruction":
+            return self._debugger.reverse_instruction()
+        return self._debugger.reverse_line(over=True)
+
+    # Looking --------------------------------------------------------------------------------------------------------
+
+    def _threads(self, arguments: Arguments) -> Body:
+        if self._debugger.where is None:
+            return {"threads": [{"id": 1, "name": "the launch has ended"}]}
+        group = self._debugger.where.workgroup
+        views = [self._debugger.view(index) for index in range(self._debugger.wave_count)]
+        return {
+            "threads": [
+                {"id": one.wave + 1, "name": f"work-group {group} wave {one.wave}{' (ended)' if one.ended else ''}"}
+                for one in views
+            ]
+        }
+
+    def _stack_trace(self, arguments: Arguments) -> Body:
+        view = self._debugger.view(int(arguments["threadId"]) - 1)
+        frames = view.frames[:_FRAMES]
+        first = {"instructionPointerReference": hex(view.pc)}
+        shown: list[Body] = [
+            {
+                "id": view.wave * _FRAMES + number,
+                "name": frame.name or self._debugger.launch.kernel.name,
+                "line": frame.line,
+                "column": frame.column,
+                "source": _source(frame.file),
+                **(first if number == 0 else {}),
+            }
+            for number, frame in enumerate(frames)
+        ]
+        if not shown:
+            name = f"{self._debugger.launch.kernel.name} {view.text}"
+            shown = [{"id": view.wave * _FRAMES, "name": name, "line": 0, "column": 0, **first}]
+        start = int(arguments.get("startFrame") or 0)
+        count = int(arguments.get("levels") or len(shown))
+        return {"stackFrames": shown[start : start + count], "totalFrames": len(shown)}
+
+    def _scopes(self, arguments: Arguments) -> Body:
+        frame = int(arguments["frameId"])
+        view = self._debugger.view(frame // _FRAMES)
+        lane = describe.first_active(view)
+        names = (f"Locals (lane {lane})", "Scalar registers", "Vector registers (by lane)")
+        return {
+            "scopes": [
+                {"name": name, "variablesReference": 1 + frame * _SCOPES + number, "expensive": number == _VECTORS}
+                for number, name in enumerate(names)
+            ]
+        }
+
+    def _variables(self, arguments: Arguments) -> Body:
+        frame, scope = divmod(int(arguments["variablesReference"]) - 1, _SCOPES)
+        index, number = divmod(frame, _FRAMES)
+        view = self._debugger.view(index)
+        if scope == _LOCALS:
+            depth = max(len(view.frames) - 1 - number, 0)
+            lane = describe.first_active(view)
+            found = [(one.name, describe.variable(view, one, lane), one.type.name) for one in view.variables(depth)]
+        elif scope == _SCALARS:
+            registers = view.registers
+            named = [(name, getattr(registers, name)) for name in ("exec", "vcc", "scc", "m0", "mode")]
+            numbered = [(f"s{at}", registers.sgpr(at)) for at in range(len(SGPRS))]
+            found = [(name, f"{value:#x}", "") for name, value in (("pc", view.pc), *named, *numbered)]
+        else:
+            count = min(view.registers.vgprs, _VGPRS_SHOWN)
+            found = [(f"v{at}", " ".join(f"{one:x}" for one in view.registers.vgpr(at)), "") for at in range(count)]
+        return {
+            "variables": [
+                {"name": name, "value": value, "type": kind, "evaluateName": name, "variablesReference": 0}
+                for name, value, kind in found
+            ]
+        }
+
+    def _evaluate(self, arguments: Arguments) -> Body:
+        text = arguments["expression"]
+        frame = arguments.get("frameId")
+        view = self._debugger.view(None if frame is None else int(frame) // _FRAMES)
+        return {"result": self._value(view, text), "variablesReference": 0}
+
+    @staticmethod
+    def _value(view: View, text: str) -> str:
+        known = {one.name: one for one in view.variables()}
+        if text in known and view.variable(text) is None:
+            return describe.variable(view, known[text], describe.first_active(view))
+        return describe.value(view, Expression(text).value(view))
+
+    def _read_memory(self, arguments: Arguments) -> Body:
+        address = int(arguments["memoryReference"], 0) + int(arguments.get("offset") or 0)
+        data = self._debugger.read(address, int(arguments["count"]))
+        return {"address": hex(address), "data": base64.b64encode(data).decode()}
+
+    def _disassemble(self, arguments: Arguments) -> Body:
+        code, addresses = self._debugger.launch.code, self._debugger.addresses
+        at = int(arguments["memoryReference"], 0) + int(arguments.get("offset") or 0)
+        if at not in addresses:
+            raise LuthierError(f"no instruction begins at {at:#x}")
+        first = addresses.index(at) + int(arguments.get("instructionOffset") or 0)
+        shown: list[Body] = []
+        for number in range(first, first + int(arguments["instructionCount"])):
+            if not 0 <= number < len(addresses):
+                shown.append({"address": "0x0", "instruction": "", "presentationHint": "invalid"})
+                continue
+            address = addresses[number]
+            place = self._source(address)
+            shown.append(
+                {
+                    "address": hex(address),
+                    "instruction": code.text(code.record_at(address) or 0),
+                    **({"location": place["source"], "line": place["line"]} if place else {}),
+                }
+            )
+        return {"instructions": shown}
+
+
+def _source(file: str) -> Body:
+    return {"name": PurePath(file).name, "path": file}

@@ -1,0 +1,528 @@
+"""A captured launch under control: it goes forwards and backwards, and stops at lines, instructions and changes.
+
+Waves of a launch take turns in an order that is always the same, so a stop has a number: how many instructions all
+waves have executed before it. To go back is to begin anew and to stop earlier.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from luthier.capture.form import Capture
+from luthier.capture.replay import PreparedLaunch
+from luthier.debug.expressions import Expression
+from luthier.debug.stops import Breakpoint, Stop, Watchpoint
+from luthier.debug.view import View
+from luthier.emulator import layout
+from luthier.emulator.inspection.debug import Step, Trace, observer_of
+from luthier.emulator.inspection.debugger import DebugSession
+from luthier.emulator.running.worker import get_field
+from luthier.errors import DeviceError, EmulationError, LuthierError
+from luthier.objects.source import SourceFrame, SourceSelection
+
+
+class Debugger:
+    """A captured launch that is stopped, at first before its first instruction. A context manager.
+
+    Args:
+        target: of the device; the recorded one by default.
+
+    Raises:
+        AddressTaken: this process has something else where the program had its memory.
+        LuthierError: the launch cannot be run.
+    """
+
+    def __init__(self, capture: Capture, target: str | None = None) -> None:
+        self.launch = PreparedLaunch(capture, target or capture.manifest.target)
+        self.breakpoints: dict[int, Breakpoint] = {}
+        self.watchpoints: dict[int, Watchpoint] = {}
+        self.interrupt = threading.Event()
+        """Set it from another thread, or a signal handler, to stop a launch that runs."""
+        self.position = 0
+        self.fault: EmulationError | None = None
+        self._numbers = 0
+        self._opened = ExitStack()
+        self._restore = self._opened.enter_context(self.launch.memory())
+        self._memory = self.launch.registered()
+        self._session: DebugSession | None = None
+        self._calls: dict[tuple[int, int], tuple[int, int]] = {}
+        """By wave: how many calls deep it is, and the record that it executes."""
+        self._last = 0, 0
+        self._executed = 0
+        """The record that was executed last."""
+        self._begin()
+
+    # Where it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> Step | None:
+        """Return the wave about to execute an instruction; None when the launch has ended."""
+        return None if self._session is None else self._session.where
+
+    def view(self, index: int | None = None) -> View:
+        """Return a wave of the stopped work-group, by default the one that is stopped.
+
+        Raises:
+            DeviceError: the launch has ended, or there is no such wave.
+        """
+        step = self._stopped()
+        count = step.worker.group_field("wave_count")
+        if index is not None and not 0 <= index < count:
+            raise DeviceError(f"the work-group has {count} waves, none is {index}")
+        return View(self, step, step.wave if index is None else index)
+
+    @property
+    def wave_count(self) -> int:
+        """Return the waves of the stopped work-group."""
+        return self._stopped().worker.group_field("wave_count")
+
+    @functools.cached_property
+    def addresses(self) -> list[int]:
+        """Return the virtual addresses of all instructions, ascending."""
+        return sorted(one for one in self.launch.code.addresses().tolist() if one >= 0)
+
+    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
+    def frames(self, address: int) -> tuple[SourceFrame, ...]:
+        """Return the places in the source of an instruction, innermost first; empty if they are not known."""
+        source = self.launch.object.source
+        location = source.at(address) if source.present else None
+        return () if location is None else location.frames
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return memory that the launch may access.
+
+        Raises:
+            DeviceError: some of it is not the launch's.
+        """
+        if self._session is None:
+            raise DeviceError("the launch has not begun")
+        worker = None if self.where is None else self.where.worker
+        if worker is not None:  # scratch is the worker's own
+            base = self.view().registers.memory
+            start, most = (get_field(base, layout.WAVE, name) for name in ("scratch", "scratch_size"))
+            if start <= address and address + size <= start + most * self.view().registers.wave_size:
+                return self._raw(address, size)
+        return self._session.memory(address, size)
+
+    @staticmethod
+    def _raw(address: int, size: int) -> bytes:
+        from luthier.emulator.running.memory import host_bytes
+
+        return host_bytes(address, size).tobytes()
+
+    # Breakpoints ----------------------------------------------------------------------------------------------------
+
+    def break_at(
+        self, place: str, condition: str | None = None, *, ignore: int = 0, temporary: bool = False
+    ) -> Breakpoint:
+        """Stop before what a place names: ``file.hip:12``, a function, ``*0x1b40``, or ``+0x40`` behind the kernel's
+        entry.
+
+        Raises:
+            LuthierError: there is no code there, or the condition is no expression.
+        """
+        found = frozenset(self._places(place))
+        self._numbers += 1
+        made = Breakpoint(
+            *(self._numbers, place, found), Expression(condition) if condition else None, ignore, temporary
+        )
+        self.breakpoints[made.number] = made
+        return made
+
+    def watch_memory(self, address: int, size: int) -> Watchpoint:
+        """Stop behind an instruction of any wave that changes these bytes.
+
+        Raises:
+            DeviceError: they are not the launch's.
+        """
+        last = self.read(address, size)
+        self._numbers += 1
+        made = Watchpoint(self._numbers, f"{size} bytes at {address:#x}", address, size, last=last)
+        self.watchpoints[made.number] = made
+        return made
+
+    def watch(self, text: str) -> Watchpoint:
+        """Stop behind an instruction of the stopped wave that changes the value of an expression.
+
+        Raises:
+            LuthierError: it is none, or has no value here.
+        """
+        view, expression = self.view(), Expression(text)
+        last = expression.value(view)
+        self._numbers += 1
+        made = Watchpoint(
+            self._numbers, text, expression=expression, wave=(view.workgroup, view.wave), last=np.copy(last)
+        )
+        self.watchpoints[made.number] = made
+        return made
+
+    def delete(self, number: int) -> None:
+        """Remove a breakpoint or a watchpoint.
+
+        Raises:
+            DeviceError: there is none of that number.
+        """
+        if self.breakpoints.pop(number, None) is None and self.watchpoints.pop(number, None) is None:
+            raise DeviceError(f"there is no breakpoint {number}")
+
+    def lines(self, file: str) -> dict[int, list[int]]:
+        """Return the lines of a file that have code, and the addresses at which code of each begins.
+
+        Args:
+            file: end of a path, in whole parts.
+        """
+        chosen = SourceSelection(file)
+        found: dict[int, list[int]] = {}
+        before: set[int] = set()
+        for address in self.addresses:
+            location = self.launch.object.source.at(address)
+            now = set() if location is None else {one.line for one in location.frames if one.line and chosen.has(one)}
+            for line in now - before:
+                found.setdefault(line, []).append(address)
+            before = now
+        return found
+
+    def _places(self, place: str) -> list[int]:
+        code, kernel = self.launch.code, self.launch.kernel
+        if place[:1] in ("*", "+"):
+            try:
+                address = int(place[1:], 0) + (kernel.entry if place[0] == "+" else 0)
+            except ValueError:
+                raise LuthierError(f"{place!r} is no address") from None
+            if code.record_at(address) is None:
+                raise DeviceError(f"no instruction begins at {address:#x}", offset=address)
+            return [address]
+        file, colon, line = place.rpartition(":")
+        if colon and line.isdecimal():
+            return self._line(file, int(line))
+        entry = next((one for one in self.launch.object.kernels.values() if one.name == place), None)
+        symbol = self.launch.object.symbol(place)
+        address = entry.entry if entry is not None else symbol.address if symbol is not None and symbol.defined else -1
+        if code.record_at(address) is not None:
+            return [address]
+        found, before = [], False
+        for address in self.addresses:  # a function by its name, wherever it is inlined
+            now = any(place in (frame.function, frame.name) for frame in self.frames(address))
+            if now and not before:
+                found.append(address)
+            before = now
+        if not found:
+            raise LuthierError(f"there is no function {place!r} in the code object")
+        return found
+
+    def _line(self, file: str, line: int) -> list[int]:
+        if not self.launch.object.source.present:
+            raise LuthierError("the code object has no source lines: compile with -g")
+        lines = self.lines(file)
+        if not lines:
+            raise LuthierError(f"no code is of file {file!r}")
+        behind = [one for one in lines if one >= line]
+        if not behind:
+            raise LuthierError(f"{file}:{line}: no code is of this line or one behind it")
+        return lines[min(behind)]
+
+    # Going on -------------------------------------------------------------------------------------------------------
+
+    def resume(self) -> Stop:
+        """Execute up to a breakpoint, a change of a watchpoint or the end."""
+        return self._forward(lambda step: False)
+
+    def goto(self, position: int) -> Stop:
+        """Go to the stop of a number, forwards or backwards, whatever is between.
+
+        Raises:
+            DeviceError: the launch ends before.
+        """
+        if position < 0:
+            raise DeviceError("a position is not negative")
+        if position < self.position:
+            self._begin()
+        if position > self.position:
+            self._forward(lambda step: self.position == position, quiet=True)
+        if self.where is None and self.position != position:
+            raise DeviceError(f"the launch ends after {self.position} instructions")
+        return Stop("step", self.position)
+
+    def step_instruction(self) -> Stop:
+        """Execute one instruction of the stopped wave; those of others between are executed, too."""
+        here = self._wave()
+        return self._forward(lambda step: self._of(step) == here)
+
+    def step_line(self, *, over: bool) -> Stop:
+        """Execute up to another line of the stopped wave.
+
+        Args:
+            over: calls, also inlined ones, as one.
+        """
+        here, depth, frames = self._wave(), self._depth(), self.view().frames
+        if not frames:
+            return self._forward(lambda step: self._of(step) == here and (not over or self._depth(step) <= depth))
+        place = frames[0].file, frames[0].line
+
+        def elsewhere(step: Step) -> bool:
+            if self._of(step) != here or (over and self._depth(step) > depth):
+                return False
+            now = self.frames(step.address)
+            if not now or not now[0].line or (over and self._depth(step) == depth and len(now) > len(frames)):
+                return False
+            return (now[0].file, now[0].line) != place or len(now) < len(frames) or self._depth(step) != depth
+
+        return self._forward(elsewhere)
+
+    def finish(self) -> Stop:
+        """Execute up to where the function that the stopped wave is in, also an inlined one, has returned."""
+        here, depth, inlined = self._wave(), self._depth(), len(self.view().frames)
+
+        def outside(step: Step) -> bool:
+            if self._of(step) != here:
+                return False
+            now = self._depth(step)
+            return now < depth or (now == depth and 0 < len(self.frames(step.address)) < inlined)
+
+        return self._forward(outside)
+
+    # Going back -----------------------------------------------------------------------------------------------------
+
+    def reverse_resume(self) -> Stop:
+        """Go back to the last breakpoint or change of a watchpoint; to the beginning if there is none."""
+        return self._backward(lambda step: False)
+
+    def reverse_instruction(self) -> Stop:
+        """Go back to before the instruction that the stopped wave executed last."""
+        here = self._wave()
+        return self._backward(lambda step: self._of(step) == here, quiet=True)
+
+    def reverse_line(self, *, over: bool) -> Stop:
+        """Go back to the beginning of the line that the stopped wave is in, or was before if it is at its beginning.
+
+        Args:
+            over: calls, also inlined ones, as one.
+        """
+        here, depth, inlined = self._wave(), self._depth(), len(self._frames())
+        before: tuple[Any, ...] = ()
+
+        def begins(step: Step) -> bool:
+            nonlocal before
+            if self._of(step) != here:
+                return False
+            now, frames = self._depth(step), self.frames(step.address)
+            if over and (now > depth or (now == depth and len(frames) > max(inlined, 1))):
+                return False
+            place = (now, len(frames), *((frames[0].file, frames[0].line) if frames else (step.address,)))
+            new, before = place != before, place
+            return new and (not frames or bool(frames[0].line))
+
+        return self._backward(begins, quiet=True)
+
+    def _frames(self) -> tuple[SourceFrame, ...]:
+        """Return the places in the source of `_wave`'s instruction."""
+        return self.frames(self.launch.code.address_of(self._calls[self._wave()][1]))
+
+    # The launch -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the launch where it is, and give its memory back. Closing twice does nothing."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._opened.close()
+
+    def __enter__(self) -> Debugger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._restore()
+        launch = self.launch
+
+        def run(trace: Trace) -> None:
+            *_, fault = launch.execute(1, observer_of(launch.code, trace, None, None))
+            self.fault = fault
+
+        self.position, self.fault = 0, None
+        self._calls.clear()
+        self._session = DebugSession(launch.kernel, launch.code, self._memory, run)
+        for one in self.breakpoints.values():
+            one.hits = 0
+        for watch in self.watchpoints.values():
+            watch.hits = 0
+            if watch.size:
+                watch.last = self._raw(watch.address, watch.size)
+            elif watch.expression is not None:
+                watch.last = None
+        if self.where is not None:
+            self._last = self._of(self.where)
+            self._calls[self._last] = 0, self.where.record
+
+    def _stopped(self) -> Step:
+        if self.where is None:
+            raise DeviceError("the launch has ended", kernel=self.launch.kernel.name)
+        return self.where
+
+    @staticmethod
+    def _of(step: Step) -> tuple[int, int]:
+        return step.workgroup, step.wave
+
+    def _wave(self) -> tuple[int, int]:
+        """Return the wave that is stopped, or that was the last to execute an instruction."""
+        return self._last if self.where is None else self._of(self.where)
+
+    def _depth(self, step: Step | None = None) -> int:
+        """Return how many calls deep a wave is, of those that are not inlined; without a step that of `_wave`."""
+        return self._calls[self._wave() if step is None else self._of(step)][0]
+
+    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
+    def _call(self, record: int) -> int:
+        """Return what an instruction adds to the calls that a wave is deep."""
+        text = self.launch.code.text(record)
+        return text.startswith("s_swappc_b64") - text.startswith(("s_setpc_b64", "s_swap_pc_i64", "s_set_pc_i64"))
+
+    def _arrive(self, step: Step) -> None:
+        """Take note of a step: its number, and how deep its wave is."""
+        self.position += 1
+        wave = self._of(step)
+        self._executed = self._calls[self._last][1]
+        depth, record = self._calls.get(wave, (0, -1))
+        if record >= 0:
+            depth += self._call(record)
+        self._calls[wave] = depth, step.record
+        self._last = wave
+
+    def _reached(self, step: Step) -> Stop | None:
+        """Return the stop that breakpoints and watchpoints make before an instruction."""
+        changed = [one for one in self.watchpoints.values() if self._changes(one, step)]
+        here = [one for one in self.breakpoints.values() if self._hits(one, step)]
+        for one in here:
+            if one.temporary:
+                del self.breakpoints[one.number]
+        numbers = tuple(one.number for one in changed) + tuple(one.number for one in here)
+        if changed:
+            return Stop("watchpoint", self.position, "; ".join(one.change for one in changed), numbers)
+        return Stop("breakpoint", self.position, "", numbers) if here else None
+
+    def _hits(self, one: Breakpoint, step: Step) -> bool:
+        if step.address not in one.addresses:
+            return False
+        if one.condition is not None:
+            try:
+                if not one.condition.holds(View(self, step, step.wave)):
+                    return False
+            except LuthierError:
+                return False  # a variable that is nowhere yet
+        one.hits += 1
+        return one.hits > one.ignore
+
+    def _changes(self, one: Watchpoint, step: Step) -> bool:
+        if one.size:
+            return self._update(one, self._raw(one.address, one.size))
+        if self._of(step) != one.wave or one.expression is None:
+            return False
+        try:
+            return self._update(one, np.copy(one.expression.value(View(self, step, step.wave))))
+        except LuthierError:
+            return False  # a variable that is nowhere now
+
+    def _update(self, one: Watchpoint, now: Any) -> bool:
+        """Return whether a value is another than it was, and remember it."""
+        before, one.last = one.last, now
+        if before is None or np.array_equal(before, now):
+            return False
+        one.hits += 1
+        address = self.launch.code.address_of(self._executed)
+        place = f", {self.frames(address)[0].place}" if self.frames(address) else ""
+        text = self.launch.code.text(self._executed)
+        one.change = f"{one.text}: {_differ(before, now)} by {text} at {address:#x}{place}"
+        return True
+
+    def _forward(self, wanted: Callable[[Step], bool], *, quiet: bool = False) -> Stop:
+        """Execute until `wanted` holds before a step, or, unless `quiet`, something else is reached."""
+        self._stopped()
+        found: list[Stop] = []
+
+        def until(step: Step) -> bool:
+            reached = self._reached(step)
+            if reached is not None and not quiet:
+                found.append(reached)
+            elif wanted(step):
+                found.append(Stop("step", self.position))
+            elif self.interrupt.is_set():
+                found.append(Stop("pause", self.position))
+            return bool(found)
+
+        self._execute(until)
+        return found[0] if found else self._ended()
+
+    def _execute(self, until: Callable[[Step], bool]) -> None:
+        """Execute up to a step before which `until` holds; it is asked before each."""
+        assert self._session is not None
+        problems: list[BaseException] = []
+
+        def look(step: Step) -> bool:
+            try:
+                self._arrive(step)
+                return until(step)
+            except BaseException as problem:  # on the launch's thread: raised where somebody waits
+                problems.append(problem)
+                return True
+
+        self.interrupt.clear()
+        self._session.run(look)
+        if problems:
+            raise problems[0]
+
+    def _ended(self) -> Stop:
+        """Return the stop behind the last instruction."""
+        self.position += 1
+        if self.fault is not None:
+            return Stop("fault", self.position, str(self.fault))
+        self._executed = self._calls[self._last][1]
+        memory = [one for one in self.watchpoints.values() if one.size]
+        changed = [one for one in memory if self._update(one, self._raw(one.address, one.size))]
+        return Stop(
+            "end", self.position, "; ".join(one.change for one in changed), tuple(one.number for one in changed)
+        )
+
+    def _backward(self, wanted: Callable[[Step], bool], *, quiet: bool = False) -> Stop:
+        """Go back to the last stop before this one at which `wanted` holds, or something else is reached."""
+        end, best = self.position, Stop("entry", 0)
+        if end == 0:
+            return best
+        self._begin()
+
+        def look(step: Step) -> bool:
+            nonlocal best
+            if self.position < end:
+                reached = self._reached(step)
+                if reached is not None and not quiet:
+                    best = reached
+                elif wanted(step):
+                    best = Stop("step", self.position)
+            return self.position >= end - 1 or self.interrupt.is_set()
+
+        if not look(self._stopped()):
+            self._execute(look)
+        self.goto(best.position)
+        return best
+
+
+def _differ(before: Any, now: Any) -> str:
+    """Return what a value was and is; of lanes, the first that differs."""
+    if isinstance(now, bytes):
+        return f"{before.hex(' ')} became {now.hex(' ')}"
+    if np.shape(now) != np.shape(before) or not np.ndim(now):
+        return f"{before} became {now}"
+    where = tuple(int(one[0]) for one in np.nonzero(before != now))
+    return f"[{', '.join(map(str, where))}] {before[where]} became {now[where]}"

@@ -1,0 +1,228 @@
+"""Expressions over the state of a stopped wave, for conditions, watchpoints and printing.
+
+They are Python's, without anything that could change or call something: numbers, variables of the source, registers
+(``v4``, ``a0``, ``s2``, ``vcc``, ``exec``, ``m0``, ``scc``, ``pc``), ``wave``, ``workgroup``, ``lane``, arithmetic,
+comparisons, ``and``/``or``/``not``, ``[lane]``, and the functions of `FUNCTIONS`. What differs by lane is an array of
+all lanes; a condition holds if it does in any active one.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator.running.registers import WaveRegisters
+from luthier.errors import DeviceError, LuthierError
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: np.logical_not,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_REGISTER = re.compile(r"([vas])(\d{1,4})")
+
+
+class State(Protocol):
+    """Protocol of what expressions ask (`luthier.debug.debugger.View`)."""
+
+    @property
+    def registers(self) -> WaveRegisters:
+        """Return the registers of the wave."""
+
+    @property
+    def pc(self) -> int:
+        """Return the virtual address of the instruction that is next."""
+
+    @property
+    def wave(self) -> int:
+        """Return the index of the wave in its work-group."""
+
+    @property
+    def workgroup(self) -> int:
+        """Return the number of the work-group."""
+
+    def variable(self, name: str) -> NDArray[Any] | None:
+        """Return a variable by lane; None if there is none of that name."""
+
+
+def _as(kind: str) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        return np.asarray(value).astype(np.uint32).view(kind)
+
+    return convert
+
+
+def _finite(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: check(np.asarray(value, np.float64))
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "f32": _as("f4"),
+    "i32": _as("i4"),
+    "isnan": _finite(np.isnan),
+    "isinf": _finite(np.isinf),
+    "abs": np.abs,
+}
+"""By lane. ``f32`` and ``i32`` take the bits of a register for such a number."""
+REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+    "any": np.any,
+    "all": np.all,
+    "min": np.min,
+    "max": np.max,
+    "sum": np.sum,
+}
+"""Over the active lanes."""
+
+
+class Expression:
+    """An expression that has been read.
+
+    Raises:
+        LuthierError: it is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        try:
+            self._tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise LuthierError(f"{self.text!r} is no expression") from None
+        for node in ast.walk(self._tree):
+            if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Constant) and not _is_number(node.value)):
+                raise LuthierError(f"an expression cannot have {ast.unparse(node)!r}")
+
+    def value(self, state: State) -> Any:
+        """Return its value: a number, or an array of lanes.
+
+        Raises:
+            LuthierError: a name is not known, or what it asks for makes no sense.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return self._of(self._tree, state)
+        except LuthierError:
+            raise
+        except (ArithmeticError, TypeError, ValueError, IndexError, RecursionError) as problem:
+            raise LuthierError(f"{self.text}: {problem}") from None
+
+    def holds(self, state: State) -> bool:
+        """Return whether it is true, in any active lane if it has one value for each."""
+        return bool(np.any(_active(self.value(state), state)))
+
+    def _of(self, node: ast.expr, state: State) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return _name(node.id, state)
+        if isinstance(node, ast.BinOp):
+            return _BINARY[type(node.op)](self._operand(node.left, state), self._operand(node.right, state))
+        if isinstance(node, ast.UnaryOp):
+            return _UNARY[type(node.op)](self._operand(node.operand, state))
+        if isinstance(node, ast.BoolOp):
+            combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+            parts = [self._of(one, state) for one in node.values]
+            result = parts[0]
+            for part in parts[1:]:
+                result = combine(result, part)
+            return result
+        if isinstance(node, ast.Compare):
+            return self._compare(node, state)
+        if isinstance(node, ast.Subscript):
+            return np.asarray(self._of(node.value, state))[self._of(node.slice, state)]
+        assert isinstance(node, ast.Call)
+        return self._call(node, state)
+
+    def _operand(self, node: ast.expr, state: State) -> Any:
+        """Return an operand with room for what arithmetic makes of it: registers hold 32 bits, C's numbers no fewer."""
+        value = self._of(node, state)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize < 8:
+            return value.astype(np.int64)
+        return value
+
+    def _compare(self, node: ast.Compare, state: State) -> Any:
+        left, result = self._operand(node.left, state), True
+        for kind, other in zip(node.ops, node.comparators, strict=True):
+            right = self._operand(other, state)
+            result = np.logical_and(result, _COMPARE[type(kind)](left, right))
+            left = right
+        return result
+
+    def _call(self, node: ast.Call, state: State) -> Any:
+        name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+        if len(node.args) != 1 or node.keywords or name not in {*FUNCTIONS, *REDUCTIONS}:
+            known = ", ".join([*FUNCTIONS, *REDUCTIONS])
+            raise LuthierError(f"{ast.unparse(node)} is no call of a function with one argument: {known}")
+        value = self._of(node.args[0], state)
+        if name in FUNCTIONS:
+            return FUNCTIONS[name](value)
+        taken = _active(value, state)
+        if name in ("min", "max") and not np.size(taken):
+            raise LuthierError(f"{ast.unparse(node)}: no lane is active")
+        return REDUCTIONS[name](taken)
+
+
+_ALLOWED = (
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.Call, ast.Name, ast.Load, ast.Constant),
+    *(*_BINARY, *_UNARY, *_COMPARE, ast.And, ast.Or),
+)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _active(value: Any, state: State) -> Any:
+    """Return the values of active lanes of what differs by lane; anything else as it is."""
+    size = state.registers.wave_size
+    if isinstance(value, np.ndarray) and value.shape[:1] == (size,):
+        return value[[bool(state.registers.exec >> lane & 1) for lane in range(size)]]
+    return value
+
+
+def _name(name: str, state: State) -> Any:
+    if (found := state.variable(name)) is not None:
+        return found
+    registers = state.registers
+    if register := _REGISTER.fullmatch(name):
+        index = int(register[2])
+        try:
+            if register[1] == "s":
+                return registers.sgpr(index)
+            return registers.vgpr(index) if register[1] == "v" else registers.agpr(index)
+        except DeviceError as problem:
+            raise LuthierError(f"{name}: {problem.message}") from None
+    if name in ("vcc", "exec", "m0", "scc"):
+        return getattr(registers, name)
+    if name in ("pc", "wave", "workgroup"):
+        return getattr(state, name)
+    if name == "lane":
+        return np.arange(registers.wave_size)
+    raise LuthierError(f"there is no variable and no register {name!r} here")

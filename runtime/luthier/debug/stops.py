@@ -1,0 +1,56 @@
+"""Stops of a launch, and the breakpoints and watchpoints that make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from luthier.debug.expressions import Expression
+
+Why = Literal["entry", "step", "breakpoint", "watchpoint", "pause", "end", "fault"]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The place where a launch stopped, and the reason."""
+
+    why: Why
+    position: int
+    """How many instructions have been executed before."""
+    text: str = ""
+    """What a watchpoint or a fault says."""
+    numbers: tuple[int, ...] = ()
+    """Of the breakpoints and watchpoints that it is at."""
+
+
+@dataclass
+class Breakpoint:
+    """Stops before instructions."""
+
+    number: int
+    text: str
+    """Place as it was asked for."""
+    addresses: frozenset[int]
+    condition: Expression | None = None
+    ignore: int = 0
+    """How often it is passed before it stops."""
+    temporary: bool = False
+    hits: int = 0
+
+
+@dataclass
+class Watchpoint:
+    """Stops behind an instruction that changes a value: bytes of memory, or an expression in one wave."""
+
+    number: int
+    text: str
+    address: int = 0
+    size: int = 0
+    """Bytes of memory; 0: it is an expression."""
+    expression: Expression | None = None
+    wave: tuple[int, int] = (0, 0)
+    """Work-group and wave in which the expression is looked at."""
+    last: Any = field(default=None, repr=False)
+    change: str = ""
+    """The last change, in words."""
+    hits: int = 0

@@ -1,0 +1,497 @@
+"""`luthier debug`: variables against what the program computes, stops both ways, a Debug Adapter client."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dap
+import dap.handler
+import numpy as np
+import pytest
+from luthier.capture import read_capture
+from luthier.capture.place import AddressTaken
+from luthier.debug import Debugger
+from luthier.debug.expressions import Expression
+from luthier.emulator.inspection.debug import observer_of
+from luthier.errors import DeviceError, LuthierError
+
+from .conftest import MAIN, PATIENCE, PROGRAMS, TARGETS
+
+pytestmark = pytest.mark.covering(1)
+SOURCE = PROGRAMS / "debugged.hip"
+LEVELS = ("-O0", "-O2")
+LANES = np.arange(64)
+
+
+def line_of(mark: str) -> int:
+    """Return the line of the program that has a comment."""
+    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if f"// {mark}" in line)
+
+
+def command(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `luthier` with these arguments."""
+    argv = [sys.executable, "-c", MAIN, *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, input=stdin, env={**os.environ})
+
+
+@pytest.fixture(scope="session")
+def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``captured(target, level)``: the launch of the program that is debugged."""
+
+    @functools.cache
+    def capture(target: str, level: str) -> Path:
+        folder = tmp_path_factory.mktemp("captured")
+        program = build_program("debugged", "-g", level)
+        done = command("capture", "--device", f"emu:{target}", "-o", folder, "--", program)
+        assert done.returncode == 0, done.stderr
+        (found,) = folder.glob("*.lcap")
+        return found
+
+    return capture
+
+
+def opened(path: Path) -> Debugger:
+    """Return a debugger of a capture, if this process has room for its memory."""
+    try:
+        return Debugger(read_capture(path))
+    except AddressTaken:
+        pytest.skip("this process has something else where the program had its memory")
+
+
+@pytest.fixture(params=[(target, level) for target in TARGETS for level in LEVELS], ids="-".join)
+def debugger(request: pytest.FixtureRequest, captured: Callable[..., Path]) -> Iterator[Debugger]:
+    with opened(captured(*request.param)) as found:
+        yield found
+
+
+def variable(debugger: Debugger, name: str) -> Any:
+    """Return a variable of the stopped wave by lane."""
+    found = debugger.view().variable(name)
+    assert found is not None, name
+    return found
+
+
+def group_of(debugger: Debugger) -> tuple[int, Any]:
+    """Return the work-group that is stopped, and the indices of the wave's work-items in the launch."""
+    view = debugger.view()
+    size = view.registers.wave_size
+    return view.workgroup, view.workgroup * 64 + view.wave * size + np.arange(size)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_variables_are_what_the_program_computes(captured: Callable[..., Path], target: str) -> None:
+    with opened(captured(target, "-O0")) as debugger:
+        loop = debugger.break_at(f"debugged.hip:{line_of('in the loop')}")
+        seen = set()
+        while (stop := debugger.resume()).why == "breakpoint":
+            group, index = group_of(debugger)
+            step = int(variable(debugger, "step")[0])
+            seen.add((group, step))
+            assert np.array_equal(variable(debugger, "index"), index)
+            assert np.array_equal(variable(debugger, "total"), 2 * index * step + (0, 0, 1)[step])
+            assert set(variable(debugger, "n")) == {128}
+        assert (stop.why, loop.hits) == ("end", len(seen) * (1 if debugger.launch.kernel.wave_size == 64 else 2))
+        assert seen == {(group, step) for group in range(2) for step in range(3)}
+        debugger.goto(0)
+        debugger.delete(loop.number)
+        debugger.break_at("triple")
+        debugger.break_at(f"debugged.hip:{line_of('in triple')}")
+        debugger.resume()
+        debugger.resume()
+        assert np.array_equal(variable(debugger, "value"), 6 * group_of(debugger)[1] + 3)
+        debugger.finish()
+        assert np.array_equal(variable(debugger, "total"), 6 * group_of(debugger)[1] + 3)
+        assert set(variable(debugger, "wide") - variable(debugger, "total")) == {1 << 40}
+        assert np.array_equal(variable(debugger, "tile")[0], 6 * LANES + 3)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_variables_of_optimised_code(captured: Callable[..., Path], target: str) -> None:
+    """Those that are told are right; the others say that nobody knows."""
+    with opened(captured(target, "-O2")) as debugger:
+        seen: dict[str, int] = {}
+        while debugger.where is not None:
+            view, (group, index) = debugger.view(), group_of(debugger)
+            active = [bool(view.registers.exec >> lane & 1) for lane in range(view.registers.wave_size)]
+            mirrored = 64 * group + 63 - index % 64
+            right = {"index": index, "other": 6 * mirrored + 3, "n": 128, "wide": (1 << 40) + 6 * index + 3}
+            own = {one.name for one in view.variables(0)}  # a header's function that is inlined has an `n`, too
+            for name in own & set(right):
+                expected = right[name]
+                try:
+                    found = view.variable(name)
+                except LuthierError:
+                    continue
+                if found is not None:
+                    assert np.all((found == expected)[active]), (name, hex(view.pc))
+                    seen[name] = seen.get(name, 0) + 1
+            debugger.step_instruction()
+        assert {"index", "other"} & set(seen), seen
+
+
+def test_positions(debugger: Debugger) -> None:
+    """Every position is the same state on each way that leads there."""
+    trace = executed(debugger)
+    state = {}
+    for position in (0, 1, len(trace) // 3, len(trace) - 1, len(trace) // 2, 7):
+        debugger.goto(position)
+        view = debugger.view()
+        assert (view.workgroup, view.wave, view.pc) == trace[position]
+        now = view.registers.memory.tobytes()
+        assert state.setdefault(position, now) == now
+    debugger.goto(20)
+    before = debugger.view().registers.dump(vgprs=8)
+    debugger.step_instruction()
+    back = debugger.reverse_instruction()
+    assert (back.position, debugger.view().registers.dump(vgprs=8)) == (20, before)
+    end = debugger.resume()
+    assert (end.why, end.position) == ("end", len(trace))
+    with pytest.raises(DeviceError, match="ended"):
+        debugger.resume()
+    assert debugger.reverse_instruction().position == len(trace) - 1
+    assert debugger.view().text.startswith("s_endpgm")
+    with pytest.raises(DeviceError, match="ends after"):
+        debugger.goto(len(trace) + 1)
+
+
+def executed(debugger: Debugger) -> list[tuple[int, int, int]]:
+    """Return work-group, wave and address of every instruction, from a run of its own."""
+    found: list[tuple[int, int, int]] = []
+    debugger.goto(0)
+    debugger.close()
+    launch = debugger.launch
+    with launch.memory():
+        note = observer_of(
+            launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None, None
+        )
+        launch.execute(1, note)
+    debugger.__init__(launch.capture)  # type: ignore[misc]
+    return found
+
+
+def test_steps_by_line(debugger: Debugger) -> None:
+    """Over, into, out of calls, and all of it backwards."""
+    in_loop = f"debugged.hip:{line_of('in the loop')}"
+    if debugger.breakpoints or not debugger.lines("debugged.hip"):
+        pytest.fail("no lines")
+    debugger.break_at("triple", temporary=True)
+    stop = debugger.resume()
+    assert stop.why == "breakpoint"
+    assert not debugger.breakpoints
+    here = debugger.position
+    inside = debugger.view().frames
+    assert inside[-1].name == "triple"
+    debugger.finish()
+    outside = debugger.view()
+    assert outside.frames[-1].name == "sums"
+    after = debugger.position
+    debugger.reverse_line(over=False)
+    assert here <= debugger.position < after
+    debugger.goto(0)
+    lines = []
+    while debugger.where is not None and debugger.view().workgroup == 0 and debugger.view().wave == 0:
+        lines.append(debugger.view().frames[0].line)
+        assert debugger.view().frames[-1].name == "sums", "next goes into no call"
+        debugger.step_line(over=True)
+    assert line_of("fills the tile") in lines or line_of("the result") in lines, lines
+    debugger.goto(0)
+    debugger.break_at(in_loop)
+    first = debugger.resume().position
+    second = debugger.resume().position
+    assert first < second
+    assert debugger.reverse_resume().position == first
+    assert debugger.reverse_resume().why == "entry"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_watchpoints_are_the_stores_of_the_trace(captured: Callable[..., Path], target: str) -> None:
+    """A watchpoint on an element of the result stops behind the one instruction that writes it."""
+    with opened(captured(target, "-O2")) as debugger:
+        told = debugger.launch.capture.manifest
+        out = int.from_bytes(bytes.fromhex(told.arguments[1].value), "little")
+        watched = {lane: debugger.watch_memory(out + 4 * lane, 4) for lane in (0, 63, 100)}
+        stops = []
+        while (stop := debugger.resume()).why == "watchpoint":
+            stops.append(stop)
+        assert stop.why == "end"
+        hit = {number: stop for stop in stops for number in stop.numbers}
+        assert set(hit) == {one.number for one in watched.values()}
+        for lane, one in watched.items():
+            total, mirrored = 6 * lane + 3, lane // 64 * 64 + 63 - lane % 64
+            value = (3 * total + 1 + 6 * mirrored + 3 + 1).to_bytes(4, "little")
+            change = one.change
+            debugger.goto(hit[one.number].position)
+            assert debugger.read(out + 4 * lane, 4) == value
+            assert f"became {value.hex(' ')} by " in change
+            assert "store" in change
+            assert f"debugged.hip:{line_of('the result')}" in change
+            debugger.goto(hit[one.number].position - 1)
+            assert "store" in debugger.view().text
+            assert debugger.read(out + 4 * lane, 4) == bytes(4)
+
+
+def test_conditions(captured: Callable[..., Path]) -> None:
+    with opened(captured("gfx90a", "-O0")) as debugger:
+        debugger.break_at(f"debugged.hip:{line_of('in the loop')}", "step == 2 and any(total > 127 * 4)")
+        stop = debugger.resume()
+        assert (stop.why, debugger.view().workgroup, variable(debugger, "step")[0]) == ("breakpoint", 1, 2)
+        view = debugger.view()
+        for text, expected in (
+            ("total[3]", 2 * 67 * 2 + 1),
+            ("lane[7] + workgroup", 8),
+            ("max(index) - min(index)", 63),
+            ("exec == 0xffffffffffffffff", True),
+            ("f32(0x3f800000) + 1", 2.0),
+            ("-i32(4294967295)", 1),
+            ("not scc or scc", True),
+            ("1 < index[4] < 100", True),
+            ("pc == pc & ~0", True),
+        ):
+            assert Expression(text).value(view) == expected, text
+        for text in (
+            "__import__('os')",
+            "open",
+            "v0.tofile",
+            "(lambda: 1)()",
+            "[1]",
+            "v9999",
+            "sum(v0, v1)",
+            "1 +",
+            "'a' * 9",
+        ):
+            with pytest.raises(LuthierError):
+                Expression(text).value(view)
+        stop = debugger.resume()
+        assert stop.why == "end"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("debugged.hip:9999", "no code is of this line"),
+        ("other.hip:1", "no code is of file"),
+        ("*0x3", "no instruction begins"),
+        ("*here", "is no address"),
+        ("nowhere", "there is no function"),
+    ],
+)
+def test_places_without_code(captured: Callable[..., Path], place: str, message: str) -> None:
+    with opened(captured("gfx90a", "-O0")) as debugger, pytest.raises(LuthierError, match=message):
+        debugger.break_at(place)
+
+
+def test_a_capture_without_debug_information(
+    build_program: Callable[..., Path], tmp_path: Path, temporary: Path
+) -> None:
+    made = command("capture", "--device", "emu:gfx90a", "-o", temporary / "kept", "--", build_program("debugged"))
+    assert made.returncode == 0, made.stderr
+    commands = "break sums\nbreak debugged.hip:3\nnext\nlocals\nprint v0\nlist\ncontinue\ncontinue\n"
+    done = command("debug", temporary / "kept", stdin=commands)
+    assert done.returncode == 0, done.stderr
+    for text in ("breakpoint 1 at", "no source lines: compile with -g", "no debug information", "has ended after"):
+        assert text in done.stdout
+
+
+def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
+    script = tmp_path / "commands"
+    loop = line_of("in the loop")
+    script.write_text(
+        f"break debugged.hip:{loop} if step == 1\ncontinue\nprint total\nlane 5\nlocals\nwhere\nlist\nwaves\nstepi\n"
+        "reverse-stepi\nregisters 2\ndisassemble\nwatch total\ncontinue\ninfo\ndelete 2\nnonsense\nlane 99\nwave 7\n"
+        "memory 0\ngoto 0\nfinish\nhelp\nquit\n"
+    )
+    done = command("debug", "-x", script, captured("gfx90a", "-O0"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for pattern in (
+        r"breakpoint 1 at 0x[0-9a-f]+",
+        rf"breakpoint 1: \[\d+\] work-group 0 wave 0 0x[0-9a-f]+ .*debugged.hip:{loop}",
+        r"total: by lane 0: 0, 1: 2, 2: 4",
+        r"^total = 10$",
+        rf"#0 sums at .*debugged.hip:{loop}",
+        rf">\s+{loop}  .*in the loop",
+        r"\* work-group 0 wave 0",
+        r"EXEC 0xf{16}",
+        r"watchpoint 2: total: \[0\] 0 became 1 by .*store",
+        r"2: total, 1 changes",
+        "error: there is no command 'nonsense'",
+        "error: the wave has 64 lanes, none is 99",
+        "error: the work-group has 1 waves, none is 7",
+        "error: no 64 bytes at 0x0",
+        r"reverse-continue: .* \(rc\)",
+    ):
+        assert re.search(pattern, done.stdout, re.M), (pattern, done.stdout)
+
+
+def test_a_program(build_program: Callable[..., Path]) -> None:
+    program = build_program("debugged", "-g", "-O0")
+    done = command(
+        "debug",
+        "--device",
+        "emu:gfx1030",
+        "--",
+        program,
+        stdin=f"tbreak debugged.hip:{line_of('in triple')}\nc\nlocals\nc\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "value = 3" in done.stdout
+    assert "has ended" in done.stdout
+    assert command("debug").returncode == 1
+    assert command("debug", "--device", "hip:0", "nothing.lcap").returncode == 1
+    missing = command("debug", "nothing.lcap")
+    assert (missing.returncode, "no such file" in missing.stderr) == (1, True)
+    assert "no launch was captured" in command("debug", "--", "true").stderr
+
+
+class Handler(dap.handler.Handler):
+    """Takes what the protocol allows and the client's own does not: answers without a body, numbers of breakpoints."""
+
+    def handle_response(self, response: Any) -> Any:
+        if response.success and response.body is None:
+            self.client._pending_requests.pop(response.request_seq)
+            return type(response.command, (), {})()
+        return super().handle_response(response)
+
+    def handle_event(self, event: Any) -> Any:
+        if "hitBreakpointIds" in (event.body or {}):
+            event.body["hitBreakpointIds"] = [str(one) for one in event.body["hitBreakpointIds"]]
+        return super().handle_event(event)
+
+
+class Editor:
+    """A Debug Adapter client and the adapter that it started."""
+
+    def __init__(self, *words: str | Path) -> None:
+        argv = [sys.executable, "-c", MAIN, "debug", "--dap", *map(str, words)]
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.client = dap.Client("luthier")
+        self.client.handler = Handler(self.client)
+        self._answers: list[Any] = []
+        self.take("Initialized")
+
+    def take(self, kind: str) -> Any:
+        """Send what is to be sent, and return the next answer or event of a kind."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(self.client.send())
+        self.process.stdin.flush()
+        while True:
+            for at, one in enumerate(self._answers):
+                if type(one).__name__ == kind:
+                    return self._answers.pop(at)
+                if type(one).__name__ == "ErrorResponse":
+                    raise AssertionError(self._answers.pop(at))
+            ready, _, _ = select.select([self.process.stdout], [], [], 20)
+            assert ready, f"no {kind} for {PATIENCE} seconds"
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, f"the adapter ended before {kind}"
+            self._answers += self.client.receive(data)
+
+    def top(self) -> Any:
+        """Return the innermost frame of the stopped wave."""
+        self.client.stack_trace(self.stopped.threadId)
+        return self.take("StackTraceResponse").stackFrames[0]
+
+    def locals(self, frame: Any) -> Mapping[str, str]:
+        """Return the variables of a frame."""
+        self.client.scopes(frame.id)
+        scope = self.take("ScopesResponse").scopes[0]
+        self.client.variables(scope.variablesReference)
+        return {one.name: one.value for one in self.take("VariablesResponse").variables}
+
+    def wait(self) -> Any:
+        """Return why the launch has stopped."""
+        self.stopped = self.take("StoppedEvent")
+        return self.stopped
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str) -> None:
+    editor = Editor(captured(target, "-O0"))
+    client = editor.client
+    editor.take("InitializedEvent")
+    client.launch()
+    editor.take("launch")
+    client.set_breakpoints({"path": str(SOURCE)}, [{"line": line_of("in the loop"), "condition": "step == 1"}])
+    (made,) = editor.take("SetBreakpointsResponse").breakpoints
+    assert (made.verified, made.line) == (True, line_of("in the loop"))
+    client.configuration_done()
+    assert editor.wait().reason == "entry"
+    client.continue_(1)
+    stop = editor.wait()
+    assert (stop.reason, stop.hitBreakpointIds) == ("breakpoint", [str(made.id)])
+    client.threads()
+    threads = editor.take("ThreadsResponse").threads
+    assert len(threads) == (64 // (32 if target == "gfx1030" else 64))
+    frame = editor.top()
+    assert (frame.name, frame.line) == ("sums", line_of("in the loop"))
+    variables = editor.locals(frame)
+    assert (variables["step"], variables["n"], variables["index"], variables["total"]) == ("1", "128", "0", "0")
+    client.evaluate("total[9]", frame.id)
+    assert editor.take("EvaluateResponse").result == "18"
+    client.step_in(stop.threadId)
+    editor.wait()
+    while editor.top().name == "sums":
+        client.step_in(stop.threadId)
+        editor.wait()
+    inside = editor.top()
+    assert (inside.name, "value" in editor.locals(inside)) == ("twice", True)
+    client.step_out(stop.threadId)
+    editor.wait()
+    assert editor.top().name == "sums"
+    client.step_back(stop.threadId)
+    assert editor.wait().reason == "step"
+    client.reverse_continue(stop.threadId)
+    assert editor.wait().reason == "entry"
+    client.continue_(1)
+    assert editor.wait().reason == "breakpoint"
+    client.data_breakpoint_info("total", frameId=frame.id)
+    info = editor.take("DataBreakpointInfoResponse")
+    client.set_data_breakpoints([{"dataId": info.dataId}])
+    assert editor.take("SetDataBreakpointsResponse").breakpoints[0].verified
+    client.continue_(1)
+    stop = editor.wait()
+    assert (stop.reason, "0 became 1" in stop.text) == ("data breakpoint", True)
+    client.disassemble(editor.top().instructionPointerReference, 0, 0, 3)
+    assert all(one.instruction for one in editor.take("DisassembleResponse").instructions)
+    client.set_data_breakpoints([])
+    editor.take("SetDataBreakpointsResponse")
+    client.set_breakpoints({"path": str(SOURCE)}, [])
+    editor.take("SetBreakpointsResponse")
+    client.continue_(1)
+    editor.take("TerminatedEvent")
+    client.disconnect()
+    editor.take("disconnect")
+    assert editor.process.wait(PATIENCE) == 0
+
+
+def test_bad_requests(captured: Callable[..., Path]) -> None:
+    """What is wrong with a request is the answer to it, and the next one is served."""
+    editor = Editor(captured("gfx90a", "-O0"))
+    for ask in (
+        lambda: editor.client.send_request("nonsense"),
+        lambda: editor.client.send_request("stackTrace", {"threadId": 99}),
+        lambda: editor.client.send_request("variables", {"variablesReference": "a"}),
+        lambda: editor.client.send_request("evaluate", {"expression": "open('x')"}),
+        lambda: editor.client.send_request("readMemory", {"memoryReference": "0x10", "count": 4}),
+        lambda: editor.client.send_request("setBreakpoints", {}),
+    ):
+        ask()
+        with pytest.raises(AssertionError, match="message"):
+            editor.take("Nothing")
+    editor.client.disconnect()
+    editor.take("disconnect")
+    assert editor.process.wait(PATIENCE) == 0
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "debug", "--dap", str(captured("gfx90a", "-O0"))],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    _, errors = process.communicate(b"Content-Length: 4\r\n\r\nnone", timeout=PATIENCE)
+    assert (process.returncode, b"is no JSON" in errors) == (1, True)
