@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from .conftest import MAIN, PATIENCE
@@ -137,3 +138,87 @@ def spoil(file: Path, output: Path) -> Path:
     pages[int(capture.after["page"][0]), 5] ^= 1
     write_capture(output, dataclasses.replace(capture, pages=pages))
     return output
+
+
+# Other code ---------------------------------------------------------------------------------------------------------
+
+
+def test_another_build_leaves_the_same_bytes(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
+) -> None:
+    files = captured("reduction")
+    program = build_program("reduction", "-O3")
+    for device in ("emu:gfx90a", "emu:gfx1030"):
+        done = luthier("replay", "--json", "--object", program, "--device", device, *files)
+        rows = json.loads(done.stdout)
+        assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done
+        assert all(row["instructions"] != row["recorded_instructions"] for row in rows)
+    wrong = luthier("replay", "--object", build_program("histogram"), files[0])
+    assert wrong.returncode == 2
+    assert "no kernel" in wrong.stdout
+
+
+@pytest.mark.parametrize("name", ["variables", "managed"])
+def test_variables_go_with_the_launch(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
+) -> None:
+    done = luthier("replay", "--object", build_program(name, "-O3"), *captured(name))
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_defect_is_a_difference_or_a_fault(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
+) -> None:
+    gather = captured("defects")[0]
+    wrong = luthier("replay", "--object", build_program("defects", "-DWRONG", "-g"), gather)
+    assert wrong.returncode == 1
+    assert "1 bytes differ" in wrong.stdout
+    assert "written by global_store" in wrong.stdout
+    assert "defects.hip:" in wrong.stdout
+    beyond = luthier("replay", "--object", build_program("defects", "-DBEYOND"), gather)
+    assert beyond.returncode == 1
+    assert "captured memory" in beyond.stdout
+    assert "--all-memory" in beyond.stdout
+
+
+def test_against(
+    captured: Callable[..., list[Path]], luthier: Luthier, build_program: Callable[..., Path], temporary: Path
+) -> None:
+    gather, mix = captured("defects")
+    other, _ = captured("defects", "gfx1030")
+    assert luthier("replay", gather, "--against", other).returncode == 0
+    spoilt = luthier("replay", gather, "--against", spoil(other, temporary / "spoilt.lcap"))
+    assert (spoilt.returncode, "1 bytes differ; " in spoilt.stdout) == (1, True)
+    refused = luthier("replay", gather, "--against", mix)
+    assert (refused.returncode, "other arguments" in refused.stdout) == (2, True)
+    expected = temporary / "expected"
+    expected.write_bytes(np.array([(i * 7919 % 24576 + 20000) * 3 + 1 for i in range(24576)], "<i4").tobytes())
+    assert luthier("replay", gather, "--against", f"2={expected}").returncode == 0
+    assert luthier("replay", gather, "--against", f"0={expected}").returncode == 1
+    assert luthier("replay", gather, "--against", f"3={expected}").returncode == 2
+    assert luthier("replay", gather, "--against", "2=/no/such/file").returncode == 2
+
+
+def test_diff(captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier) -> None:
+    one, two = build_program("defects"), build_program("defects", "-DWRONG")
+    same = luthier("diff", "--target", "gfx90a", one, one)
+    assert (same.returncode, "are equal" in same.stdout) == (0, True), same
+    done = luthier("diff", "--target", "gfx90a", "--json", one, two)
+    rows = {(row[0], row[1]): row[2:] for row in json.loads(done.stdout)["rows"] if row[2] != row[3]}
+    assert done.returncode == 1
+    assert {kernel for kernel, _ in rows} == {"_Z6gatherPKiPKjPii"}
+    assert rows["_Z6gatherPKiPKjPii", "instructions"][2] > 0
+    gather, mix = captured("defects")
+    recorded = json.loads(luthier("replay", "--json", gather).stdout)[0]["instructions"]
+    done = luthier("diff", "--json", gather, "--object", two)
+    told = json.loads(done.stdout)
+    executed = next(row for row in told["rows"] if row[1] == "executed")
+    assert done.returncode == 1
+    assert executed[2] == recorded
+    assert executed[3] == told["replay"]["instructions"]
+    parts = [row for row in told["rows"] if row[1].startswith("executed, ")]
+    assert [sum(row[side] for row in parts) for side in (2, 3)] == executed[2:4]
+    assert luthier("diff", gather, captured("defects")[0]).returncode == 0
+    assert luthier("diff", gather, mix).returncode == 1
+    for words in ((one, "/no/such/file"), (one,), (one, gather), (gather, build_program("histogram"))):
+        assert luthier("diff", "--target", "gfx90a", *words).returncode == 2, words

@@ -4,7 +4,10 @@
 | --- | --- |
 | `form` | a capture as data, and its file (docs/capture.md) |
 | `place` | memory at addresses that a capture names, in this process |
+| `checking` | the emulated device's checks, of a captured launch |
 | `replay` | a captured launch run again, and compared with what was recorded |
+| `substitute` | the same by another code object's kernel |
+| `against` | other expectations of what it leaves in memory |
 """
 
 from __future__ import annotations

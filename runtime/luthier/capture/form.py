@@ -79,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: tuple[Argument, ...]
     ranges: tuple[tuple[int, int], ...]
     """Address and bytes of what the kernel may access, by address."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """Address and bytes of pages that the launch may access, and whose contents are not in the capture: it did not."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,11 @@ def _check(capture: Capture) -> Capture:
     for address, size in told.ranges:
         if address < end or not 0 < size <= USER_SPACE - address:
             raise LuthierError(f"a range of {size} bytes at {address:#x}, where none can be")
+        end = address + size
+    end = 0
+    for address, size in told.left_out:
+        if address < end or address % PAGE or size % PAGE or not 0 < size <= USER_SPACE - address:
+            raise LuthierError(f"{size} bytes are left out at {address:#x}, which cannot be")
         end = address + size
     if capture.span > LARGEST_SPAN:
         raise LuthierError(f"{capture.span} bytes of addresses, of at most {LARGEST_SPAN}")

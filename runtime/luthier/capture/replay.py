@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -110,12 +111,13 @@ def replay(
         AddressTaken: this process has something else where the program had its memory.
         LuthierError: the launch cannot be run, or there is no such check.
     """
-    runs = PreparedLaunch(capture, target or capture.manifest.target)
-    found = runs.run(threads, check)
-    difference = found.difference
-    if find_store and difference is not None and found.fault is None:
-        return replace(found, difference=replace(difference, store=runs.store_at(difference.address)))
-    return found
+    launch = PreparedLaunch(capture, target or capture.manifest.target)
+    found = launch.run(threads, check)
+    return launch.with_store(found) if find_store else found
+
+
+Executed = tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]
+"""Executions and active lanes by record, seconds, and the fault."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,13 @@ class PreparedLaunch:
         findings = () if watched is None else with_sources(watched.findings(), self.object.source)
         return Replayed(table, same, difference, fault, touched, written, seconds, findings)
 
+    def with_store(self, found: Replayed) -> Replayed:
+        """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
+        difference = found.difference
+        if difference is None or found.fault is not None:
+            return found
+        return replace(found, difference=replace(difference, store=self.store_at(difference.address)))
+
     def store_at(self, address: int) -> str:
         """Run again and return the instruction that was the last to change the byte at an address, with its source."""
         last: int | None = None
@@ -284,9 +293,7 @@ class PreparedLaunch:
         before = self.capture.before
         return mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]])
 
-    def execute(
-        self, threads: int | None, observer: Observer | None, watched: Watching | None = None
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]:
+    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
         """Return executions and active lanes by record, the seconds and the fault, if there was one.
 
         The captured memory must be there (`memory`).
@@ -328,7 +335,7 @@ class PreparedLaunch:
         """Let the launch access the captured memory, beside what is its own."""
         taken = []
         try:
-            for address, size in self.capture.manifest.ranges:
+            for address, size in without(self.capture.manifest.ranges, self.capture.manifest.left_out):
                 taken.append(self._beside.register(address, size, "captured memory"))
             yield self._beside
         finally:
@@ -424,4 +431,28 @@ def reduced(capture: Capture, run: Replayed) -> Capture:
     after = {a: capture.pages[p] for a, p in _by_address(capture.after).items() if a in written}
     tables = packed(before, known, kept), packed(after, known, kept)
     pages = np.stack(kept) if kept else zero[None][:0]
-    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+    left = sorted({*capture.before["address"].tolist()} - before.keys())
+    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)))
+    return replace(capture, manifest=manifest, pages=pages, before=tables[0], after=tables[1])
+
+
+def _stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
+    """Return address and bytes of the stretches of pages at these addresses, which are in their order."""
+    return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
+
+
+def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield address and bytes of what remains of ranges; both are in their order."""
+    at = 0
+    for address, size in ranges:
+        begin, end = address, address + size
+        while at < len(left_out) and left_out[at][0] < end:
+            first, length = left_out[at]
+            if begin < first:
+                yield begin, first - begin
+            begin = max(begin, first + length)
+            if first + length > end:
+                break  # the next range may have the rest of it
+            at += 1
+        if begin < end:
+            yield begin, end - begin

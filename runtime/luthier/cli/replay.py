@@ -14,7 +14,8 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
-    from luthier.capture import Replayed
+    from luthier.capture import Capture, Replayed
+    from luthier.capture.replay import PreparedLaunch
 
 EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
 """Exit statuses."""
@@ -22,6 +23,9 @@ _TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""
 _ALL = "all"
 """Every check."""
+_TASK: dict[str, Any] = {"device": None, "reduce": False, "checks": [], "object": None, "against": None}
+"""What a process that replays is asked for, beside its file, where nothing else is said."""
+_LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
 _AGAIN = "taken"
 """What one says that has."""
 
@@ -31,6 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="captures, or folders of them")
     parser.add_argument("--device", metavar="DEVICE", help="e.g. emu:gfx942 (default: that of the capture)")
     parser.add_argument("--times", type=int, default=1, metavar="N", help="how often each is run (default: 1)")
+    parser.add_argument(
+        "--object",
+        metavar="FILE",
+        help="run the kernel of that name in this code object, bundle or executable; --device chooses the target",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE|N=FILE",
+        help="compare with what another capture of the launch has left where arguments point, or with the bytes of a "
+        "file from where argument N (from 0) points, and elsewhere with what was recorded",
+    )
     add_tool_argument(parser, required=False)
     add_hoist_argument(parser)
     parser.add_argument(
@@ -55,14 +70,17 @@ def run(args: argparse.Namespace) -> int:
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
     checks = _checks(args.check)
+    if args.tool and (args.object or args.against):
+        raise LuthierError("tools instrument the recorded code: give -t, or --object and --against")
     if args.tool:
         return _under_tools(args, checks)
     if args.output:
         raise LuthierError("-o is for what tools find: give a tool with -t")
     rows = []
+    more = {"checks": checks, "object": args.object, "against": args.against}
     for path in _files(args.files):
         for _ in range(args.times):
-            rows.append(replay_elsewhere(path, device=args.device, checks=checks))
+            rows.append(replay_elsewhere(path, device=args.device, **more))
             if not args.json:
                 _print(rows[-1])
     if args.json:
@@ -133,20 +151,18 @@ def _files(names: list[str]) -> list[Path]:
     return found
 
 
-def replay_elsewhere(
-    path: Path, *, device: str | None = None, reduce: bool = False, checks: Sequence[str] = ()
-) -> dict[str, Any]:
+def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
     """Replay a capture in a process of its own, which a capture cannot harm, and whose addresses are others in each.
 
     Args:
-        reduce: where it is equal, leave out of the file what it does not access.
-        checks: what to look for.
+        more: entries of a task: `device`; `checks`, what to look for; `object` and `against`, as the options;
+            `reduce`, leave out of the file what it does not access, where it is equal.
 
     Returns:
         `status` and `what` was found, in words; `instructions` and `seconds` if it ran.
     """
     try:
-        return elsewhere(__name__, {"file": str(path), "device": device, "reduce": reduce, "checks": [*checks]})
+        return elsewhere("luthier.cli.replay", {**_TASK, "file": str(path), **more})
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
 
@@ -182,6 +198,8 @@ def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
 
 def _print(row: Mapping[str, Any]) -> None:
     count = f", {row['instructions']} wave-instructions, {row['seconds']:.3f} s" if "instructions" in row else ""
+    if "recorded_instructions" in row:
+        count += f"; recorded {row['recorded_instructions']}"
     say_text(f"{row['file']}: {row['what']}{count}")
     for finding in row.get("findings", ()):
         say_text(f"  {finding}")
@@ -189,28 +207,83 @@ def _print(row: Mapping[str, Any]) -> None:
 
 def _here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Replay in this process, and return what came of it."""
-    from luthier.capture import read_capture, replay, write_capture
     from luthier.capture.place import AddressTaken
-    from luthier.capture.replay import reduced
 
-    row: dict[str, Any] = {"file": task["file"]}
     try:
-        capture = read_capture(task["file"])
-        row["kernel"] = capture.manifest.kernel
-        target, find_store = target_of(task["device"]), not task["reduce"]
-        done = replay(capture, target=target, find_store=find_store, check=task["checks"])
-        if task["reduce"] and done.fault is None and done.counts_equal:
-            # What others wrote meanwhile, to pages that the launch never writes, is not what it did.
-            capture = reduced(capture, done)
-            done = replay(capture)
-            if done.equal:
-                write_capture(task["file"], capture)
-        row |= outcome(done)
+        return {"file": task["file"]} | _replayed(task)
     except AddressTaken:
         raise
     except LuthierError as problem:
-        row |= {"status": IMPOSSIBLE, "what": str(problem)}
+        return {"file": task["file"], "status": IMPOSSIBLE, "what": str(problem)}
+
+
+def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of a replay.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    from luthier.capture import read_capture, replay, write_capture
+    from luthier.capture.replay import reduced
+
+    capture = read_capture(task["file"])
+    if task["against"]:
+        capture = _against(capture, task["against"])
+    launch = prepared(capture, target_of(task["device"]), task["object"])
+    done = launch.run(None, task["checks"])
+    if not task["reduce"]:
+        done = launch.with_store(done)
+    if task["reduce"] and done.fault is None and done.counts_equal:
+        # What others wrote meanwhile, to pages that the launch never writes, is not what it did.
+        capture = reduced(capture, done)
+        done = replay(capture)
+        if done.equal:
+            write_capture(task["file"], capture)
+    row = {"kernel": capture.manifest.kernel} | outcome(done)
+    if done.fault is not None and capture.manifest.left_out:
+        row["what"] += f"; {_LEFT_OUT}"
+    if task["object"]:
+        row["recorded_instructions"] = int(capture.counts["executions"].sum())
     return row
+
+
+def prepared(capture: Capture, target: str | None, object: str | None) -> PreparedLaunch:
+    """Return a launch that is ready to run, by the recorded code, or by that of a file.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    from luthier.capture.replay import PreparedLaunch
+
+    target = target or capture.manifest.target
+    if object is None:
+        return PreparedLaunch(capture, target)
+    from luthier.capture.substitute import SubstitutedLaunch
+    from luthier.isa.targets import TargetId
+    from luthier.objects import load_object_for
+
+    return SubstitutedLaunch(capture, load_object_for(object, TargetId.parse(target)), target)
+
+
+def _against(capture: Capture, given: str) -> Capture:
+    """Return a capture that expects what another file says.
+
+    Raises:
+        LuthierError: it says nothing of this launch.
+    """
+    import numpy as np
+
+    from luthier.capture import read_capture
+    from luthier.capture.against import expecting, of_capture, pointer
+
+    number, mark, file = given.partition("=")
+    if not (mark and number.isdecimal()):
+        return expecting(capture, of_capture(capture, read_capture(given)))
+    try:
+        data = np.fromfile(file, np.uint8)
+    except OSError as problem:
+        raise LuthierError(f"cannot be read: {problem.strerror or problem}", object=file) from None
+    return expecting(capture, [(pointer(capture.manifest, int(number)), data)])
 
 
 def outcome(done: Replayed) -> dict[str, Any]:
