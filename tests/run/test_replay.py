@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from luthier.capture import Capture, read_capture, write_capture
+from luthier.capture.replay import chosen
 
 from .conftest import MAIN, PATIENCE
 
@@ -46,6 +49,15 @@ def captured(
         return made[name, target]
 
     return capture
+
+
+def spoil(file: Path, output: Path) -> Path:
+    """Write a capture of which another byte is expected."""
+    capture = read_capture(file)
+    pages = capture.pages.copy()
+    pages[int(capture.after["page"][0]), 5] ^= 1
+    write_capture(output, dataclasses.replace(capture, pages=pages))
+    return output
 
 
 # Tools --------------------------------------------------------------------------------------------------------------
@@ -125,19 +137,6 @@ def test_checks_find_what_one_work_group_does(captured: Callable[..., list[Path]
     wrong = luthier("replay", "--check", "rases", mix)
     assert wrong.returncode == 1
     assert "races" in wrong.stderr
-
-
-def spoil(file: Path, output: Path) -> Path:
-    """Write a capture of which another byte is expected."""
-    import dataclasses
-
-    from luthier.capture import read_capture, write_capture
-
-    capture = read_capture(file)
-    pages = capture.pages.copy()
-    pages[int(capture.after["page"][0]), 5] ^= 1
-    write_capture(output, dataclasses.replace(capture, pages=pages))
-    return output
 
 
 # Other code ---------------------------------------------------------------------------------------------------------
@@ -222,3 +221,77 @@ def test_diff(captured: Callable[..., list[Path]], build_program: Callable[..., 
     assert luthier("diff", gather, mix).returncode == 1
     for words in ((one, "/no/such/file"), (one,), (one, gather), (gather, build_program("histogram"))):
         assert luthier("diff", "--target", "gfx90a", *words).returncode == 2, words
+
+
+# The smallest that fails ----------------------------------------------------------------------------------------------
+
+SMALL = 1 << 16
+"""Bytes of memory that remain of any of the planted defects."""
+
+
+def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) -> tuple[Capture, str]:
+    """The smaller capture, and what the command said."""
+    done = luthier("minimise", file, "-o", output, *words)
+    assert done.returncode == 0, done
+    smaller = read_capture(output)
+    assert 1 <= len(smaller.manifest.groups) <= 4
+    assert smaller.pages.nbytes <= SMALL < read_capture(file).pages.nbytes
+    return smaller, done.stdout
+
+
+@pytest.mark.parametrize("defect", ["WRONG", "BEYOND"])
+def test_minimised_to_where_other_code_fails(
+    captured: Callable[..., list[Path]],
+    build_program: Callable[..., Path],
+    luthier: Luthier,
+    temporary: Path,
+    defect: str,
+) -> None:
+    gather, output = captured("defects")[0], temporary / "small.lcap"
+    program = build_program("defects", f"-D{defect}")
+    smaller, told = minimised(luthier, gather, output, "--object", program)
+    # in[index[i]] is 31337 where i * 7919 % n is 11337.
+    place = next(i for i in range(24576) if i * 7919 % 24576 == 11337)
+    assert smaller.manifest.groups == ((place // 256, 0, 0),)
+    assert told.startswith("difference" if defect == "WRONG" else "fault")
+    assert luthier("replay", output).returncode == 0
+    again = luthier("replay", output, "--object", program)
+    assert again.returncode == 1
+    assert ("bytes differ" in again.stdout) == (defect == "WRONG")
+    assert f"({place // 256}, 0, 0)" in again.stdout
+
+
+def test_minimised_to_a_race(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
+    output = temporary / "small.lcap"
+    smaller, _ = minimised(luthier, captured("defects")[1], output, "--check", "races")
+    assert smaller.manifest.groups == ((57, 0, 0),)
+    assert luthier("replay", output).returncode == 0
+    assert "race in" in luthier("replay", output, "--check", "races").stdout
+
+
+def test_minimised_to_a_byte_that_was_not_recorded(
+    captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path
+) -> None:
+    spoilt = spoil(captured("defects")[0], temporary / "spoilt.lcap")
+    output = temporary / "small.lcap"
+    smaller, told = minimised(luthier, spoilt, output)
+    again = luthier("replay", output)
+    assert (again.returncode, "1 bytes differ" in again.stdout) == (1, True)
+    where = told.partition("the first is ")[2].partition(" (")[0].splitlines()[0]
+    assert where in again.stdout
+    assert smaller.manifest.grid == (24576, 1, 1)
+
+
+def test_nothing_to_minimise(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
+    done = luthier("minimise", captured("defects")[0], "-o", temporary / "small.lcap", "--check", "races")
+    assert (done.returncode, "nothing fails" in done.stderr) == (1, True)
+    assert not (temporary / "small.lcap").exists()
+
+
+def test_parts_of_a_grid_are_whole_work_groups() -> None:
+    grid, block = (50, 7, 3), (16, 4, 1)
+    everyone = [(x, y, z) for z in range(3) for y in range(2) for x in range(4)]
+    found = list(chosen(everyone, grid, block))
+    assert sum(count[0] * items[0] * items[1] * items[2] for _, count, items in found) == 50 * 7 * 3
+    assert next(chosen([(3, 1, 2)], grid, block)) == ((3, 1, 2), (1, 1, 1), (2, 3, 1))
+    assert len(list(chosen([(0, 0, 0), (1, 0, 0), (0, 1, 0)], grid, block))) == 2

@@ -8,6 +8,7 @@
 | `replay` | a captured launch run again, and compared with what was recorded |
 | `substitute` | the same by another code object's kernel |
 | `against` | other expectations of what it leaves in memory |
+| `minimise` | the smallest part of a launch in which a failure remains |
 """
 
 from __future__ import annotations

@@ -81,6 +81,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address and bytes of what the kernel may access, by address."""
     left_out: tuple[tuple[int, int], ...] = ()
     """Address and bytes of pages that the launch may access, and whose contents are not in the capture: it did not."""
+    groups: tuple[Triple, ...] = ()
+    """Ids of the work-groups that run, in the order of z, y and x; empty: all. Each sees the whole grid."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ def _check(capture: Capture) -> Capture:
     numbers = (*told.grid, *told.block, told.group_segment, told.private_segment, told.dynamic_lds)
     if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*told.grid, *told.block)):
         raise LuthierError(f"a launch of {told.grid} in work-groups of {told.block}")
+    _check_groups(told)
     for name in ("packet", "queue", "kernarg", "load_address", "id", "number"):
         if not 0 <= getattr(told, name) < USER_SPACE:
             raise LuthierError(f"{name} {getattr(told, name):#x}, which none can be")
@@ -210,3 +213,22 @@ def _check(capture: Capture) -> Capture:
         if (last < 0).any() or (ends[last] <= at).any():
             raise LuthierError(f"{name} has pages outside of the launch's memory")
     return capture
+
+
+def _check_groups(told: Manifest) -> None:
+    """Check the work-groups that are to run.
+
+    Raises:
+        LuthierError: the grid has no such work-groups, or they are not in their order.
+    """
+    if not told.groups:
+        return
+    groups = np.array(told.groups, np.int64)
+    ends = -(-np.array(told.grid, np.int64) // np.array(told.block, np.int64))
+    if (groups < 0).any() or (groups >= ends).any():
+        raise LuthierError("work-groups are to run that the grid does not have")
+    order = (groups[:, 2] * ends[1] + groups[:, 1]) * ends[0] + groups[:, 0]
+    if (order[1:] <= order[:-1]).any() or (ends > 1 << 20).any():
+        raise LuthierError("work-groups that are to run are not in their order")
+    if told.cooperative:
+        raise LuthierError("a cooperative launch of which only some work-groups are to run")

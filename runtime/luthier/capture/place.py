@@ -67,6 +67,19 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
             library.munmap(begin, end - begin)
 
 
+def fresh(ranges: Sequence[tuple[int, int]]) -> None:
+    """Give memory that `mapped` provides the contents that it had in the beginning.
+
+    Raises:
+        DeviceError: the system refuses.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for begin, end in pieces(ranges):
+        if library.madvise(begin, end - begin, mmap.MADV_DONTNEED):
+            raise DeviceError(f"{end - begin} bytes at {begin:#x} cannot be given back: errno {ctypes.get_errno()}")
+
+
 def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return begin and end of the stretches of pages that ranges, which are in their order, are in."""
     found: list[tuple[int, int]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -72,6 +72,8 @@ class Replayed:
     written: NDArray[np.uint64]
     """Those whose contents have changed."""
     seconds: float
+    left: Mapping[int, NDArray[np.uint8]]
+    """Contents of these, by address, where they were asked for."""
     findings: tuple[AnyFinding, ...] = ()
     """Findings of the checks that were asked for."""
 
@@ -230,7 +232,8 @@ class PreparedLaunch:
 
     def parts(self) -> Iterator[tuple[Triple, Triple, Triple]]:
         """Yield first work-group, number of work-groups and work-items of one, of each part of the launch."""
-        yield from parts(self.capture.manifest.grid, self.capture.manifest.block)
+        told = self.capture.manifest
+        yield from chosen(told.groups, told.grid, told.block) if told.groups else parts(told.grid, told.block)
 
     def waves(self, block: Triple) -> int:
         """Return the waves of a work-group of so many work-items."""
@@ -238,20 +241,29 @@ class PreparedLaunch:
 
     def run(self, threads: int | None = None, check: Collection[str] = ()) -> Replayed:
         """Run the launch on so many threads, and compare; arguments as of `replay`."""
+        with self.memory():
+            return self.run_here(threads, check)
+
+    def run_here(self, threads: int | None = None, check: Collection[str] = (), *, keep: bool = False) -> Replayed:
+        """Run the launch, as `run`, where its memory is there (`memory`).
+
+        Args:
+            keep: also return what it has changed.
+        """
         capture = self.capture
         watched = Watching(check, self.code, self.kernel.name) if check else None
-        with self.memory():
-            counts, lanes, seconds, fault = self.execute(threads, None, watched)
-            spans = pieces(capture.manifest.ranges)
-            touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
-            difference, written = self._compare(touched)
+        counts, lanes, seconds, fault = self.execute(threads, None, watched)
+        spans = pieces(capture.manifest.ranges)
+        touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
+        difference, written = self._compare(touched)
+        left = {address: host_bytes(address, PAGE).copy() for address in written.tolist()} if keep else {}
         ran = np.flatnonzero(counts)
         table = np.zeros(len(ran), COUNTS)
         table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
         table.sort(order="address")
         same = bool(np.array_equal(table, capture.counts)) if self.recorded else None
         findings = () if watched is None else with_sources(watched.findings(), self.object.source)
-        return Replayed(table, same, difference, fault, touched, written, seconds, findings)
+        return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
 
     def with_store(self, found: Replayed) -> Replayed:
         """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
@@ -284,14 +296,20 @@ class PreparedLaunch:
         line = self.object.source.at(at) if self.object.source.present else None
         return f"{self.code.text(last)} at {at:#x}{'' if line is None else f', {line}'}"
 
-    def memory(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def memory(self) -> Iterator[None]:
         """Provide the captured memory as it was before the launch.
 
         Raises:
             AddressTaken: this process has something else there.
         """
         before = self.capture.before
-        return mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]])
+        with mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]]):
+            self.prepare()
+            yield
+
+    def prepare(self) -> None:
+        """Prepare what the launch needs beside the captured memory, which is there."""
 
     def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
         """Return executions and active lanes by record, the seconds and the fault, if there was one.
@@ -406,6 +424,23 @@ def parts(grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]
 
     for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
+
+
+def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:
+    """Yield parts, as `parts`, of only these work-groups, which are in their order."""
+
+    def size(axis: int, place: int) -> int:
+        return min(block[axis], grid[axis] - place * block[axis])
+
+    at = 0
+    while at < len(groups):
+        x, y, z = groups[at]
+        items = size(0, x), size(1, y), size(2, z)
+        end = at + 1
+        while end < len(groups) and groups[end] == (x + end - at, y, z) and size(0, x + end - at) == items[0]:
+            end += 1
+        yield (x, y, z), (end - at, 1, 1), items
+        at = end
 
 
 def packed(places: Mapping[int, NDArray[np.uint8]], known: dict[bytes, int], kept: list[Pages]) -> NDArray[np.void]:

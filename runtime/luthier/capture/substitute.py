@@ -8,7 +8,6 @@ in common with the recorded object's; what it then changes in them is put where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,18 +70,15 @@ class SubstitutedLaunch(PreparedLaunch):
         self._before = before
         self._initial = [host_bytes(one.address, one.size).copy() for one in self._image.allocations]
 
-    @contextmanager
-    def memory(self) -> Iterator[None]:
-        """Provide the captured memory as it was before the launch, and the object's own as it is then."""
-        with super().memory():
-            for allocation, initial in zip(self._image.allocations, self._initial, strict=True):
-                allocation.view()[:] = initial
-            self._kernarg.view()[:] = 0
-            arguments = np.frombuffer(self._arguments(), np.uint8)
-            self._kernarg.view()[: len(arguments)] = arguments
-            for contents, place in self._variables():
-                host_bytes(place, len(contents))[:] = contents
-            yield
+    def prepare(self) -> None:
+        """Give the object's own memory the contents that it has before the launch."""
+        for allocation, initial in zip(self._image.allocations, self._initial, strict=True):
+            allocation.view()[:] = initial
+        self._kernarg.view()[:] = 0
+        arguments = np.frombuffer(self._arguments(), np.uint8)
+        self._kernarg.view()[: len(arguments)] = arguments
+        for contents, place in self._variables():
+            host_bytes(place, len(contents))[:] = contents
 
     def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
         """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""

@@ -26,6 +26,8 @@ _ALL = "all"
 _TASK: dict[str, Any] = {"device": None, "reduce": False, "checks": [], "object": None, "against": None}
 """What a process that replays is asked for, beside its file, where nothing else is said."""
 _LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
+_SHOWN = 4
+"""Work-groups that are named."""
 _AGAIN = "taken"
 """What one says that has."""
 
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
-    checks = _checks(args.check)
+    checks = checks_of(args.check)
     if args.tool and (args.object or args.against):
         raise LuthierError("tools instrument the recorded code: give -t, or --object and --against")
     if args.tool:
@@ -116,7 +118,7 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
     return max(int(row["status"]) for row in told["replays"])
 
 
-def _checks(given: Sequence[str]) -> list[str]:
+def checks_of(given: Sequence[str]) -> list[str]:
     """Return the checks that options name.
 
     Raises:
@@ -201,6 +203,10 @@ def _print(row: Mapping[str, Any]) -> None:
     if "recorded_instructions" in row:
         count += f"; recorded {row['recorded_instructions']}"
     say_text(f"{row['file']}: {row['what']}{count}")
+    if row.get("groups"):
+        ids = ", ".join(str(tuple(group)) for group in row["groups"][:_SHOWN])
+        more = f" and {len(row['groups']) - _SHOWN} more" if len(row["groups"]) > _SHOWN else ""
+        say_text(f"  only work-groups {ids}{more}: numbers of work-groups count from where consecutive ones begin")
     for finding in row.get("findings", ()):
         say_text(f"  {finding}")
 
@@ -239,7 +245,7 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
         done = replay(capture)
         if done.equal:
             write_capture(task["file"], capture)
-    row = {"kernel": capture.manifest.kernel} | outcome(done)
+    row = {"kernel": capture.manifest.kernel, "groups": capture.manifest.groups} | outcome(done)
     if done.fault is not None and capture.manifest.left_out:
         row["what"] += f"; {_LEFT_OUT}"
     if task["object"]:
