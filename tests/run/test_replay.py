@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,40 +12,7 @@ import pytest
 from luthier.capture import Capture, read_capture, write_capture
 from luthier.capture.replay import chosen
 
-from .conftest import MAIN, PATIENCE
-
-Luthier = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def luthier() -> Luthier:
-    """``luthier(*words)``: run the command with these arguments."""
-
-    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", MAIN, *map(str, words)]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def captured(
-    build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, str], list[Path]]:
-    """``captured(name, target)``: the captures of a program's launches, which must not be changed."""
-    made: dict[tuple[str, str], list[Path]] = {}
-
-    def capture(name: str, target: str = "gfx90a") -> list[Path]:
-        if (name, target) not in made:
-            folder = tmp_path_factory.mktemp(f"{name}-{target}") / "kept"
-            words = ["capture", "--device", f"emu:{target}", "-o", str(folder), "--", str(build_program(name))]
-            subprocess.run(
-                [sys.executable, "-c", MAIN, *words], check=True, capture_output=True, timeout=PATIENCE, env=os.environ
-            )
-            made[name, target] = sorted(folder.iterdir())
-        return made[name, target]
-
-    return capture
+from .conftest import Luthier
 
 
 def spoil(file: Path, output: Path) -> Path:

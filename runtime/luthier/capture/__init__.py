@@ -9,6 +9,8 @@
 | `substitute` | the same by another code object's kernel |
 | `against` | other expectations of what it leaves in memory |
 | `minimise` | the smallest part of a launch in which a failure remains |
+| `export` | a launch as a HIP program of its own |
+| `export` | a launch as a HIP program of its own |
 """
 
 from __future__ import annotations

@@ -17,12 +17,16 @@ Pieces = Iterable[tuple[int, NDArray[np.uint8]]]
 
 
 class Contents:
-    """Memory of a capture as the launch has left it."""
+    """Memory of a capture as the launch has left it.
 
-    def __init__(self, capture: Capture) -> None:
+    Args:
+        after: False: as it was before.
+    """
+
+    def __init__(self, capture: Capture, *, after: bool = True) -> None:
         self._pages = capture.pages
         self._page_at: dict[int, int] = {}
-        for places in (capture.before, capture.after):
+        for places in (capture.before, capture.after) if after else (capture.before,):
             self._page_at |= dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
 
     def page(self, address: int) -> NDArray[np.uint8]:

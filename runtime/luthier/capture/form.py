@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,10 @@ PLACES = np.dtype([("address", "<u8"), ("page", "<u8")])
 """Which of a capture's pages is at an address."""
 COUNTS = np.dtype([("address", "<u8"), ("executions", "<u8"), ("lanes", "<u8")])
 """Executions of the instruction at a virtual address of the object, and its active lanes, summed over them."""
+
+LARGEST_KERNARG = 1 << 20
+"""Bytes of a kernel's arguments."""
+_HEXADECIMAL = re.compile("[0-9a-f]*")
 
 Pages = NDArray[np.uint8]
 """Of shape (pages, PAGE)."""
@@ -193,6 +198,10 @@ def _check(capture: Capture) -> Capture:
     numbers = (*told.grid, *told.block, told.group_segment, told.private_segment, told.dynamic_lds)
     if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*told.grid, *told.block)):
         raise LuthierError(f"a launch of {told.grid} in work-groups of {told.block}")
+    for argument in told.arguments:
+        sizes = argument.offset, argument.size, LARGEST_KERNARG - argument.offset - argument.size
+        if min(sizes) < 0 or not _HEXADECIMAL.fullmatch(argument.value) or len(argument.value) != 2 * argument.size:
+            raise LuthierError(f"an argument of {argument.size} bytes at {argument.offset}: {argument.value[:40]!r}")
     _check_groups(told)
     for name in ("packet", "queue", "kernarg", "load_address", "id", "number"):
         if not 0 <= getattr(told, name) < USER_SPACE:

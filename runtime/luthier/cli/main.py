@@ -27,6 +27,7 @@ COMMANDS = {
     "replay": ("luthier.cli.replay", "run captured launches again, without the program and without ROCm"),
     "diff": ("luthier.cli.diff", "what differs between kernels of two code objects, or captured launches"),
     "minimise": ("luthier.cli.minimise", "the smallest part of a captured launch in which a failure remains"),
+    "export": ("luthier.cli.export", "a captured launch as a stand-alone HIP program"),
     "sanitize": ("luthier.cli.sanitize", "run a program on virtual devices and tell what it does wrong with memory"),
     "report": ("luthier.cli.report", "what runs left: tables, a page, a time line, a comparison"),
     "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
