@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,14 +143,14 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
         raise LuthierError(problem.message, object=str(path)) from None
     except (OSError, EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
         raise LuthierError(f"no capture: {problem}", object=str(path)) from None
-    except (ValueError, KeyError, NotImplementedError, RuntimeError, OverflowError, MemoryError) as problem:
+    except (ValueError, LookupError, struct.error, RuntimeError, OverflowError, MemoryError) as problem:
         raise LuthierError(f"a damaged capture: {problem}", object=str(path)) from None
 
 
 def _read(path: Path) -> Capture:
     if not path.is_file():
         raise LuthierError("no such file")
-    left = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = most = _most()
     with zipfile.ZipFile(path) as archive:
 
         def take(name: str, most: int) -> bytes:
@@ -171,7 +172,17 @@ def _read(path: Path) -> Capture:
         raise LuthierError(f"{len(data['pages'])} bytes are not whole pages")
     pages = np.frombuffer(data["pages"], np.uint8).reshape(-1, PAGE)
     before, after = (np.frombuffer(data[name], PLACES) for name in ("before", "after"))
+    if (len(before) + len(after)) * PAGE > most:
+        raise LuthierError(f"{len(before)} and {len(after)} pages of memory; there is room for {most} bytes")
     return Capture(manifest, data["object"], pages, before, after, np.frombuffer(data["counts"], COUNTS))
+
+
+def _most() -> int:
+    """Return how many bytes a capture may have: each is held twice, in this process and in the memory of the launch."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024 // 2
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _check(capture: Capture) -> Capture:

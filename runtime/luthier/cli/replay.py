@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
+from luthier.cli.run import seconds
 from luthier.errors import DeviceError, LuthierError
 from luthier.terminal import say, say_text
 
@@ -54,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="RUN", help="with tools: a new folder for their results: see `luthier report`"
     )
     add_mangled_argument(parser)
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="SECONDS",
+        help="end a replay after so long: it counts as one that cannot be run",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument(
         "--check",
@@ -79,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         raise LuthierError("-o is for what tools find: give a tool with -t")
     rows = []
-    more = {"checks": checks, "object": args.object, "against": args.against}
+    more = {"checks": checks, "object": args.object, "against": args.against, "time_limit": args.time_limit}
     for path in _files(args.files):
         for _ in range(args.times):
             rows.append(replay_elsewhere(path, device=args.device, **more))
@@ -101,7 +108,7 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
         "files": [str(path) for path in _files(args.files) for _ in range(args.times)],
         **{name: getattr(args, name) for name in ("device", "tool", "hoist", "mangled", "output")},
     }
-    told = elsewhere("luthier.cli.replay_tools", task)
+    told = elsewhere("luthier.cli.replay_tools", task, args.time_limit)
     if args.json:
         say_text(json.dumps(told, indent=2))
     else:
@@ -158,29 +165,35 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
 
     Args:
         more: entries of a task: `device`; `checks`, what to look for; `object` and `against`, as the options;
-            `reduce`, leave out of the file what it does not access, where it is equal.
+            `reduce`, leave out of the file what it does not access, where it is equal; `time_limit`, seconds.
 
     Returns:
         `status` and `what` was found, in words; `instructions` and `seconds` if it ran.
     """
     try:
-        return elsewhere("luthier.cli.replay", {**_TASK, "file": str(path), **more})
+        limit = more.pop("time_limit", None)
+        return elsewhere("luthier.cli.replay", {**_TASK, "file": str(path), **more}, limit)
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
 
 
-def elsewhere(module: str, task: Mapping[str, Any]) -> dict[str, Any]:
+def elsewhere(module: str, task: Mapping[str, Any], limit: float | None = None) -> dict[str, Any]:
     """Return what a module that is run as a program prints for a task (`answer`), in a process of its own.
 
+    Args:
+        limit: seconds that it may take.
+
     Raises:
-        DeviceError: it fails, or each process has something else where the captures' memory was.
+        DeviceError: it fails, or takes longer, or each process has something else where the captures' memory was.
     """
     from luthier.support.processes import run as run_process
 
     for _ in range(_TRIES):
         try:
-            told = run_process([sys.executable, "-m", module, json.dumps(task)], error=DeviceError)
+            told = run_process([sys.executable, "-m", module, json.dumps(task)], error=DeviceError, timeout=limit)
         except DeviceError as problem:  # it was killed, or there is a bug of ours
+            if limit is not None and "did not end within" in problem.message:
+                raise DeviceError(f"it did not end within {limit:g} seconds") from None
             raise DeviceError(f"the process that replays it failed: {problem}") from None
         if told.strip() != _AGAIN:
             found: dict[str, Any] = json.loads(told)
