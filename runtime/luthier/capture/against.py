@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, Argument, Capture, Manifest, Pages
-from luthier.capture.replay import packed
+from luthier.capture.replay import by_address, packed
 from luthier.errors import LuthierError
 
 Pieces = Iterable[tuple[int, NDArray[np.uint8]]]
@@ -27,7 +27,7 @@ class Contents:
         self._pages = capture.pages
         self._page_at: dict[int, int] = {}
         for places in (capture.before, capture.after) if after else (capture.before,):
-            self._page_at |= dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
+            self._page_at |= by_address(places)
 
     def page(self, address: int) -> NDArray[np.uint8]:
         """Return a copy of the page at an address."""

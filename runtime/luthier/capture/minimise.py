@@ -4,6 +4,7 @@ of its work-groups, then of the pages of its memory, which are zeros where they 
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 from luthier.capture.checking import identity
 from luthier.capture.form import PAGE, Capture, Manifest, Pages, Triple
 from luthier.capture.place import fresh
-from luthier.capture.replay import PreparedLaunch, Replayed, packed
+from luthier.capture.replay import PreparedLaunch, Replayed, by_address, packed
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import EmulationError, LuthierError
 
 _T = TypeVar("_T")
+_GRID_IN_PACKET = 12
+"""Byte offset of the grid in a dispatch packet (HSA specification 2.9.6)."""
+_BLOCK_COUNT = "hidden_block_count_"
 _QUANTA = 1 << 10
 """Turns of a work-group that a smaller launch may always use."""
 
@@ -71,7 +75,7 @@ class Minimiser:
             if self.failure is None:
                 raise LuthierError("nothing fails: no difference, no fault, no finding", kernel=whole.manifest.kernel)
             self._limit(done)
-            smaller = self._fewer_groups(whole)
+            smaller = self._smaller_grid(self._fewer_groups(whole))
             smaller = self._accessed(smaller)
             return self._as_recorded(self._fewer_pages(smaller))
 
@@ -85,6 +89,18 @@ class Minimiser:
             return replace(capture, manifest=msgspec.structs.replace(told, groups=tuple(groups)))
 
         return with_groups(self._fewest(everyone, lambda groups: bool(groups) and self._fails(with_groups(groups))))
+
+    def _smaller_grid(self, capture: Capture) -> Capture:
+        """Return the capture with the smallest grid that has its work-groups, if it fails in that, too."""
+        told = capture.manifest
+        if not told.groups or any(whole % size for whole, size in zip(told.grid, told.block, strict=True)):
+            return capture
+        x, y, z = (max(group[axis] for group in told.groups) + 1 for axis in range(3))
+        grid = x * told.block[0], y * told.block[1], z * told.block[2]
+        if grid == told.grid:
+            return capture
+        smaller = with_grid(capture, grid)
+        return smaller if self._fails(smaller) else capture
 
     def _accessed(self, capture: Capture) -> Capture:
         """Return the capture without pages that its launch does not access, if that makes no difference."""
@@ -133,13 +149,13 @@ class Minimiser:
     def _try(self, capture: Capture) -> tuple[Failure | None, Replayed]:
         """Return the failure of a capture's launch: the one that is looked for, or the first if none is yet."""
         self.tries += 1
-        expected = capture
+        expected = None
         if self.recorded is not None:
             reference = self._run(self.recorded, capture, keep=True)
             if reference.fault is not None:
                 return None, reference
             expected = _expecting(capture, reference)
-        done = self._run(self.launch, expected, keep=True)
+        done = self._run(self.launch, capture, expected, keep=True)
         wanted = self.failure
         found = [
             one for one in self._failures(done) if wanted is None or (one.kind, one.key) == (wanted.kind, wanted.key)
@@ -167,15 +183,21 @@ class Minimiser:
     def _launches(self) -> list[PreparedLaunch]:
         return [self.launch] if self.recorded is None else [self.recorded, self.launch]
 
-    def _run(self, launch: PreparedLaunch, capture: Capture, *, keep: bool = False) -> Replayed:
-        """Run a smaller launch in the memory of the whole one."""
+    def _run(
+        self, launch: PreparedLaunch, capture: Capture, expected: Capture | None = None, *, keep: bool = False
+    ) -> Replayed:
+        """Run a smaller launch in the memory of the whole one.
+
+        Args:
+            expected: has what it is to leave, if `capture` has not.
+        """
         smaller = copy.copy(launch)
-        smaller.capture = capture
+        smaller.capture = expected or capture
         fresh(capture.manifest.ranges)
-        kept = set(capture.before["address"].tolist())
-        for address in self.launch.capture.before["address"].tolist():
-            if address not in kept:
-                host_bytes(address, PAGE)[:] = 0
+        kept = by_address(capture.before)
+        for address, page in by_address(self.launch.capture.before).items():
+            if kept.get(address) != page:  # pages are added to those of the whole launch, if any are others
+                host_bytes(address, PAGE)[:] = capture.pages[kept[address]] if address in kept else 0
         smaller.prepare()
         return smaller.run_here(None, self.check, keep=keep)
 
@@ -214,6 +236,38 @@ def _groups(grid: Triple, block: Triple) -> Iterator[Triple]:
     """Yield the ids of all work-groups, in their order."""
     x, y, z = (range(-(-whole // size)) for whole, size in zip(grid, block, strict=True))
     yield from ((at_x, at_y, at_z) for at_z in z for at_y in y for at_x in x)
+
+
+def with_grid(capture: Capture, grid: Triple) -> Capture:
+    """Return the capture with a smaller grid, of whole work-groups: in its packet and hidden arguments, too."""
+    told = capture.manifest
+    counts = [whole // size for whole, size in zip(grid, told.block, strict=True)]
+    words = [(told.packet + _GRID_IN_PACKET + 4 * axis, grid[axis].to_bytes(4, "little")) for axis in range(3)]
+    arguments = list(told.arguments)
+    for number, argument in enumerate(arguments):
+        if argument.kind.startswith(_BLOCK_COUNT):
+            value = counts["xyz".index(argument.kind[-1])].to_bytes(argument.size, "little")
+            words.append((told.kernarg + argument.offset, value))
+            arguments[number] = msgspec.structs.replace(argument, value=value.hex())
+    groups = () if len(told.groups) == math.prod(counts) else told.groups
+    manifest = msgspec.structs.replace(told, grid=grid, groups=groups, arguments=tuple(arguments))
+    return _edited(replace(capture, manifest=manifest), words)
+
+
+def _edited(capture: Capture, words: Sequence[tuple[int, bytes]]) -> Capture:
+    """Return the capture with other bytes at addresses, in pages that are added."""
+    pages, before = by_address(capture.before), capture.before.copy()
+    added: dict[int, NDArray[np.uint8]] = {}
+    for address, data in words:
+        for at, byte in enumerate(data, address):
+            page = at // PAGE * PAGE
+            if page in pages:  # else it is all zeros, and nothing reads it
+                added.setdefault(page, capture.pages[pages[page]].copy())[at - page] = byte
+    for number, page in enumerate(added):
+        before["page"][before["address"] == page] = len(capture.pages) + number
+    return replace(
+        capture, before=before, pages=np.concatenate([capture.pages, *(one[None] for one in added.values())])
+    )
 
 
 def _with_pages(capture: Capture, kept: Collection[int]) -> Capture:

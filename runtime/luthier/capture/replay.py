@@ -389,7 +389,7 @@ class PreparedLaunch:
     def _compare(self, touched: NDArray[np.uint64]) -> tuple[Difference | None, NDArray[np.uint64]]:
         """Return the first difference from what was recorded, and which pages have changed."""
         capture = self.capture
-        before, after = _by_address(capture.before), _by_address(capture.after)
+        before, after = by_address(capture.before), by_address(capture.after)
         first: tuple[int, int, int] | None = None
         total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
         for address in sorted({*touched.tolist(), *after}):
@@ -410,7 +410,8 @@ class PreparedLaunch:
         return Difference(first[0], inside, first[1], first[2], total), changed
 
 
-def _by_address(places: NDArray[np.void]) -> dict[int, int]:
+def by_address(places: NDArray[np.void]) -> dict[int, int]:
+    """Return `PLACES` as a mapping of addresses to numbers of pages."""
     return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
 
 
@@ -462,8 +463,8 @@ def reduced(capture: Capture, run: Replayed) -> Capture:
     touched, written = set(run.touched.tolist()), set(run.written.tolist())
     known: dict[bytes, int] = {}
     kept: list[Pages] = []
-    before = {a: capture.pages[p] for a, p in _by_address(capture.before).items() if a in touched}
-    after = {a: capture.pages[p] for a, p in _by_address(capture.after).items() if a in written}
+    before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
+    after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
     tables = packed(before, known, kept), packed(after, known, kept)
     pages = np.stack(kept) if kept else zero[None][:0]
     left = sorted({*capture.before["address"].tolist()} - before.keys())
