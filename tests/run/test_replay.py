@@ -8,11 +8,12 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from luthier.capture import Capture, read_capture, write_capture
 from luthier.capture.minimise import group_count, with_grid
-from luthier.capture.replay import chosen
+from luthier.capture.replay import chosen, number_in, parts
 
 from .conftest import Luthier
 
@@ -225,6 +226,7 @@ def test_minimised_to_where_other_code_fails(
     assert again.returncode == 1
     assert ("bytes differ" in again.stdout) == (defect == "WRONG")
     assert f"({place // 256}, 0, 0)" in again.stdout
+    assert defect == "WRONG" or f"of work-group {place // 256} " in again.stdout
 
 
 def test_minimised_to_a_race(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
@@ -233,7 +235,9 @@ def test_minimised_to_a_race(captured: Callable[..., list[Path]], luthier: Luthi
     assert smaller.manifest.groups == ((57, 0, 0),)
     assert smaller.manifest.grid == (58 * 256, 1, 1)
     assert luthier("replay", output).returncode == 0
-    assert "race in" in luthier("replay", output, "--check", "races").stdout
+    again = luthier("replay", output, "--check", "races").stdout
+    assert "race in" in again
+    assert "work-group 57 wave" in again
 
 
 def test_minimised_to_a_byte_that_was_not_recorded(
@@ -262,6 +266,21 @@ def test_parts_of_a_grid_are_whole_work_groups() -> None:
     assert sum(count[0] * items[0] * items[1] * items[2] for _, count, items in found) == 50 * 7 * 3
     assert next(chosen([(3, 1, 2)], grid, block)) == ((3, 1, 2), (1, 1, 1), (2, 3, 1))
     assert len(list(chosen([(0, 0, 0), (1, 0, 0), (0, 1, 0)], grid, block))) == 2
+
+
+def test_work_groups_have_their_numbers_in_the_whole_grid(captured: Callable[..., list[Path]]) -> None:
+    manifest = read_capture(captured("defects")[0]).manifest
+    told = msgspec.structs.replace(manifest, grid=(50, 7, 3), block=(16, 4, 1))
+    everyone = [(x, y, z) for z in range(3) for y in range(2) for x in range(4)]
+    numbers = []
+    for split in (chosen(everyone, told.grid, told.block), parts(told.grid, told.block)):
+        found = []
+        for first, count, _ in split:
+            dispatch = dict(zip(("first_x", "first_y", "first_z"), first, strict=True))
+            dispatch |= dict(zip(("grid_x", "grid_y", "grid_z"), count, strict=True))
+            found += [number_in(told, dispatch, number) for number in range(math.prod(count))]
+        numbers.append(sorted(found))
+    assert numbers == [list(range(24))] * 2
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])

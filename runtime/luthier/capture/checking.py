@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from luthier.emulator.binding.program import Code
@@ -43,15 +43,23 @@ class Watching:
         observer = None if checker is None else observer_of(self._code, None, None, checker)
         return observer, 0 if watch is None else watch.address
 
-    def end(self) -> None:
-        """Collect what was found in the part that has ended."""
-        for part in self._running:
-            for finding in () if part is None else part.findings():
-                key = identity(finding)
-                known = self._found.get(key)
-                if isinstance(finding, Finding) and isinstance(known, Finding):
-                    finding = replace(known, count=known.count + finding.count)
-                self._found[key] = finding if known is None or isinstance(finding, Finding) else known
+    def end(self, numbering: Callable[[int], int]) -> None:
+        """Collect what was found in the part that has ended.
+
+        Args:
+            numbering: returns the number of a work-group in the launch, for its number in the part.
+        """
+        checker, watch = self._running
+        found: list[AnyFinding] = [] if checker is None else [*checker.findings()]
+        if watch is not None:  # which knows the dispatch alone
+            found += [replace(one, workgroup=numbering(one.workgroup)) for one in watch.findings()]
+        for finding in found:
+            key = identity(finding)
+            known = self._found.get(key)
+            if isinstance(finding, Finding) and isinstance(known, Finding):
+                self._found[key] = replace(known, count=known.count + finding.count)
+            else:
+                self._found.setdefault(key, finding)
 
     def findings(self) -> tuple[AnyFinding, ...]:
         """Return what was found so far, each once."""

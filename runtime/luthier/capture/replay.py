@@ -7,13 +7,14 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.checking import AnyFinding, Watching
-from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Pages, Triple
+from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.checks import with_sources
@@ -327,14 +328,16 @@ class PreparedLaunch:
         executor = Executor(threads or len(os.sched_getaffinity(0)))
         with self._accessible() as memory:
             for dispatch in self._dispatches(memory, executor.threads):
+                numbering = partial(number_in, self.capture.manifest, dispatch)
                 observing, watch = (observer, 0) if watched is None else watched.begin()
                 outcome = execute(
                     *(executor, memory, self.code, self.plan, {**dispatch, "watch": watch}, self.kernel.name),
                     step_limit=self.step_limit,
                     observer=observing,
+                    numbering=numbering,
                 )
                 if watched is not None:
-                    watched.end()
+                    watched.end(numbering)
                 size = min(len(counts), len(outcome.counts))
                 counts[:size] += outcome.counts[:size]
                 lanes[:size] += outcome.lanes[:size]
@@ -425,6 +428,15 @@ def parts(grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]
 
     for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
+
+
+def number_in(told: Manifest, dispatch: Mapping[str, int], number: int) -> int:
+    """Return the number of a work-group in the whole grid, for its number in a dispatch of a part of it."""
+    wide, high = (dispatch[f"grid_{axis}"] for axis in "xy")
+    inside = number % wide, number // wide % high, number // wide // high
+    x, y, z = (dispatch[f"first_{axis}"] + at for axis, at in zip("xyz", inside, strict=True))
+    groups = [-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True)]
+    return (z * groups[1] + y) * groups[0] + x
 
 
 def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:

@@ -219,7 +219,7 @@ def _print(row: Mapping[str, Any]) -> None:
     if row.get("groups"):
         ids = ", ".join(str(tuple(group)) for group in row["groups"][:_SHOWN])
         more = f" and {len(row['groups']) - _SHOWN} more" if len(row["groups"]) > _SHOWN else ""
-        say_text(f"  only work-groups {ids}{more}: numbers of work-groups count from where consecutive ones begin")
+        say_text(f"  only work-groups {ids}{more}")
     for finding in row.get("findings", ()):
         say_text(f"  {finding}")
 
