@@ -1,5 +1,5 @@
-"""What `luthier_build.wrapper` and the native launchers know of compile commands, and of what the one remembers for the
-others. The build makes ``wrapper_tables.h`` of it, for runtime/native/launcher.
+"""The tables of compile commands of `luthier_build.wrapper` and the native launchers, and of what the one remembers for
+the others. The build makes ``wrapper_tables.h`` of it, for runtime/native/launcher.
 """
 
 from __future__ import annotations

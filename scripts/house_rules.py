@@ -7,6 +7,7 @@ units     Register units have names: no bare unit number outside luthier.arch, l
 facades   A module takes nothing but modules from the packages it lies in: their `__init__` import names when these are
           first used, so what looks like a small import may be any module of the package.
 names     Dotted names of Luthier's in docstrings and in C++ comments, and paths of its sources there, exist.
+english   Summaries of docstrings begin with a verb, of modules and classes with a noun: not with "What" or "How".
 foreign   What is printed passes luthier.terminal, which makes visible what is not printable in names from files.
 
 Who imports whom is import-linter's: the contracts in pyproject.toml.
@@ -59,6 +60,11 @@ STREAM = re.compile(r"sys\.(__)?std(out|err)(__)?")
 
 DOTTED = re.compile(r"(?<![\w./-])luthier(?:_build)?(?:\.\w+)+")
 SOURCE = re.compile(r"(?<![\w./<-])(?:runtime/)?(?:luthier|luthier_build|native)/[\w/]+\.(?:py|h|cpp)\b")
+NO_SUMMARY = re.compile(
+    r"(What|How|Of|Whether|Where|When|Which|Who|Why|If|That|It|Is|Are|In|By|To|For|From|At|On|With)\b"
+)
+"""Words that a summary of a docstring does not begin with: they begin a clause, of which the sentence is missing."""
+
 NO_MODULES = re.compile(
     r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats"  # groups of entry points
     r"|pc|original|manifest|targets|intrinsics|input|output|launch\.REGISTER|NAME"  # names in LLVM IR and objects
@@ -81,9 +87,7 @@ def findings(path: str, text: str) -> Iterator[str]:
     if path.startswith(FACTS_LIVE_IN + NATIVE_FACTS_LIVE_IN):
         if path.endswith(".py"):
             tree = ast.parse(text)
-            yield from _facades(path, tree)
-            yield from _foreign(path, tree)
-            yield from _names(path, _docstrings(tree))
+            yield from _everywhere(path, tree)
         else:
             yield from _names(path, _comments(text))
         return
@@ -100,9 +104,15 @@ def findings(path: str, text: str) -> Iterator[str]:
     yield from _facts(path, tree)
     if not path.startswith(UNITS_LIVE_IN):
         yield from _units(path, tree)
+    yield from _everywhere(path, tree)
+
+
+def _everywhere(path: str, tree: ast.Module) -> Iterator[str]:
+    """Yield what breaks a rule that holds in every Python source."""
     yield from _facades(path, tree)
     yield from _foreign(path, tree)
     yield from _names(path, _docstrings(tree))
+    yield from _english(path, tree)
 
 
 def _facts(path: str, tree: ast.Module) -> Iterator[str]:
@@ -222,6 +232,14 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
         yield number, line.partition("//")[2]
 
 
+def _english(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+            summary = (ast.get_docstring(node) or "").partition("\n")[0]
+            if NO_SUMMARY.match(summary):
+                yield f"{path}:{getattr(node, 'lineno', 1)}: english: no verb or noun first: {summary:.40}"
+
+
 def _names(path: str, texts: Iterator[tuple[int, str]]) -> Iterator[str]:
     for number, text in texts:
         for name in DOTTED.findall(text):
@@ -288,11 +306,13 @@ def sources(root: Path) -> Iterator[Path]:
     for folder, endings in (
         ("runtime/luthier", ("py",)),
         ("luthier_build", ("py",)),
+        ("examples/tools", ("py",)),
         ("runtime/native", ("cpp", "h")),
         ("compiler_plugin", ("cpp", "h")),
     ):
         for ending in endings:
-            yield from sorted((root / folder).rglob(f"*.{ending}"))
+            found = sorted((root / folder).rglob(f"*.{ending}"))
+            yield from (one for one in found if "build" not in one.relative_to(root).parts)
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import pytest
 from kept import ROOT
 
 MIRROR = tomllib.loads((ROOT / "scripts/rocm-stacks.toml").read_text())["mirror"]
+SECURITY = f"{MIRROR}-security"
 SUITES = {"bookworm": "bookworm", "trixie": "trixie", "sid": "forky"}
 """Suites of Debian's, and the release that each says it is."""
 FRESH = ("ca-certificates", "git", "make", "python3", "python3-dev", "python3-venv")
@@ -55,7 +56,19 @@ def fresh_root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
         pytest.skip("wants root, mmdebstrap and bubblewrap")
     root = tmp_path / "root"
     apt = ['--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=APT::Sandbox::User "root"']
-    make = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(FRESH)}", *apt, request.param, root, MIRROR]
+    sources = [f"deb {MIRROR} {request.param} main"]
+    if request.param != "sid":  # what an installed release has: bookworm's LLVM 22 is a security update
+        sources.append(f"deb {SECURITY} {request.param}-security main")
+    make = [
+        "mmdebstrap",
+        "--quiet",
+        "--variant=apt",
+        f"--include={','.join(FRESH)}",
+        *apt,
+        request.param,
+        root,
+        *sources,
+    ]
     subprocess.run(make, check=True)
     subprocess.run(["git", "clone", "-q", ROOT, root / "root/luthier"], check=True)
     yield root

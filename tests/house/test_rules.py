@@ -96,6 +96,14 @@ NO_UNITS = [
 ]
 
 
+@pytest.mark.parametrize("path", ["runtime/luthier/cli/run.py", "runtime/luthier/arch/target.py"])
+@pytest.mark.parametrize("text", ["What it is.", "Whether it is so.", "How many there are.", "From one to the other."])
+@pytest.mark.parametrize("code", ['"""{}"""', 'def f():\n    """{}"""', 'class C:\n    """{}\n\n    More."""'])
+def test_summaries_without_a_verb_are_found(code: str, text: str, path: str) -> None:
+    assert any(": english: " in found for found in findings(path, code.format(text)))
+    assert list(findings(path, code.format("Return it. What is it?"))) == []
+
+
 @pytest.mark.parametrize("path", ["runtime/luthier/hazards/wait_states/kinds.py", "runtime/luthier/isa/native.py"])
 @pytest.mark.parametrize("code", DECIDES)
 def test_comparing_generations_is_found(code: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What AMD's generations are, as a tree: one folder a generation, with its parent and what it changes.
+"""The tree of AMD's generations: one folder a generation, with its parent and what it changes.
 
 A folder has its `Generation` (`luthier.arch.generation`), which names its parent, and `PROCESSORS`
 (`luthier.arch.targets.Target`). Beside facts that take the place of the parent's, it has what begins with it: rows of

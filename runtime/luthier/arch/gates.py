@@ -1,4 +1,4 @@
-"""What the emulator refuses of a generation whose instructions are not all known to mean what its parent's do."""
+"""Refusals of the emulator for a generation whose instructions are not all known to mean what its parent's do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gates:
-    """Which instructions mean what those of an older generation do; the others are refused by name."""
+    """The instructions that mean what those of an older generation do; the others are refused by name."""
 
     name: str
     """The generation, in messages."""

@@ -54,7 +54,7 @@ class LaunchTtmps(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """How long some matrix instructions take (LLVM, SISchedule.td)."""
+    """The passes that some matrix instructions take (LLVM, SISchedule.td)."""
 
     names: str
     """Of opcodes, their generic names: a regular expression for how they begin."""
@@ -74,7 +74,7 @@ INHERITED: Any = _Inherited()
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Generation:
-    """What processors of a generation have in common.
+    """The facts that processors of a generation have in common.
 
     The root of the tree says what is alike unless a generation says otherwise, and need not say everything. Of any
     other generation, a fact that it neither sets nor inherits is an error. Generations are compared by identity.
@@ -318,7 +318,7 @@ class Generation:
         return (self, *(() if self.parent is None else self.parent.lineage))
 
     def is_within(self, since: Generation, until: Generation | None = None) -> bool:
-        """Whether it has what begins with a generation, and ends with a descendant of that.
+        """Return whether it has what begins with a generation, and ends with a descendant of that.
 
         Args:
             until: the first that does not have it any more; None: all descendants have it.

@@ -130,8 +130,8 @@ class Hazard:
         return self.needed if isinstance(self.needed, int) else max(self.needed.values())
 
     def is_in(self, wave_size: int, xnack: bool) -> bool:
-        """Whether it holds in waves of so many lanes, in code for devices that may start memory instructions anew, or
-        for others."""
+        """Return whether it holds in waves of so many lanes, in code for devices that may start memory instructions
+        anew, or for others."""
         return self.wave_size in (None, wave_size) and (xnack or not self.xnack)
 
 

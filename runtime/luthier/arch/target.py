@@ -40,12 +40,12 @@ class Target(Generation):
 
     @property
     def llvm_name(self) -> str:
-        """What LLVM knows it by."""
+        """Return the name that LLVM knows it by."""
         return self.llvm_processor or self.name
 
     @property
     def is_generic(self) -> bool:
-        """It is no hardware, but what several processors can run."""
+        """Return whether it is no hardware, but a name for code that several processors can run."""
         return self.generic_version is not None
 
     @property

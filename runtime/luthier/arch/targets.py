@@ -59,7 +59,7 @@ class Table:
             raise TargetError(f"{there} and {one} have the same EF_AMDGPU_MACH {one.mach:#x}", target=one.name)
 
     def _check_ends(self) -> None:
-        """What begins at a generation ends at descendants of it."""
+        """Check that what begins at a generation ends at descendants of it."""
         for generation in self.generations.values():
             for row in generation.hazard_rows:
                 for name in row.until:
@@ -75,7 +75,7 @@ _OWN = Table(one for folder in _FOLDERS for one in folder.PROCESSORS)
 
 @functools.cache
 def _all() -> Table:
-    """With those of installed packages.
+    """Return all targets, those of installed packages included.
 
     Raises:
         TargetError: one that cannot be imported, is no processor, or clashes with another.

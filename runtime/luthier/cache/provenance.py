@@ -304,7 +304,7 @@ def _version(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """What is read out of a source file."""
+    """The names, imports and data that a source file mentions."""
 
     program: str
     """Digest of the program: equal for sources that differ in comments, docstrings and layout alone."""

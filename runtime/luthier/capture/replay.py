@@ -60,7 +60,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did."""
+    """The outcome of a replay."""
 
     counts: NDArray[np.void]
     """`COUNTS`, of the code object that ran."""

@@ -64,7 +64,7 @@ def add_stack_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def options_of(args: argparse.Namespace) -> PatchOptions:
-    """What the three arguments above say."""
+    """Return the options that the three arguments above ask for."""
     from luthier.tool.options import PatchOptions  # not needed where nothing is patched
 
     return PatchOptions(strict=args.strict, hoist=args.hoist, most_stack=args.most_stack)

@@ -37,7 +37,7 @@ def make(cpu: str, features: str) -> _mc.Isa:
 
 @functools.lru_cache(maxsize=2)
 def _set_operand_names(generations: tuple[str, ...]) -> None:
-    """Of what some generations, by their names, say of operands."""
+    """Hand over the names that some generations, by their names, give operands."""
     anchors = {name: text for one in generations for name, text in read_so_far()[one].operand_anchors.items()}
     numbers = zip(anchors, _mc.opcode_numbers(list(anchors)), strict=True)
     opcodes = {name: number for name, number in numbers if number >= 0}

@@ -1,4 +1,4 @@
-"""From a code object to a `LiftedRepresentation`."""
+"""Lifting of a code object to a `LiftedRepresentation`."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class DwarfError(Exception):
 
 
 class Row(NamedTuple):
-    """From `address` on, instructions are of this line; of none if `file` is None."""
+    """The line of instructions from `address` on; they are of none if `file` is None."""
 
     address: int
     file: str | None

@@ -1,4 +1,4 @@
-"""Which frame of an instruction is the user's: the innermost that is in no header of a compiler or of ROCm.
+"""The frame of an instruction that is the user's: the innermost that is in no header of a compiler or of ROCm.
 
 What is inlined from headers (``threadIdx``, ``__shfl``, ``std::min``, a device library's algorithm) is charged to the
 line that called it, as a reader of a profile expects; the whole chain stays in `SourceLocation.frames`.

@@ -1,4 +1,4 @@
-"""What a hook is compiled with, and what comes of that."""
+"""The arguments that a hook is compiled with, and what comes of that."""
 
 from __future__ import annotations
 

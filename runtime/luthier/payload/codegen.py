@@ -1,4 +1,4 @@
-"""From a hook's bitcode to assembly text: link, inline, lower intrinsics, optimise, emit.
+"""Code generation, from a hook's bitcode to assembly text: link, inline, lower intrinsics, optimise, emit.
 
 A payload is ``void payload()`` whose inputs are *markers*: opaque assembly comments ``; luthier.input N REG`` that
 LLVM's register allocator completes with the register where it wants input N, and ``; luthier.output N REG`` that say

@@ -1,4 +1,4 @@
-"""Which of a payload's registers must stay together when they are renamed, and which it writes."""
+"""The registers of a payload that must stay together when they are renamed, and those that it writes."""
 
 from __future__ import annotations
 

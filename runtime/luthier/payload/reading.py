@@ -90,7 +90,7 @@ def _assembled(text: str, payload: PayloadAssembly, hook: str, isa: Isa) -> Asse
 
 @dataclass(frozen=True)
 class _Links:
-    """What the instructions of a payload refer to."""
+    """The places that the instructions of a payload refer to."""
 
     branches: dict[int, int]
     """Instruction -> the one that it branches to."""
@@ -115,7 +115,7 @@ def _links(assembly: Assembly, called: frozenset[str]) -> _Links:
 
 @dataclass(frozen=True)
 class _Marks:
-    """What a payload takes in and hands over."""
+    """The values that a payload takes in and hands over."""
 
     inputs: list[TemplateInput]
     immediates: list[TemplateImmediate]
@@ -148,7 +148,7 @@ def _marks(assembly: Assembly, payload: PayloadAssembly, hook: str) -> _Marks:
 
 
 def _leading_waits(columns: Columns, isa: Isa, marks: _Marks) -> int:
-    """How many waits the payload begins with: they are for the application, and may be others at each point."""
+    """Return how many waits the payload begins with: they are for the application, and may be others at each point."""
     waits, first = 0, min((taken.position for taken in marks.taken_in), default=len(columns.opcode))
     while waits < first and _WAIT.match(isa.opcode(columns.opcode[waits]).mnemonic):
         waits += 1

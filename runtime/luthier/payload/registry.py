@@ -43,7 +43,7 @@ def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
 
 
 def makers_of(names: Iterable[str]) -> tuple[Provenance, ...] | None:
-    """What intrinsics are made by that are none of Luthier's own, and by whom processors are added; None where that of
+    """Return what makes intrinsics that are none of Luthier's own, and who adds processors; None where that of
     one cannot be told."""
     installed = _points()
     points = [point for name in sorted(names) if name not in BUILT_IN for point in installed.get(name, ())]

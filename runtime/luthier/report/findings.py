@@ -1,4 +1,4 @@
-"""What a run shows to be wrong or wasteful, what costs most first, each with its place in the code.
+"""The findings of a run: what is wrong or wasteful, what costs most first, each with its place in the code.
 
 Costs of different kinds are compared in one unit, a wave's *slots*: a vector instruction of which half of the lanes are
 idle loses half a slot, a cache line more than a request needs one, a cycle that banks of LDS are in conflict one. That

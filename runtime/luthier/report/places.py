@@ -1,4 +1,4 @@
-"""What was executed, by the user's source line, function, block or instruction: from the counts of a run directory."""
+"""Executed instructions by the user's source line, function, block or address: from the counts of a run directory."""
 
 from __future__ import annotations
 

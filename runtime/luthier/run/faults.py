@@ -1,4 +1,4 @@
-"""From the state in which a kernel stopped in a program's process to a description."""
+"""Descriptions of faults, from the state in which a kernel stopped in a program's process."""
 
 from __future__ import annotations
 

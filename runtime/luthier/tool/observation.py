@@ -1,4 +1,4 @@
-"""What tools see of a program under `luthier run`: its processes' variables, launches and code objects."""
+"""The view that tools have of a program under `luthier run`: its processes' variables, launches and code objects."""
 
 from __future__ import annotations
 

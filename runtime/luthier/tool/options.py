@@ -1,4 +1,4 @@
-"""What patching may and must do, in one value from the public functions down to the code that is emitted."""
+"""The options of patching, in one value from the public functions down to the code that is emitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from luthier.tool.wave_counts import USUAL_ROOM
 
 @dataclass(frozen=True)
 class PatchOptions:
-    """How kernels are patched. A task starts with the options of its caller, and a tool may change its own task's."""
+    """The way in which kernels are patched. A task starts with the options of its caller, and a tool may change its own
+    task's.
+    """
 
     strict: bool = False
     """Whether a hook or a kernel that cannot be instrumented is an error; otherwise it is left out and reported."""

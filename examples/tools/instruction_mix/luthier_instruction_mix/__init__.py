@@ -1,4 +1,4 @@
-"""What a kernel is made of when it runs: instructions by class, and floating-point and matrix operations by type.
+"""The make-up of a kernel when it runs: instructions by class, and floating-point and matrix operations by type.
 
 There is no hook at any instruction: how often blocks run follows from a few counters in registers, and what is in the
 blocks is known.

@@ -1,4 +1,4 @@
-"""What all generations have in common unless they say otherwise."""
+"""The facts that all generations have in common unless they say otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused on every generation, where it exists: instructions that are not lifted, and what no hook may do.
+"""Refusals of every generation that has them: instructions that are not lifted, and operations that no hook may do.
 
 That some are newer than others decides nothing: where an instruction is not there, nothing has it.
 """

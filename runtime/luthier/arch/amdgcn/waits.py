@@ -1,4 +1,4 @@
-"""What counters count everywhere."""
+"""The meaning of wait counters on every generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions mean on GFX1250 what they mean on GFX12.
+"""The instructions that mean on GFX1250 what they mean on GFX12.
 
 There is no ISA document: what is different is taken from LLVM 22 (AMDGPU.td, FeatureISAVersion12_50; GCNSubtarget.h;
 AMDGPUCachePolicyBits.h). What is in doubt is refused.

@@ -1,1 +1,1 @@
-"""From decoded instructions to records: the function and the operands of each."""
+"""Translation of decoded instructions to records: the function and the operands of each."""

@@ -1,4 +1,4 @@
-"""From an instruction unlike those seen before to a variant and how its record is filled in. See `records`."""
+"""Choice of a variant, and of how a record is filled in, for an instruction unlike those before. See `records`."""
 
 from __future__ import annotations
 

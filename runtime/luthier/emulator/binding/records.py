@@ -1,4 +1,4 @@
-"""From decoded instructions to the contents of their records, all at once.
+"""The contents of the records of decoded instructions, all at once.
 
 Instructions that are alike in all but register numbers and immediates have one *shape*: the symbol of their machine
 code, and a recipe for the places of a record. A shape is worked out once, by `bind.Binder`, and kept on disk; so in a

@@ -193,7 +193,7 @@ _NOBODY = -1
 
 
 class _Touches:
-    """For every byte of LDS, who touched it in one way since the last barrier: the first wave, and one other wave."""
+    """The first wave, and one other, that touched each byte of LDS in one way since the last barrier."""
 
     def __init__(self, size: int) -> None:
         self.epoch, self.wave, self.lane, self.record = (np.full((2, size), _NOBODY, np.int64) for _ in range(4))

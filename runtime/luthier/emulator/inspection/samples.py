@@ -1,4 +1,4 @@
-"""For every opcode that a target has, one instruction.
+"""One instruction for every opcode that a target has.
 
 LLVM's table has the opcodes of all processors. Each one that may be the target's is encoded with the simplest operands,
 and the target's disassembler says which of them it knows.

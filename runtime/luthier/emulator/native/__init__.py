@@ -1,1 +1,1 @@
-"""From a variant of an operation to host machine code: generated, linked, kept on disk, loaded."""
+"""Host machine code for variants of operations: generated, linked, kept on disk, loaded."""

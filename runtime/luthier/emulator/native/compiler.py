@@ -1,4 +1,4 @@
-"""From variants to host machine code, with llvmlite. Imported when something has to be compiled, not before."""
+"""Compilation of variants to host machine code, with llvmlite. Imported only when something has to be compiled."""
 
 from __future__ import annotations
 

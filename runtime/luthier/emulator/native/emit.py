@@ -1,4 +1,4 @@
-"""From a variant to an LLVM function.
+"""Emission of an LLVM function for a variant.
 
 Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and
 calls the next record's function as a tail call, so that a wave runs without ever returning until something stops it.

@@ -100,7 +100,7 @@ def operations_of(major: int) -> dict[str, Operation]:
 
 
 def _distance(operation: Operation, ancestry: tuple[int, ...]) -> int | None:
-    """How many numbers back an operation begins; None if it does not, or has ended since."""
+    """Return how many numbers back an operation begins; None if it does not, or has ended since."""
     for distance, number in enumerate(ancestry):
         if number in operation.until:
             return None

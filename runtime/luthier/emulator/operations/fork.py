@@ -75,7 +75,7 @@ def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot
 
 @operations.control("s_cbranch_join", "u32 ->", since=(9,))
 def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
-    """If CSP is S0 go on; else take the top entry of the stack: its lanes and its address."""
+    """Go on if CSP is S0; else take the top entry of the stack: its lanes and its address."""
     mode = _mode(w)
     with w.ir.if_then(((mode >> _CSP_SHIFT) == saved.scalar()).llvm):
         w.next()

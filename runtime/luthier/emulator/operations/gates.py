@@ -1,4 +1,4 @@
-"""Which instructions the emulator refuses of a generation that has the operations of an older one, where it is not
+"""Refusal of instructions of a generation that has the operations of an older one, where it is not
 known that all mean the same (`luthier.arch.gates`)."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _different(gates: Gates) -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def refused_opcode(gates: Gates, opcode: Opcode, name: str) -> str | None:
-    """Why an opcode is refused, None if it means what the operation `name` of the older generation does."""
+    """Return why an opcode is refused, None if it means what the operation `name` of the older generation does."""
     for pattern, why in _different(gates):
         if pattern.match(name):
             return f"{name} of {gates.name}: {why}"

@@ -18,7 +18,7 @@ operations = OperationTable()
 
 
 def _second(w: WaveBuilder, addr: Slot, dwords: int) -> list[Value]:
-    """What all lanes read at B = A + 4 * offset, the offset 15 bits with sign."""
+    """Read for all lanes at B = A + 4 * offset, the offset 15 bits with sign."""
     offset = w.modifiers.get("offset", 0) & 0xFFFF
     if offset & 0x8000:
         raise Unsupported("an offset in the upper half of the address, where nothing says what is left of the address")

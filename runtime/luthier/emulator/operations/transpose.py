@@ -90,7 +90,7 @@ def _declare_block(space: str) -> None:
 
     @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
-        """For each bit i of M0: D[i] = memory[address + 4 i]."""
+        """Load D[i] = memory[address + 4 i] for each bit i of M0."""
         with each_lane(w, w.m0) as index:
             value = gather(w, places(w, vaddr, saddr, offset, index))
             place = w.address(result.base(), (index * (4 * w.wave_size)).llvm)
@@ -99,7 +99,7 @@ def _declare_block(space: str) -> None:
 
     @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,))
     def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot) -> None:
-        """For each bit i of M0: memory[address + 4 i] = D[i]."""
+        """Store memory[address + 4 i] = D[i] for each bit i of M0."""
         with each_lane(w, w.m0) as index:
             place = w.address(data.base(), (index * (4 * w.wave_size)).llvm)
             row = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")

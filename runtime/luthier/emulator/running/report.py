@@ -1,4 +1,4 @@
-"""From the state in which a wave stopped to an error that a person understands."""
+"""Errors that a person understands, from the state in which a wave stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a kernel keeps instructions apart that hardware does not: a check of all its paths.
+"""A check of all paths of a kernel: it must keep instructions apart that hardware does not.
 
 What must be apart is in `luthier.arch.hazards`. The check follows, forward over blocks, edges, calls and
 returns, which producers are not far enough away; a finding is a consumer that meets one. As information: ``s_nop`` that

@@ -1,4 +1,4 @@
-"""Who takes part in a hazard: kinds of instructions, and which of their registers count.
+"""The parties of a hazard: kinds of instructions, and which of their registers count.
 
 Rows of hazards (`luthier.arch.hazards`) speak of them by name. What a kind is, is said with LLVM's instruction classes
 and generic names; a role gives a set of units of one instruction, and nothing where the instruction takes no part.

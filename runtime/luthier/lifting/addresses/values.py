@@ -89,7 +89,7 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class LaneElement:
-    """In each lane that was active when instruction `load` last ran, an `Element` of the same name."""
+    """An `Element` of the same name in each lane that was active when instruction `load` last ran."""
 
     load: int
     getpc: int

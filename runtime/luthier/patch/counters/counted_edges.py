@@ -31,7 +31,7 @@ _UNCOUNTABLE = float("inf")
 
 
 class Place(NamedTuple):
-    """Where an edge can be counted."""
+    """A place where an edge can be counted."""
 
     kind: Literal["within", "behind", "taken", "entry", "called"]
     """Before any one instruction from `first` to `last`; behind instruction `first`; where its branch is taken; when
@@ -321,7 +321,7 @@ class _Maker:
         nest: LoopNest,
         heat: dict[int, float],
     ) -> dict[LaneEdge, tuple[Place | None, float, bool]]:
-        """Of the edges of active lanes from block to block where they can be counted, how often they are gone, and
+        """Return how often edges of active lanes from block to block are gone where they can be counted, and
         whether a wave goes them at most once."""
         entering: Counter[int] = Counter(self._entries(function))
         entering.update(edge.to for block in function.blocks for edge in block.successors)
@@ -401,8 +401,8 @@ def _share(nest: LoopNest, block: BasicBlock, to: int, skipping: int | None) -> 
 
 
 def _heat(function: Function, nest: LoopNest, skipping: Callable[[BasicBlock], int | None]) -> dict[int, float]:
-    """How often each block runs, as a guess: what comes in over the edges forward, times a factor for each loop that
-    begins there."""
+    """Return a guess of how often each block runs: what comes in over the edges forward, times a factor for each
+    loop that begins there."""
     blocks = {block.index: block for block in function.blocks}
     order: list[int] = []
     seen = set(nest.entries)

@@ -1,4 +1,4 @@
-"""Which lanes go where when EXEC changes, for `luthier.patch.counters.counted_edges`.
+"""The paths of lanes when EXEC changes, for `luthier.patch.counters.counted_edges`.
 
 What is known of lane masks (`luthier._mc.Flow.lanes`) divides the lanes of a wave into groups, each active as a whole
 or not at all. Lanes that become inactive behind a branch are in a group that waits, and the instruction that makes them

@@ -1,4 +1,4 @@
-"""What counting does to one kernel, as data."""
+"""The changes that counting makes to one kernel, as data."""
 
 from __future__ import annotations
 

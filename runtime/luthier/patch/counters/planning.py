@@ -173,7 +173,7 @@ class _Planner:
         plan.result = wanted.result(rows)
 
     def _solvable(self, cell: Cell) -> bool:
-        """Whether who reads a cell adds what follows from counters like those of profiles."""
+        """Return whether who reads a cell adds what follows from counters like those of profiles."""
         contents = cell.module.contents_for(self.lifted.object.target) if self.solve_sums else None
         return contents is not None and contents.only_adds_to(cell.variable)
 
@@ -252,8 +252,8 @@ class _Planner:
         return ([], []) if self._cannot_end else self.registers.free()
 
     def _leaving_registers(self, scalars: list[int], vectors: list[int]) -> LeavingRegisters | None:
-        """What is needed on the path to code that nobody knows, taken from free units: of these none is left if there
-        is too little. None as well if no path leads there."""
+        """Return the registers for the path to code that nobody knows, taken from free units: of these none is left
+        if there is too little. None as well if no path leads there."""
         if not self.lifted.unknown:
             return None
         registers = LeavingRegisters.take(scalars, vectors)

@@ -104,7 +104,7 @@ class _Sum:
 
 
 class _Weights(NamedTuple):
-    """What requests want of the functions of a kernel."""
+    """The weights that requests want in the functions of a kernel."""
 
     of_cells: dict[Cell, dict[_Chord, int]]
     """What is added to each cell when control goes a chord."""
@@ -201,8 +201,8 @@ class WantedCounts:
         *,
         lanes: bool,
     ) -> _Weights:
-        """What each cell gets for each chord, and of which functions a profile is wanted. `totals` gets a counter for
-        each cell whose sum nobody else finds out."""
+        """Return what each cell gets for each chord, and of which functions a profile is wanted. `totals` gets a
+        counter for each cell whose sum nobody else finds out."""
         weights = _Weights({}, [])
         for edges in graphs.all:
             mine: dict[Cell, dict[int, int]] = {}

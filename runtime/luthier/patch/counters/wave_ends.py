@@ -1,4 +1,4 @@
-"""Where waves end, and what is known there of counters without a register.
+"""The ends of waves, and what is known there of counters without a register.
 
 A wave ends in a block that does nothing else, as a rule, and comes there by one of few edges. What a wave adds at most
 once is then known by the edge on which it comes: 0 where it cannot have been by the place, the whole amount where it
@@ -52,7 +52,7 @@ class _Seen:
 def find_ends(
     lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[Counter], *, apart: bool
 ) -> list[WaveEnd]:
-    """Where counters go to memory.
+    """Return the places where counters go to memory.
 
     Args:
         exits: instruction before which they can -> its block.
@@ -133,7 +133,7 @@ class _Finder:
     # Control flow
 
     def _is_plain(self, kernel: Function) -> bool:
-        """Whether the paths through the kernel are all known, and it is nothing but that."""
+        """Return whether the paths through the kernel are all known, and it is nothing but that."""
         shared: dict[int, int] = {}
         for function in self.lifted.functions:
             for block in function.blocks:

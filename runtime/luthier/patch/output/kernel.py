@@ -118,7 +118,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a kernel's new code is made of, besides its own instructions."""
+    """The parts of a kernel's new code besides its own instructions."""
 
     entry: EntryCode
     """What runs before the first instruction."""
@@ -142,8 +142,8 @@ class _Parts:
 
 
 def _entry(lifted: LiftedRepresentation, splicer: Splicer) -> EntryCode:
-    """What runs at each place where the hardware may start the kernel: launch state and counters are set up before
-    hooks run there, which may ask for both."""
+    """Return the code that runs at each place where the hardware may start the kernel: launch state and counters are
+    set up before hooks run there, which may ask for both."""
     starting = [assemble_payload(lifted.isa, lines)] if (lines := splicer.starting) else []
     at_entry = []
     for counters in splicer.counting.entries:

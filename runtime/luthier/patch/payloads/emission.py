@@ -288,7 +288,7 @@ def _set_branches(code: bytearray, template: Template, writer: _Writer) -> None:
 
 
 class _ProgramCounters:
-    """What addresses that a payload makes are relative to: what its s_getpc_b64 give.
+    """The bases of addresses that a payload makes: what its s_getpc_b64 give.
 
     Args:
         place_of: byte offset of each of the template's instructions.
@@ -317,7 +317,7 @@ class _ProgramCounters:
         return [Reference(offset, fixup.symbol, fixup.addend, _is_high(fixup.modifier, self._hook), distance)]
 
     def _of(self, fixup: Fixup) -> int:
-        """What the program counter was where the s_getpc_b64 of a field read it."""
+        """Return what the program counter was where the s_getpc_b64 of a field read it."""
         before = bisect.bisect_left(self._counters, fixup.instruction)
         if not before:
             raise PatchError(f"hook {self._hook} refers to a symbol without the program counter")

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Zone(IntEnum):
-    """Where a payload is placed, relative to its instruction."""
+    """The place of a payload, relative to its instruction."""
 
     BEFORE = 0
     """Runs on every path to the instruction."""

@@ -54,7 +54,7 @@ def bind(
 
 
 class _Spills(NamedTuple):
-    """What a binding may spill."""
+    """The registers that a binding may spill."""
 
     place: Place
     sgprs: bool
@@ -66,7 +66,9 @@ class _Spills(NamedTuple):
 
 
 def _cheapest_first(budget: RegisterBudget) -> Iterator[_Spills]:
-    """What to try. LDS is planned only where there can be no private memory (`luthier.patch.splicing`)."""
+    """Return the spills to try, the cheapest first. LDS is planned only where there can be no private memory
+    (`luthier.patch.splicing`).
+    """
     possible: dict[Place, bool] = {
         "nowhere": True,
         "AGPRs": budget.agpr_slots != 0,
@@ -148,7 +150,7 @@ class _Spilled(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """How many VGPRs are kept elsewhere."""
+        """Return how many VGPRs are kept elsewhere."""
         return len(self.vgprs) + len(self.whole_vgprs)
 
 
@@ -263,7 +265,9 @@ class _Allocation:
         return self._sgprs.take(1)
 
     def _spilled(self) -> _Spilled:
-        """What has been taken though it is live. SGPRs go to a VGPR that is dead in all lanes, or is spilled itself."""
+        """Return what has been taken though it is live. SGPRs go to a VGPR that is dead in all lanes, or is spilled
+        itself.
+        """
         vgprs, whole = tuple(bits_of(self._vgprs.taken & self._keep)), tuple[int, ...]()
         if self._template.writes_inactive_lanes:
             vgprs, whole = (), vgprs

@@ -1,4 +1,4 @@
-"""Which application registers a template's registers are at one point, and which of them a kernel has for that."""
+"""Binding of a template's registers to registers of the application at one point."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class Binding:
 
     @functools.cached_property
     def cost(self) -> int:
-        """What it costs a wave: 0 if it takes dead and spare registers alone, 1 if it spills SGPRs; from `SPILLING` on
-        it spills VGPRs, the dearer the place the more."""
+        """Return what it costs a wave: 0 if it takes dead and spare registers alone, 1 if it spills SGPRs; from
+        `SPILLING` on it spills VGPRs, the dearer the place the more."""
         if not self.spilled and not self.spilled_whole:
             return int(bool(self.spilled_sgprs))
         place = 0 if self.agpr_slots else 1 if self.lds is not None else 2

@@ -170,7 +170,7 @@ class _Planner:
         return asked
 
     def _moved_inputs(self, before: _Inputs, after: _Inputs) -> dict[int, int]:
-        """Where the kernel finds its inputs, and where the hardware puts them now."""
+        """Return where the kernel finds its inputs, and where the hardware puts them now."""
         scalars: dict[int, int] = {}
         for name, (first, count) in before.items():
             for number in range(count):

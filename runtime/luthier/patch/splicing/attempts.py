@@ -1,4 +1,4 @@
-"""How often the hooks of a task are bound: registers alone at first; spills, or fewer hooks, only where that fails."""
+"""Attempts to bind the hooks of a task: registers alone at first; spills, or fewer hooks, only where that fails."""
 
 from __future__ import annotations
 

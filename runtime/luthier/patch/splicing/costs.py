@@ -1,4 +1,4 @@
-"""What a kernel needs for its payloads, and how many of these cost what."""
+"""The needs of a kernel for its payloads, and how many of these cost what."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from luthier.tool.edits import highest
 
 
 class RegisterNeeds(NamedTuple):
-    """How many registers of each file a kernel needs, from the first one on."""
+    """The number of registers of each file that a kernel needs, from the first one on."""
 
     sgprs: int
     """For what was spliced."""
@@ -40,7 +40,7 @@ class RegisterNeeds(NamedTuple):
         edited: RegisterNeeds,
         sites: Iterable[Site],
     ) -> RegisterNeeds:
-        """Of everything that is spliced in.
+        """Return the needs of everything that is spliced in.
 
         Args:
             lifted: the kernel.
@@ -57,7 +57,7 @@ class RegisterNeeds(NamedTuple):
 
     @classmethod
     def of_edits(cls, units: int, budget: RegisterBudget, vgprs: int, kernel: str) -> RegisterNeeds:
-        """Of instructions that tools add.
+        """Return the needs of instructions that tools add.
 
         Args:
             units: bit set of those that they read or write.
@@ -80,7 +80,7 @@ class RegisterNeeds(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """How many insertions there are of each kind."""
+    """The number of insertions of each kind."""
 
     sites: int
     """Instructions that hooks are spliced in at, or counted instead."""

@@ -1,4 +1,4 @@
-"""Which hooks become counts, and what is counted in a kernel for them and for its task's requests."""
+"""The hooks that become counts, and what is counted in a kernel for them and for its task's requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from luthier.tool.task import InstrumentationTask
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted, and what is left for hooks."""
+    """The counted part of a task, and what is left for hooks."""
 
     plan: CountingPlan
     sites: list[Site]
@@ -63,7 +63,7 @@ class CountingPlanner:
         return plan_counting(self.lifted, requests, self.budget, hooks, self.task.options)
 
     def _hook_use(self, sites: Sequence[Site]) -> HookUse:
-        """What the hooks that run have to do with counting."""
+        """Return what the hooks that run have to do with counting."""
         units, changed = self.edited.units, 0
         for site in sites:
             changed |= site.use.template.destinations

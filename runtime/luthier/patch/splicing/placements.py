@@ -1,4 +1,4 @@
-"""Where payloads stand in a kernel: those of hooks, what tools add to the application, and counters."""
+"""The places of payloads in a kernel: those of hooks, what tools add to the application, and counters."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _name_of(hook: Hook) -> str:
 
 
 class PayloadNames:
-    """What people call payloads: the hooks that they are of.
+    """The names that people give payloads: the hooks that they are of.
 
     Attributes:
         entry: what they call the code at the kernel's entry.

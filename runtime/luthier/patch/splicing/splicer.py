@@ -31,7 +31,7 @@ from luthier.tool.task import InstrumentationTask
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one attempt to give hooks registers may do."""
+    """The limits of one attempt to give hooks registers."""
 
     strict: bool
     """Whether an insertion that cannot be spliced in is an error; else it is in `Splicer.refusals`."""

@@ -1,1 +1,1 @@
-"""What checks of a program's memory find: findings, what leaves them out, what they are written as."""
+"""Findings of the checks of a program: their form, suppressions, and the formats that they are written in."""
