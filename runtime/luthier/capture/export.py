@@ -52,7 +52,7 @@ class Buffer:
 
 @dataclass
 class Exported:
-    """What the program consists of."""
+    """Parts of the program."""
 
     buffers: list[Buffer] = field(default_factory=list)
     relocations: list[tuple[int, int, int, int, int]] = field(default_factory=list)
