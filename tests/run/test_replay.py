@@ -67,6 +67,17 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
     assert records[at + 1][2:] == [str(60000 + 13 * 256), "0", "0"]
 
 
+@pytest.mark.parametrize("name", ["pointers", "stack", "grid_barrier"])
+def test_tools_and_calls_back_to_the_original(captured: Callable[..., list[Path]], luthier: Luthier, name: str) -> None:
+    files = captured(name)
+    done = luthier("replay", "--json", "-t", "instr_count:per_wave", *files)
+    told = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in told["replays"]}) == (0, {"equal"}), done
+    ((_, counted),) = told["tools"][0]["tables"][0]["rows"]
+    truth = sum(row["instructions"] for row in json.loads(luthier("replay", "--json", *files).stdout))
+    assert counted == truth > 0
+
+
 def test_a_difference_under_tools_is_told(
     captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path
 ) -> None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from luthier.capture import Capture, Replayed
+from luthier.capture.place import NearMemory
 from luthier.capture.replay import STEP_LIMIT, PreparedLaunch, Program, isa_of
 from luthier.emulator.binding.program import Code
 from luthier.emulator.device import WAITING
@@ -61,15 +62,20 @@ class ReplayedRun:
         places = {ORIGINAL: told.load_address}
         for block in patched.companion.blocks:
             places[block.symbol] = self._block(gpu, block.symbol)
-        image = Image(companion, self._memory, places.get)
+        goes_back = patched.companion.report.kernels[0].unknown_calls > 0
+        # Its code and the original's are one code then, with a table that has an entry for all between.
+        beside = NearMemory(told.load_address, told.ranges) if goes_back else Memory(limit=1 << 62)
+        image = Image(companion, beside, places.get)
+        taken = [self._memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
         try:
-            goes_back = patched.companion.report.kernels[0].unknown_calls > 0
             loaded = LoadedCompanion(companion, image.bias, original.object, told.load_address, places, goes_back)
             self._session.companions[gpu, image.bias] = loaded
             program = _program(original, loaded)
             launch = PreparedLaunch(capture, str(original.device), program, self._memory, STEP_LIMIT * WAITING)
             return self._run(launch, number, threads, instrumented=True)
         finally:
+            for one in taken:
+                self._memory.free(one)
             image.unload()
 
     def _device(self, target: str) -> int:
