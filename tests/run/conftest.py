@@ -34,6 +34,7 @@ TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 PATIENCE = 300
 """Seconds for a program, on a machine with other work."""
+Luthier = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -231,3 +232,34 @@ LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
             return {"counter": sum(int(counts.executions[one.index]) for one in task.instructions if one.is_vector)}
 
     return Vectors
+
+
+@pytest.fixture
+def luthier() -> Luthier:
+    """``luthier(*words)``: run the command with these arguments."""
+
+    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", MAIN, *map(str, words)]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def captured(
+    build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], list[Path]]:
+    """``captured(name, target)``: the captures of a program's launches, which must not be changed."""
+    made: dict[tuple[str, str], list[Path]] = {}
+
+    def capture(name: str, target: str = "gfx90a") -> list[Path]:
+        if (name, target) not in made:
+            folder = tmp_path_factory.mktemp(f"{name}-{target}") / "kept"
+            words = ["capture", "--device", f"emu:{target}", "-o", str(folder), "--", str(build_program(name))]
+            subprocess.run(
+                [sys.executable, "-c", MAIN, *words], check=True, capture_output=True, timeout=PATIENCE, env=os.environ
+            )
+            made[name, target] = sorted(folder.iterdir())
+        return made[name, target]
+
+    return capture

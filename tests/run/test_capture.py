@@ -52,3 +52,14 @@ def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path
             read_capture(files[0])
         except LuthierError:
             continue
+
+
+def test_kernels_that_wait_for_each_other_end(build_program: Callable[[str], Path], temporary: Path) -> None:
+    kept = temporary / "kept"
+    made = command("capture", "--patience", "1", "-o", kept, "--", build_program("handshake"))
+    assert (made.returncode, made.stdout) == (0, "released\n"), made.stderr
+    assert "wait_for" in made.stderr
+    assert "kernels that wait for each other cannot be captured" in made.stderr
+    (file,) = kept.iterdir()
+    assert read_capture(file).manifest.kernel == "_Z5twicePi"
+    assert command("replay", file).returncode == 0

@@ -4,7 +4,13 @@
 | --- | --- |
 | `form` | a capture as data, and its file (docs/capture.md) |
 | `place` | memory at addresses that a capture names, in this process |
+| `checking` | the emulated device's checks, of a captured launch |
 | `replay` | a captured launch run again, and compared with what was recorded |
+| `substitute` | the same by another code object's kernel |
+| `against` | other expectations of what it leaves in memory |
+| `minimise` | the smallest part of a launch in which a failure remains |
+| `export` | a launch as a HIP program of its own |
+| `export` | a launch as a HIP program of its own |
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,10 @@ PLACES = np.dtype([("address", "<u8"), ("page", "<u8")])
 """Which of a capture's pages is at an address."""
 COUNTS = np.dtype([("address", "<u8"), ("executions", "<u8"), ("lanes", "<u8")])
 """Executions of the instruction at a virtual address of the object, and its active lanes, summed over them."""
+
+LARGEST_KERNARG = 1 << 20
+"""Bytes of a kernel's arguments."""
+_HEXADECIMAL = re.compile("[0-9a-f]*")
 
 Pages = NDArray[np.uint8]
 """Of shape (pages, PAGE)."""
@@ -79,6 +85,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: tuple[Argument, ...]
     ranges: tuple[tuple[int, int], ...]
     """Address and bytes of what the kernel may access, by address."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """Address and bytes of pages that the launch may access, and whose contents are not in the capture: it did not."""
+    groups: tuple[Triple, ...] = ()
+    """Ids of the work-groups that run, in the order of z, y and x; empty: all. Each sees the whole grid."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +143,14 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
         raise LuthierError(problem.message, object=str(path)) from None
     except (OSError, EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
         raise LuthierError(f"no capture: {problem}", object=str(path)) from None
-    except (ValueError, KeyError, NotImplementedError, RuntimeError, OverflowError, MemoryError) as problem:
+    except (ValueError, LookupError, struct.error, RuntimeError, OverflowError, MemoryError) as problem:
         raise LuthierError(f"a damaged capture: {problem}", object=str(path)) from None
 
 
 def _read(path: Path) -> Capture:
     if not path.is_file():
         raise LuthierError("no such file")
-    left = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = most = _most()
     with zipfile.ZipFile(path) as archive:
 
         def take(name: str, most: int) -> bytes:
@@ -162,7 +172,17 @@ def _read(path: Path) -> Capture:
         raise LuthierError(f"{len(data['pages'])} bytes are not whole pages")
     pages = np.frombuffer(data["pages"], np.uint8).reshape(-1, PAGE)
     before, after = (np.frombuffer(data[name], PLACES) for name in ("before", "after"))
+    if (len(before) + len(after)) * PAGE > most:
+        raise LuthierError(f"{len(before)} and {len(after)} pages of memory; there is room for {most} bytes")
     return Capture(manifest, data["object"], pages, before, after, np.frombuffer(data["counts"], COUNTS))
+
+
+def _most() -> int:
+    """Return how many bytes a capture may have: each is held twice, in this process and in the memory of the launch."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024 // 2
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _check(capture: Capture) -> Capture:
@@ -179,11 +199,21 @@ def _check(capture: Capture) -> Capture:
         if address < end or not 0 < size <= USER_SPACE - address:
             raise LuthierError(f"a range of {size} bytes at {address:#x}, where none can be")
         end = address + size
+    end = 0
+    for address, size in told.left_out:
+        if address < end or address % PAGE or size % PAGE or not 0 < size <= USER_SPACE - address:
+            raise LuthierError(f"{size} bytes are left out at {address:#x}, which cannot be")
+        end = address + size
     if capture.span > LARGEST_SPAN:
         raise LuthierError(f"{capture.span} bytes of addresses, of at most {LARGEST_SPAN}")
     numbers = (*told.grid, *told.block, told.group_segment, told.private_segment, told.dynamic_lds)
     if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*told.grid, *told.block)):
         raise LuthierError(f"a launch of {told.grid} in work-groups of {told.block}")
+    for argument in told.arguments:
+        sizes = argument.offset, argument.size, LARGEST_KERNARG - argument.offset - argument.size
+        if min(sizes) < 0 or not _HEXADECIMAL.fullmatch(argument.value) or len(argument.value) != 2 * argument.size:
+            raise LuthierError(f"an argument of {argument.size} bytes at {argument.offset}: {argument.value[:40]!r}")
+    _check_groups(told)
     for name in ("packet", "queue", "kernarg", "load_address", "id", "number"):
         if not 0 <= getattr(told, name) < USER_SPACE:
             raise LuthierError(f"{name} {getattr(told, name):#x}, which none can be")
@@ -203,3 +233,22 @@ def _check(capture: Capture) -> Capture:
         if (last < 0).any() or (ends[last] <= at).any():
             raise LuthierError(f"{name} has pages outside of the launch's memory")
     return capture
+
+
+def _check_groups(told: Manifest) -> None:
+    """Check the work-groups that are to run.
+
+    Raises:
+        LuthierError: the grid has no such work-groups, or they are not in their order.
+    """
+    if not told.groups:
+        return
+    groups = np.array(told.groups, np.int64)
+    ends = -(-np.array(told.grid, np.int64) // np.array(told.block, np.int64))
+    if (groups < 0).any() or (groups >= ends).any():
+        raise LuthierError("work-groups are to run that the grid does not have")
+    order = (groups[:, 2] * ends[1] + groups[:, 1]) * ends[0] + groups[:, 0]
+    if (order[1:] <= order[:-1]).any() or (ends > 1 << 20).any():
+        raise LuthierError("work-groups that are to run are not in their order")
+    if told.cooperative:
+        raise LuthierError("a cooperative launch of which only some work-groups are to run")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import PAGE, Pages
+from luthier.capture.form import PAGE, USER_SPACE, Pages
+from luthier.emulator.running.memory import SLACK, Allocation, Memory
 from luthier.errors import DeviceError
 
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000
@@ -19,6 +21,8 @@ _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000
 _EXISTS, _NOT_PERMITTED = 17, 1
 _PRESENT_OR_SWAPPED = np.uint64(3 << 62)
 """Of an entry of /proc/PID/pagemap."""
+_STEP, _STEPS = 1 << 24, 1 << 8
+"""Bytes between places that are tried near an address, and how many are."""
 _AT_ONCE = 1 << 18
 """Entries of it that are read at once."""
 
@@ -28,23 +32,15 @@ class AddressTaken(DeviceError):
 
 
 @contextmanager
-def mapped(
-    ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages
-) -> Iterator[Callable[[], None]]:
+def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages) -> Iterator[None]:
     """Provide memory at these ranges, and at what else is on their pages: with those pages at those addresses, zeros
     elsewhere. A page is there only when something touches it, or another one less than 64 KiB away.
-
-    Yields:
-        A function that gives the memory these contents again.
 
     Raises:
         AddressTaken: something is there.
         DeviceError: the host has no such memory.
     """
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    library = _library()
     flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
     made: list[tuple[int, int]] = []
     file = os.memfd_create("luthier-capture")
@@ -65,19 +61,88 @@ def mapped(
             elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
                 raise DeviceError(f"no memory of {end - begin} bytes at {begin:#x}: errno {ctypes.get_errno()}")
             raise AddressTaken(f"this process has something else in the {end - begin} bytes at {begin:#x}")
-        yield lambda: _restore(library, made)
+        yield
     finally:
         os.close(file)
         for begin, end in made:
             library.munmap(begin, end - begin)
 
 
-def _restore(library: ctypes.CDLL, made: Sequence[tuple[int, int]]) -> None:
-    """Drop the pages that were written to: the file behind them has what was there before."""
+class NearMemory(Memory):
+    """Memory whose allocations are as near as possible to an address, and not where a capture's memory is.
+
+    Args:
+        ranges: the capture's memory, which need not be mapped yet.
+    """
+
+    def __init__(self, address: int, ranges: Sequence[tuple[int, int]]) -> None:
+        super().__init__(limit=1 << 62)
+        self._address = address // _STEP * _STEP
+        taken = pieces(ranges)
+        self._begins, self._ends = ([piece[side] for piece in taken] for side in (0, 1))
+
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+        """Allocate `size` bytes of zeroed memory, aligned to a page or more.
+
+        Raises:
+            DeviceError: there is no room near the address.
+        """
+        pages = -(-(size + SLACK) // PAGE) * PAGE
+        for step in range(1, _STEPS):
+            for begin in (self._address + step * _STEP, self._address - step * _STEP):
+                if PAGE <= begin < USER_SPACE - pages and not self._is_taken(begin, pages):
+                    mapping = _Mapping.at(begin, pages)
+                    if mapping is not None:
+                        return self.register(begin, size, label, mapping)
+        raise DeviceError(f"no room for {size} bytes within {_STEP * _STEPS} bytes of {self._address:#x}")
+
+    def _is_taken(self, begin: int, size: int) -> bool:
+        at = bisect.bisect_left(self._begins, begin + size)
+        return at > 0 and self._ends[at - 1] > begin
+
+
+class _Mapping:
+    """Memory of this process, until nobody has it any more."""
+
+    def __init__(self, begin: int, size: int) -> None:
+        self._begin, self._size = begin, size
+
+    @classmethod
+    def at(cls, begin: int, size: int) -> _Mapping | None:
+        """Return zeroed memory at an address; None if something is there."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
+        library = _library()
+        got = library.mmap(begin, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if got == begin:
+            return cls(begin, size)
+        if got not in (None, ctypes.c_void_p(-1).value):
+            library.munmap(got, size)
+        return None
+
+    def __del__(self) -> None:
+        _library().munmap(self._begin, self._size)
+
+
+def _library() -> ctypes.CDLL:
+    """Return the C library, with the functions that are called here."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for begin, end in made:
+    return library
+
+
+def fresh(ranges: Sequence[tuple[int, int]]) -> None:
+    """Give memory that `mapped` provides the contents that it had in the beginning.
+
+    Raises:
+        DeviceError: the system refuses.
+    """
+    library = _library()
+    for begin, end in pieces(ranges):
         if library.madvise(begin, end - begin, mmap.MADV_DONTNEED):
-            raise DeviceError(f"memory at {begin:#x} cannot be restored: errno {ctypes.get_errno()}")
+            raise DeviceError(f"{end - begin} bytes at {begin:#x} cannot be given back: errno {ctypes.get_errno()}")
 
 
 def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

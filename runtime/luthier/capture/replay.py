@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Pages, Triple
+from luthier.capture.checking import AnyFinding, Watching
+from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.checks import with_sources
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Memory, host_bytes
-from luthier.emulator.running.plan import kernel_plan
+from luthier.emulator.running.plan import find_beyond, kernel_plan
 from luthier.emulator.running.worker import WorkerState
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.isa import Isa
@@ -60,8 +64,8 @@ class Replayed:
 
     counts: NDArray[np.void]
     """`COUNTS`, of the code object that ran."""
-    counts_equal: bool
-    """Whether they are those recorded; False where another object ran and they cannot be compared."""
+    counts_equal: bool | None
+    """Whether they are those recorded; None where other code ran and they cannot be compared."""
     difference: Difference | None
     fault: EmulationError | None
     touched: NDArray[np.uint64]
@@ -69,11 +73,20 @@ class Replayed:
     written: NDArray[np.uint64]
     """Those whose contents have changed."""
     seconds: float
+    left: Mapping[int, NDArray[np.uint8]]
+    """Contents of these, by address, where they were asked for."""
+    findings: tuple[AnyFinding, ...] = ()
+    """Findings of the checks that were asked for."""
 
     @property
     def equal(self) -> bool:
-        """Return whether it did what was recorded, to the byte and the instruction."""
-        return self.counts_equal and self.difference is None and self.fault is None
+        """Return whether it did what was recorded, to the byte and the instruction, and no check found anything."""
+        return self.same_bytes and self.counts_equal is not False and not self.findings
+
+    @property
+    def same_bytes(self) -> bool:
+        """Return whether it came to its end and left in memory what was recorded."""
+        return self.difference is None and self.fault is None
 
     @property
     def instructions(self) -> int:
@@ -82,7 +95,12 @@ class Replayed:
 
 
 def replay(
-    capture: Capture, *, target: str | None = None, threads: int | None = None, find_store: bool = False
+    capture: Capture,
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    find_store: bool = False,
+    check: Collection[str] = (),
 ) -> Replayed:
     """Run a captured launch again.
 
@@ -90,48 +108,112 @@ def replay(
         target: of the device; the recorded one by default.
         threads: host threads that run work-groups; None: as many as there are cores.
         find_store: run a second time, slowly, if there is a difference, to find the instruction that wrote it.
+        check: what to look for, of `luthier.emulator.inspection.checks.CHECKS`.
 
     Raises:
         AddressTaken: this process has something else where the program had its memory.
-        LuthierError: the launch cannot be run.
+        LuthierError: the launch cannot be run, or there is no such check.
     """
-    runs = PreparedLaunch(capture, target or capture.manifest.target)
-    found = runs.run(threads or len(os.sched_getaffinity(0)))
-    difference = found.difference
-    if find_store and difference is not None and found.fault is None:
-        return replace(found, difference=replace(difference, store=runs.store_at(difference.address)))
-    return found
+    launch = PreparedLaunch(capture, target or capture.manifest.target)
+    found = launch.run(threads, check)
+    return launch.with_store(found) if find_store else found
+
+
+Executed = tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]
+"""Executions and active lanes by record, seconds, and the fault."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Code that runs in a captured launch, as it is loaded."""
+
+    object: CodeObject
+    """Code object that the code is from, for reports."""
+    kernel: Kernel
+    """The kernel, at its address in `code`."""
+    code: Code
+    place: int
+    """Address of the code's first byte in memory."""
+    group: int
+    """Bytes of LDS of a work-group."""
+    private: int
+    """Bytes of scratch of a work-item."""
+    kernarg: int
+    """Address of the arguments."""
+
+
+def device_of(capture: Capture, target: str | None, object: CodeObject) -> TargetId:
+    """Return the device that a launch runs on; None: the recorded one.
+
+    Raises:
+        DeviceError: it does not take this object's code.
+    """
+    device = TargetId.parse(target or capture.manifest.target)
+    if not device.accepts(object.target):
+        told = capture.manifest
+        raise DeviceError(f"code for {object.target} on a device that is {device}", kernel=told.kernel)
+    return device
+
+
+def recorded_program(capture: Capture, device: TargetId) -> Program:
+    """Return the code that was captured, where it was.
+
+    Raises:
+        LuthierError: the code object is damaged, or has no such kernel.
+    """
+    told = capture.manifest
+    object = CodeObject(capture.object, told.object)
+    if told.kernel not in object.kernels:
+        raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+    kernel = object.kernels[told.kernel]
+
+    def address_of(name: str) -> int | None:
+        symbol = object.symbol(name)
+        return None if symbol is None or not symbol.defined else symbol.address + told.load_address
+
+    code = Code(isa_of(object, device, kernel), object.text_as_loaded(address_of))
+    code.origin = teller(object)
+    place = told.load_address + code.base
+    return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
+
+
+def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
+    """Return the instructions of a kernel of an object on a device."""
+    return Isa.of(replace(object.target, target=device.target), kernel.wave_size)
 
 
 class PreparedLaunch:
-    """A captured launch whose code is decoded.
+    """A launch whose code is decoded.
 
     Args:
         target: of the device.
-
-    Raises:
-        LuthierError: the launch cannot be run there.
+        program: what runs; None: what was captured.
+        memory: what the program may access beside the captured memory; None: nothing.
+        step_limit: quanta that a work-group may use.
     """
 
-    def __init__(self, capture: Capture, target: str) -> None:
-        told = capture.manifest
+    def __init__(
+        self,
+        capture: Capture,
+        target: str,
+        program: Program | None = None,
+        memory: Memory | None = None,
+        step_limit: int = STEP_LIMIT,
+    ) -> None:
         self.capture = capture
-        self.device = TargetId.parse(target)
-        self.object = CodeObject(capture.object, told.object)
-        if not self.device.accepts(self.object.target):
-            raise DeviceError(f"code for {self.object.target} on a device that is {self.device}", kernel=told.kernel)
-        if told.kernel not in self.object.kernels:
-            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
-        self.kernel: Kernel = self.object.kernels[told.kernel]
-        isa = Isa.of(replace(self.object.target, target=self.device.target), self.kernel.wave_size)
-        self.code = Code(isa, self.object.text_as_loaded(self._address_of))
-        self.code.origin = teller(self.object)
+        self.recorded = program is None
+        """It is the code that was captured."""
+        if program is None:
+            self.device = device_of(capture, target, CodeObject(capture.object, capture.manifest.object))
+            program = recorded_program(capture, self.device)
+        else:
+            self.device = device_of(capture, target, program.object)
+        self.program, self.step_limit = program, step_limit
+        self.object, self.kernel, self.code = program.object, program.kernel, program.code
         self.plan = kernel_plan(self.kernel, self.device.target, self.code)
+        self.accessible = Memory(limit=1 << 62) if memory is None else memory
+        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
         self._check()
-
-    def _address_of(self, name: str) -> int | None:
-        symbol = self.object.symbol(name)
-        return None if symbol is None or not symbol.defined else symbol.address + self.capture.manifest.load_address
 
     def _check(self) -> None:
         """Refuse what no device would take.
@@ -141,30 +223,56 @@ class PreparedLaunch:
         """
         told, plan = self.capture.manifest, self.plan
         items = told.block[0] * told.block[1] * told.block[2]
-        waves = -(-items // self.kernel.wave_size)
         for what, wanted, most in (
             ("work-items in a work-group", items, 1024),
-            ("waves on a SIMD", -(-waves // 4), plan["simd_waves"]),
-            ("bytes of LDS", told.group_segment, plan["lds_limit"]),
-            ("bytes of scratch a work-item", told.private_segment, plan["scratch_limit"]),
+            ("waves on a SIMD", -(-self.waves(told.block) // 4), plan["simd_waves"]),
+            ("bytes of LDS", self.program.group, plan["lds_limit"]),
+            ("bytes of scratch a work-item", self.program.private, plan["scratch_limit"]),
         ):
             if wanted > most:
                 raise DeviceError(f"{wanted} {what}; {most} are the most", kernel=told.kernel)
 
-    def run(self, threads: int) -> Replayed:
-        """Run the launch on so many threads."""
-        capture = self.capture
+    def parts(self) -> Iterator[tuple[Triple, Triple, Triple]]:
+        """Yield first work-group, number of work-groups and work-items of one, of each part of the launch."""
+        told = self.capture.manifest
+        yield from chosen(told.groups, told.grid, told.block) if told.groups else parts(told.grid, told.block)
+
+    def waves(self, block: Triple) -> int:
+        """Return the waves of a work-group of so many work-items."""
+        return -(-(block[0] * block[1] * block[2]) // self.kernel.wave_size)
+
+    def run(self, threads: int | None = None, check: Collection[str] = ()) -> Replayed:
+        """Run the launch on so many threads, and compare; arguments as of `replay`."""
         with self.memory():
-            counts, lanes, seconds, fault = self.execute(threads, None)
-            spans = pieces(capture.manifest.ranges)
-            touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
-            difference, written = self._compare(touched)
+            return self.run_here(threads, check)
+
+    def run_here(self, threads: int | None = None, check: Collection[str] = (), *, keep: bool = False) -> Replayed:
+        """Run the launch, as `run`, where its memory is there (`memory`).
+
+        Args:
+            keep: also return what it has changed.
+        """
+        capture = self.capture
+        watched = Watching(check, self.code, self.kernel.name) if check else None
+        counts, lanes, seconds, fault = self.execute(threads, None, watched)
+        spans = pieces(capture.manifest.ranges)
+        touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
+        difference, written = self._compare(touched)
+        left = {address: host_bytes(address, PAGE).copy() for address in written.tolist()} if keep else {}
         ran = np.flatnonzero(counts)
         table = np.zeros(len(ran), COUNTS)
         table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
         table.sort(order="address")
-        same = bool(np.array_equal(table, capture.counts))
-        return Replayed(table, same, difference, fault, touched, written, seconds)
+        same = bool(np.array_equal(table, capture.counts)) if self.recorded else None
+        findings = () if watched is None else with_sources(watched.findings(), self.object.source)
+        return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
+
+    def with_store(self, found: Replayed) -> Replayed:
+        """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
+        difference = found.difference
+        if difference is None or found.fault is not None:
+            return found
+        return replace(found, difference=replace(difference, store=self.store_at(difference.address)))
 
     def store_at(self, address: int) -> str:
         """Run again and return the instruction that was the last to change the byte at an address, with its source."""
@@ -190,68 +298,102 @@ class PreparedLaunch:
         line = self.object.source.at(at) if self.object.source.present else None
         return f"{self.code.text(last)} at {at:#x}{'' if line is None else f', {line}'}"
 
-    def memory(self) -> AbstractContextManager[Callable[[], None]]:
-        """Return a context in which this process has the memory of the launch, as it was before it, and a function that
-        makes it so again."""
-        before = self.capture.before
-        return mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]])
+    @contextmanager
+    def memory(self) -> Iterator[None]:
+        """Provide the captured memory as it was before the launch.
 
-    def registered(self) -> Memory:
-        """Return what the launch may access."""
-        memory = Memory(limit=1 << 62)
-        for address, size in self.capture.manifest.ranges:
-            memory.register(address, size, "captured memory")
-        return memory
-
-    def execute(
-        self, threads: int, observer: Observer | None
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]:
-        """Run the launch in a context of `memory`.
-
-        Returns:
-            Executions and active lanes by record, the seconds and the fault, if there was one.
+        Raises:
+            AddressTaken: this process has something else there.
         """
-        told, plan = self.capture.manifest, self.plan
+        before = self.capture.before
+        with mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]]):
+            self.prepare()
+            yield
+
+    def prepare(self) -> None:
+        """Prepare what the launch needs beside the captured memory, which is there."""
+
+    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
+        """Return executions and active lanes by record, the seconds and the fault, if there was one.
+
+        The captured memory must be there (`memory`).
+
+        Args:
+            threads: host threads that run work-groups; None: as many as there are cores.
+            observer: looks at every instruction.
+            watched: looks for what checks find, instead.
+        """
         counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
         seconds = 0.0
-        memory = self.registered()
-        wanted = told.private_segment + plan["scratch_extra"]
+        fault: EmulationError | None = None
+        executor = Executor(threads or len(os.sched_getaffinity(0)))
+        with self._accessible() as memory:
+            for dispatch in self._dispatches(memory, executor.threads):
+                numbering = partial(number_in, self.capture.manifest, dispatch)
+                observing, watch = (observer, 0) if watched is None else watched.begin()
+                outcome = execute(
+                    *(executor, memory, self.code, self.plan, {**dispatch, "watch": watch}, self.kernel.name),
+                    step_limit=self.step_limit,
+                    observer=observing,
+                    numbering=numbering,
+                )
+                if watched is not None:
+                    watched.end(numbering)
+                size = min(len(counts), len(outcome.counts))
+                counts[:size] += outcome.counts[:size]
+                lanes[:size] += outcome.lanes[:size]
+                seconds += outcome.seconds
+                fault = outcome.fault
+                if fault is not None:
+                    break
+        fault = fault or find_beyond(self.kernel, self.device.target, self.code, counts != 0)
+        if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
+            line = self.object.source.at(fault.offset)
+            fault.source = "" if line is None else str(line)
+        return counts, lanes, seconds, fault
+
+    @contextmanager
+    def _accessible(self) -> Iterator[Memory]:
+        """Let the launch access the captured memory, beside what is its own."""
+        taken = []
+        try:
+            for address, size in without(self.capture.manifest.ranges, self.capture.manifest.left_out):
+                taken.append(self.accessible.register(address, size, "captured memory"))
+            yield self.accessible
+        finally:
+            for allocation in taken:
+                self.accessible.free(allocation)
+
+    def _dispatches(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
+        """Yield fields of `layout.DISPATCH` of the parts of the launch, with their scratch in memory."""
+        told, plan, program = self.capture.manifest, self.plan, self.program
+        wanted = program.private + plan["scratch_extra"]
         lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
-        executor = Executor(threads)
-        for first, groups, items in parts(told.grid, told.block):
+        for first, groups, items in self.parts():
             count = groups[0] * groups[1] * groups[2]
             if told.cooperative and count > RESIDENT_GROUPS:
                 raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
             workers = count if told.cooperative else min(threads, count)
-            waves = -(-(items[0] * items[1] * items[2]) // self.kernel.wave_size)
-            scratch = Memory().allocate(workers * waves * self.kernel.wave_size * lane, "scratch")
-            place = memory.register(scratch.address, scratch.size, scratch.label, scratch.keep)
-            dispatch: Mapping[str, int] = {
-                **{name: getattr(told, name) for name in ("packet", "queue", "id", "kernarg", "cooperative")},
-                "code": told.load_address + self.code.base,
-                **{f"grid_{axis}": value for axis, value in zip("xyz", groups, strict=True)},
-                **{f"block_{axis}": value for axis, value in zip("xyz", items, strict=True)},
-                **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
-                "lds_size": told.group_segment,
-                "scratch": scratch.address,
-                "scratch_lane": lane,
-            }
-            outcome = execute(
-                *(executor, memory, self.code, plan, dispatch, told.kernel), step_limit=STEP_LIMIT, observer=observer
-            )
-            memory.free(place)
-            size = min(len(counts), len(outcome.counts))
-            counts[:size] += outcome.counts[:size]
-            lanes[:size] += outcome.lanes[:size]
-            seconds += outcome.seconds
-            if outcome.fault is not None:
-                return counts, lanes, seconds, outcome.fault
-        return counts, lanes, seconds, None
+            scratch = memory.allocate(workers * self.waves(items) * self.kernel.wave_size * lane, "scratch")
+            try:
+                yield {
+                    **{name: getattr(told, name) for name in ("packet", "queue", "id", "cooperative")},
+                    "kernarg": program.kernarg,
+                    "code": program.place,
+                    **{f"grid_{axis}": value for axis, value in zip("xyz", groups, strict=True)},
+                    **{f"block_{axis}": value for axis, value in zip("xyz", items, strict=True)},
+                    **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
+                    "lds_size": program.group,
+                    "scratch": scratch.address,
+                    "scratch_lane": lane,
+                }
+            finally:
+                memory.free(scratch)
 
     def _compare(self, touched: NDArray[np.uint64]) -> tuple[Difference | None, NDArray[np.uint64]]:
         """Return the first difference from what was recorded, and which pages have changed."""
         capture = self.capture
-        before, after = _by_address(capture.before), _by_address(capture.after)
+        before, after = by_address(capture.before), by_address(capture.after)
         first: tuple[int, int, int] | None = None
         total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
         for address in sorted({*touched.tolist(), *after}):
@@ -272,7 +414,8 @@ class PreparedLaunch:
         return Difference(first[0], inside, first[1], first[2], total), changed
 
 
-def _by_address(places: NDArray[np.void]) -> dict[int, int]:
+def by_address(places: NDArray[np.void]) -> dict[int, int]:
+    """Return `PLACES` as a mapping of addresses to numbers of pages."""
     return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
 
 
@@ -286,6 +429,32 @@ def parts(grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]
 
     for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
+
+
+def number_in(told: Manifest, dispatch: Mapping[str, int], number: int) -> int:
+    """Return the number of a work-group in the whole grid, for its number in a dispatch of a part of it."""
+    wide, high = (dispatch[f"grid_{axis}"] for axis in "xy")
+    inside = number % wide, number // wide % high, number // wide // high
+    x, y, z = (dispatch[f"first_{axis}"] + at for axis, at in zip("xyz", inside, strict=True))
+    groups = [-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True)]
+    return (z * groups[1] + y) * groups[0] + x
+
+
+def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:
+    """Yield parts, as `parts`, of only these work-groups, which are in their order."""
+
+    def size(axis: int, place: int) -> int:
+        return min(block[axis], grid[axis] - place * block[axis])
+
+    at = 0
+    while at < len(groups):
+        x, y, z = groups[at]
+        items = size(0, x), size(1, y), size(2, z)
+        end = at + 1
+        while end < len(groups) and groups[end] == (x + end - at, y, z) and size(0, x + end - at) == items[0]:
+            end += 1
+        yield (x, y, z), (end - at, 1, 1), items
+        at = end
 
 
 def packed(places: Mapping[int, NDArray[np.uint8]], known: dict[bytes, int], kept: list[Pages]) -> NDArray[np.void]:
@@ -307,8 +476,32 @@ def reduced(capture: Capture, run: Replayed) -> Capture:
     touched, written = set(run.touched.tolist()), set(run.written.tolist())
     known: dict[bytes, int] = {}
     kept: list[Pages] = []
-    before = {a: capture.pages[p] for a, p in _by_address(capture.before).items() if a in touched}
-    after = {a: capture.pages[p] for a, p in _by_address(capture.after).items() if a in written}
+    before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
+    after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
     tables = packed(before, known, kept), packed(after, known, kept)
     pages = np.stack(kept) if kept else zero[None][:0]
-    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+    left = sorted({*capture.before["address"].tolist()} - before.keys())
+    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)))
+    return replace(capture, manifest=manifest, pages=pages, before=tables[0], after=tables[1])
+
+
+def _stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
+    """Return address and bytes of the stretches of pages at these addresses, which are in their order."""
+    return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
+
+
+def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield address and bytes of what remains of ranges; both are in their order."""
+    at = 0
+    for address, size in ranges:
+        begin, end = address, address + size
+        while at < len(left_out) and left_out[at][0] < end:
+            first, length = left_out[at]
+            if begin < first:
+                yield begin, first - begin
+            begin = max(begin, first + length)
+            if first + length > end:
+                break  # the next range may have the rest of it
+            at += 1
+        if begin < end:
+            yield begin, end - begin

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
@@ -14,6 +15,8 @@ from luthier.terminal import say, say_text
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
 
+_REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
+"""Time that the replay of a new capture may take: so long, and so many times longer than the launch."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -37,6 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep all memory that a launch may access; without it each is replayed once, and what it never accesses "
         "is left out",
+    )
+    parser.add_argument(
+        "--patience",
+        type=seconds,
+        default=60,
+        metavar="SECONDS",
+        help="how long launches wait for one that is captured to end: then they run beside it, and it is not captured "
+        "(default: 60)",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
 
@@ -67,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError("there is something in the folder for captures", object=str(folder))
     except OSError as problem:
         raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
-    captures = Captures(folder, selection, args.most)
+    captures = Captures(folder, selection, args.most, args.patience)
     code = run_program(command, devices, captures=captures)
     kept = captures.files if args.all_memory else _reduce(captures)
     for text in captures.refused:
@@ -90,7 +101,9 @@ def _reduce(captures: Captures) -> list[Path]:
     kept = []
     with Progress("replaying", len(captures.files)) as progress:
         for path in captures.files:
-            outcome = replay_elsewhere(path, reduce=True)
+            # One that waits for what others have written meanwhile would never end.
+            limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
+            outcome = replay_elsewhere(path, reduce=True, time_limit=limit)
             if outcome["status"] == 0:
                 kept.append(path)
             else:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from luthier.capture.form import Capture
+from luthier.capture.place import fresh
 from luthier.capture.replay import PreparedLaunch
 from luthier.debug.expressions import Expression
 from luthier.debug.stops import Breakpoint, Stop, Watchpoint
 from luthier.debug.view import View
-from luthier.emulator import layout
 from luthier.emulator.inspection.debug import Step, Trace, observer_of
 from luthier.emulator.inspection.debugger import DebugSession
-from luthier.emulator.running.worker import get_field
+from luthier.emulator.running.memory import Memory, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.objects.source import SourceFrame, SourceSelection
 
@@ -49,8 +49,10 @@ class Debugger:
         self.fault: EmulationError | None = None
         self._numbers = 0
         self._opened = ExitStack()
-        self._restore = self._opened.enter_context(self.launch.memory())
-        self._memory = self.launch.registered()
+        self._opened.enter_context(self.launch.memory())
+        self._captured = Memory(limit=1 << 62)
+        for address, size in capture.manifest.ranges:
+            self._captured.register(address, size, "captured memory")
         self._session: DebugSession | None = None
         self._calls: dict[tuple[int, int], tuple[int, int]] = {}
         """By wave: how many calls deep it is, and the record that it executes."""
@@ -96,25 +98,19 @@ class Debugger:
         return () if location is None else location.frames
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory that the launch may access.
+        """Return memory that the launch may access, its scratch included while it runs.
 
         Raises:
             DeviceError: some of it is not the launch's.
         """
-        if self._session is None:
-            raise DeviceError("the launch has not begun")
-        worker = None if self.where is None else self.where.worker
-        if worker is not None:  # scratch is the worker's own
-            base = self.view().registers.memory
-            start, most = (get_field(base, layout.WAVE, name) for name in ("scratch", "scratch_size"))
-            if start <= address and address + size <= start + most * self.view().registers.wave_size:
-                return self._raw(address, size)
-        return self._session.memory(address, size)
+        memory = self._captured if self.where is None else self.launch.accessible
+        holder = memory.find(address)
+        if size < 0 or holder is None or address + size > holder.end:
+            raise DeviceError(f"no {size} bytes at {address:#x}: {memory.describe(address)}")
+        return self._raw(address, size)
 
     @staticmethod
     def _raw(address: int, size: int) -> bytes:
-        from luthier.emulator.running.memory import host_bytes
-
         return host_bytes(address, size).tobytes()
 
     # Breakpoints ----------------------------------------------------------------------------------------------------
@@ -345,7 +341,7 @@ class Debugger:
     def _begin(self) -> None:
         if self._session is not None:
             self._session.close()
-            self._restore()
+            fresh(self.launch.capture.manifest.ranges)
         launch = self.launch
 
         def run(trace: Trace) -> None:
@@ -354,7 +350,7 @@ class Debugger:
 
         self.position, self.fault = 0, None
         self._calls.clear()
-        self._session = DebugSession(launch.kernel, launch.code, self._memory, run)
+        self._session = DebugSession(launch.kernel, launch.code, launch.accessible, run)
         for one in self.breakpoints.values():
             one.hits = 0
         for watch in self.watchpoints.values():

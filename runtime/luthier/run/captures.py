@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ _ROWS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()]
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 """A dispatch packet (HSA specification 2.9.6)."""
 
+PATIENCE = 60.0
+"""Seconds."""
 _ALIAS = ("address", "size", "host")
 Memory = dict[int, NDArray[np.uint8]]
 """Pages by address, without those that are all zeros."""
@@ -52,6 +55,8 @@ class _Begun:
     ranges: tuple[tuple[int, int], ...]
     """Both, by the devices' addresses."""
     before: Memory
+    time: float
+    """When it began, by `time.monotonic`."""
 
 
 @dataclass
@@ -61,15 +66,19 @@ class Captures:
     Args:
         folder: where files are made.
         most: bytes that all files together, and the memory of one launch, may have.
+        patience: seconds that launches wait for one that is captured; then they run beside it, which is no capture.
     """
 
     folder: Path
     selection: Selection
     most: int
+    patience: float = PATIENCE
     files: list[Path] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """What was selected and is not captured, and why."""
     used: int = 0
+    took: dict[Path, float] = field(default_factory=dict)
+    """Seconds that the launches took."""
     _running: dict[int, _Begun] = field(default_factory=dict)
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -116,27 +125,35 @@ class Captures:
         except LuthierError as problem:
             self.refused.append(f"{name}: {problem}")
             return False
+        now = time.monotonic()
         parts, target = _PACKET.unpack(packet), devices[wanted.gpu].target.target.name
-        self._running[pid] = _Begun(wanted, parts, plan, target, number, own, elsewhere, ranges, before)
+        self._running[pid] = _Begun(wanted, parts, plan, target, number, own, elsewhere, ranges, before, now)
         return True
 
     def _end(self, pid: int, request: Reader, planner: Planner) -> None:
         begun = self._running.pop(pid, None)
         if begun is None:
             raise ProtocolError("the end of a launch that never began")
-        failed, outside = request.number(), request.number()
+        failed, outside, beside = request.number(), request.number(), request.number()
+        ended = time.monotonic()
         name = f"launch {begun.number} of {begun.plan.kernel.name} in process {pid}"
         try:
             if failed:
                 raise DeviceError("it failed, or was cut short")
             if outside:
                 raise DeviceError("it calls functions of another code object")
+            if beside:
+                raise DeviceError(
+                    f"{beside} launches ran beside it, after they had waited {self.patience:g} seconds for launches to "
+                    "end (--patience): kernels that wait for each other cannot be captured"
+                )
             first, last = (_tally(request, begun.plan.code.number) for _ in range(2))
             after = _read(pid, begun.own, begun.elsewhere, self.most)
             capture = _made(begun, after, _counts(begun.plan, first, last))
             path = self.folder / f"{len(self.files):06}-{_plain(begun.plan.kernel.name)}-{begun.number}.lcap"
             write_capture(path, capture)
             self.files.append(path)
+            self.took[path] = ended - begun.time
             self.used += path.stat().st_size
         except LuthierError as problem:
             self.refused.append(f"{name}: {problem}")

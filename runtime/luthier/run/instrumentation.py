@@ -188,6 +188,21 @@ class Instrumentation:
             name = owners[0].name if owners else ""
             self.channels.open(session, block.block, channel, name, hand_over if takers else None)
 
+    def block(self, session: Session, gpu: int, symbol: str) -> Block:
+        """Return memory for the variables that patched kernels refer to by a symbol, on a device of a process.
+
+        Raises:
+            DeviceError: there are none.
+        """
+        with self._lock:
+            block = next((block for block in session.needed_blocks() if block.symbol == symbol), None)
+            if block is None:
+                raise DeviceError("a request for variables that no tool has")
+            made, known = session.add_block(gpu, block)
+        if not known:
+            self._open_channels(session, made)
+        return made
+
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
         """Do what a process asks, after tools have got the calls of its API functions before."""
         self._tell_events(session)
@@ -197,13 +212,7 @@ class Instrumentation:
             return self._kernel(session, request), []
         if kind == Request.BLOCK:
             gpu, symbol = request.number(), request.text()
-            with self._lock:
-                block = next((block for block in session.needed_blocks() if block.symbol == symbol), None)
-                if block is None:
-                    raise DeviceError("a request for variables that no tool has")
-                made, known = session.add_block(gpu, block)
-            if not known:
-                self._open_channels(session, made)
+            made = self.block(session, gpu, symbol)
             reply = Writer().number(made.memory.size, len(made.rings), *(place.start for place in made.rings))
             return reply, [made.memory.fd]
         if kind == Request.LOADED:
@@ -320,17 +329,25 @@ class Instrumentation:
             asked.private_segment,
             asked.chosen,
         )
-        session.running[asked.gpu] = launch
+        self.begin_launch(session, launch)
+        return launch.instrumented
+
+    def begin_launch(self, session: Session, launch: Launch) -> None:
+        """Tell the tools that a launch is about to begin."""
+        session.running[launch.gpu] = launch
         for tool in self.tools.tools:
             launch.run = self.view(tool)
             if tool.reset_each_launch:
                 for variable in launch.variables():
                     variable.reset()
             self._call(tool, tool.at_kernel_launch, launch)
-        return launch.instrumented
 
     def _launch_end(self, session: Session, request: Reader) -> None:
-        launch = session.running.pop(request.numbers(messages.LaunchEnd).gpu, None)
+        self.end_launch(session, request.numbers(messages.LaunchEnd).gpu)
+
+    def end_launch(self, session: Session, gpu: int) -> None:
+        """Tell the tools that the launch on a device has ended."""
+        launch = session.running.pop(gpu, None)
         if launch is not None:
             self.channels.flush(session, launch.gpu)
             for tool in self.tools.tools:

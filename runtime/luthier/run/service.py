@@ -224,7 +224,7 @@ class Service:
             scheduler=code.scheduler,
             translate=code.translate,
             counts_wanted=self._executed is not None,
-            captures_wanted=self._captures is not None,
+            capture_patience=0 if self._captures is None else round(1000 * self._captures.patience),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

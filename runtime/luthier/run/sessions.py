@@ -114,6 +114,28 @@ class Session:
         """Return the number of launches."""
         return int(self._head["records"][0])
 
+    def add_launch(self, row: int, launch: Launch, waves: int, time: int) -> None:
+        """Record a launch of this process itself, whose times on the device are not known.
+
+        Args:
+            row: of its kernel in `kernels`.
+            waves: those that it had.
+            time: when it began; nanoseconds since 1970.
+        """
+        counted = self.counts[row]
+        counted["launches"] += 1
+        if launch.instrumented:
+            counted["instrumented"] += 1
+            counted["waves"][int(launch.kernel.wave_size == 64)] += waves
+        place = self.launches
+        self._head["records"][0] = place + 1
+        if place < self.records:
+            start = HEAD.itemsize + ROWS * ROW.itemsize + place * RECORD.itemsize
+            record = self.ledger.bytes[start : start + RECORD.itemsize].view(RECORD)[0]
+            for name in ("number", "instrumented", "grid", "block", "group_segment", "private_segment"):
+                record[name] = getattr(launch, name)
+            record["kernel"], record["time"], record["end"] = row, time, memory.NEVER
+
     def take_records(self, most: int, *, ended: bool) -> NDArray[np.void]:
         """Return a `RECORD` for each of the next launches, in their order, and give their memory back.
 

@@ -43,8 +43,8 @@ class Request(enum.IntEnum):
     CAPTURE = 9
     """`Capture`, the packet, the allocation table and its aliases, while the launch waits. Reply: if it is wanted."""
     CAPTURED = 10
-    """That launch has ended: whether it failed, and whether it ran code of other objects; what was executed until it
-    began and until it ended, each as in `COUNTS`."""
+    """That launch has ended: whether it failed, whether it ran code of other objects, and how many launches ran beside
+    it; what was executed until it began and until it ended, each as in `COUNTS`."""
     FOUND = 11
     """`Sighting`."""
     INSTRUMENT = 16
@@ -91,7 +91,8 @@ class Setup(Message):
     translate: int
     """Addresses of machine code."""
     counts_wanted: bool
-    captures_wanted: bool
+    capture_patience: int
+    """Milliseconds that launches wait for another one, which is captured, to end; 0: no captures are wanted."""
     gpus: int
 
 

@@ -1,7 +1,11 @@
 #include "queue.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <functional>
+#include <mutex>
 
 namespace luthier {
 
@@ -69,28 +73,63 @@ bool AqlQueue::process() {
 
 namespace {
 
-// Launches whose captures are wanted run one at a time: then nothing else on the devices changes memory or counts.
+// Launches of a process while captures are wanted: one at a time, so that nothing else on the devices changes memory or
+// counts. One that would wait too long runs beside the other: they may wait for each other.
+struct Turns {
+  std::timed_mutex turn;
+  std::atomic<bool> given_up{false}; // by somebody, for the launch that has the turn
+  std::atomic<uint64_t> beside{0};   // launches that run without a turn
+  std::atomic<uint64_t> begun{0};    // that ever did
+
+  static Turns &get() {
+    static Turns turns;
+    return turns;
+  }
+};
+
 class Capturing {
 public:
-  Capturing(Service &service, const RangeTable &memory, const wire::Capture &launch, const hsa::DispatchPacket &packet)
+  Capturing(Service &service, const RangeTable &memory, const wire::Capture &launch, const hsa::DispatchPacket &packet,
+            const std::function<bool()> &stopping)
       : service_(service) {
-    if (!service.setup().captures_wanted)
+    const uint64_t patience = service.setup().capture_patience;
+    if (!patience)
       return;
-    static std::mutex turns;
-    turn_ = std::unique_lock(turns);
+    turn_ = std::unique_lock(turns_.turn, std::defer_lock);
+    for (uint64_t waited = 0; !turn_.try_lock_for(std::chrono::milliseconds(kLook)); waited += kLook)
+      if (waited >= patience || turns_.given_up || stopping()) {
+        beside_ = true;
+        ++turns_.beside;
+        ++turns_.begun;
+        turns_.given_up = true;
+        return;
+      }
+    turns_.given_up = false;
+    disturbing_ = turns_.beside;
+    begun_ = turns_.begun;
     wanted_ = service.capture(launch, {reinterpret_cast<const char *>(&packet), sizeof packet}, memory);
     if (wanted_)
       before_ = ExecutionCounters::get().take();
   }
+  ~Capturing() {
+    if (beside_)
+      --turns_.beside;
+  }
+  Capturing(const Capturing &) = delete;
+  Capturing &operator=(const Capturing &) = delete;
+
   void ended(bool failed, bool outside) {
     if (wanted_)
-      service_.captured(failed, outside, before_, ExecutionCounters::get().take());
+      service_.captured(failed, outside, disturbing_ + turns_.begun - begun_, before_, ExecutionCounters::get().take());
   }
 
 private:
+  static constexpr uint64_t kLook = 10; // milliseconds
   Service &service_;
-  std::unique_lock<std::mutex> turn_;
-  bool wanted_ = false;
+  Turns &turns_ = Turns::get();
+  std::unique_lock<std::timed_mutex> turn_;
+  bool wanted_ = false, beside_ = false;
+  uint64_t disturbing_ = 0, begun_ = 0;
   Tally before_;
 };
 
@@ -110,7 +149,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
     const wire::Capture told{
         gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
-    Capturing capturing(room_.service, *room_.memory.table(node_), told, packet);
+    Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
     fault = launch->run();
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());
     std::lock_guard lock(mutex_);

@@ -48,9 +48,9 @@ Service::Service() {
   setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(told.scheduler);
   setup_.engine.translate = reinterpret_cast<void *>(told.translate);
   setup_.engine.constants = reply.bytes();
-  setup_.captures_wanted = told.captures_wanted != 0;
+  setup_.capture_patience = told.capture_patience;
   setup_.counts_told = told.counts_wanted != 0;
-  setup_.engine.counts_wanted = setup_.counts_told || setup_.captures_wanted;
+  setup_.engine.counts_wanted = setup_.counts_told || setup_.capture_patience != 0;
   for (uint64_t left = told.gpus; left > 0; --left) {
     std::string target = reply.bytes();
     setup_.gpus.push_back({reply.numbers<wire::Gpu>(), std::move(target)});
@@ -133,9 +133,9 @@ bool Service::capture(const wire::Capture &launch, std::string_view packet, cons
   return ask(Request::kCapture, request.text()).number() != 0;
 }
 
-void Service::captured(bool failed, bool outside, const Tally &before, const Tally &after) {
+void Service::captured(bool failed, bool outside, uint64_t beside, const Tally &before, const Tally &after) {
   Writer message;
-  message.number(failed).number(outside);
+  message.number(failed).number(outside).number(beside);
   put_tally(message, before);
   put_tally(message, after);
   ask(Request::kCaptured, message.text());

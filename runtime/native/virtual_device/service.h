@@ -20,8 +20,8 @@ struct Gpu : wire::Gpu {
 struct Setup {
   std::vector<Gpu> gpus;
   Engine engine;
-  bool counts_told = false; // at the end of the process
-  bool captures_wanted = false;
+  bool counts_told = false;      // at the end of the process
+  uint64_t capture_patience = 0; // milliseconds; 0: none are wanted
 };
 
 class Service {
@@ -48,8 +48,8 @@ public:
   void tell(const Tally &tally);
   // Whether a launch is captured: asked before it begins, with the packet and the memory that it may access.
   bool capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory);
-  // That launch has ended.
-  void captured(bool failed, bool outside, const Tally &before, const Tally &after);
+  // That launch has ended; so many others ran beside it.
+  void captured(bool failed, bool outside, uint64_t beside, const Tally &before, const Tally &after);
   // Memory shared between processes: a name for a file of memory, and back.
   uint64_t share(int fd, uint64_t size);
   int attach(uint64_t name, uint64_t &size);

@@ -76,7 +76,7 @@ def step_of(code: Code, worker: WorkerState) -> Step:
         code,
         worker,
         worker.record_of(wave),
-        worker.group_field("number"),
+        worker.workgroup,
         get_field(wave, layout.WAVE, "index"),
         WaveRegisters(wave, code.isa.wave_size, code.isa.target.target.addressable_vgprs),
     )

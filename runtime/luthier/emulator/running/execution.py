@@ -50,6 +50,7 @@ def execute(
     step_limit: int,
     observer: Observer | None = None,
     stepped: bool = False,
+    numbering: Callable[[int], int] = int,
 ) -> Outcome:
     """Run all work-groups of a dispatch.
 
@@ -60,6 +61,7 @@ def execute(
         step_limit: quanta that a work-group may use.
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
+        numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
         BaseException: whatever the observer raised, or a signal's handler.
@@ -85,6 +87,7 @@ def execute(
         worker = workers.get(context)
         if worker is None:
             worker = workers[context] = worker_at(code, context, group)
+            worker.numbering = numbering
         if reason == layout.STEP and observer is not None:
             return observer(worker)
         error = explain(memory, name, code, worker, reason)

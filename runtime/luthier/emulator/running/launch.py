@@ -16,7 +16,7 @@ from luthier.emulator.running.execution import Observer, Outcome, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
-from luthier.emulator.running.plan import beyond
+from luthier.emulator.running.plan import find_beyond
 from luthier.emulator.running.stats import AddressCounts, LaunchStats
 from luthier.errors import DeviceError, EmulationError
 from luthier.isa.targets import Target
@@ -100,7 +100,8 @@ class Launch:
                 observer=self.observer,
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
-        return Result(stats, outcome.fault or self._find_beyond(outcome))
+        beyond = find_beyond(self.kernel, self.target, self.code, outcome.counts != 0)
+        return Result(stats, outcome.fault or beyond)
 
     @contextmanager
     def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
@@ -142,21 +143,6 @@ class Launch:
         finally:
             for allocation in temporary:
                 memory.free(allocation)
-
-    def _find_beyond(self, outcome: Outcome) -> EmulationError | None:
-        """Return the fault of an executed instruction that names a register beyond what the descriptor allocates."""
-        descriptor, code = self.kernel.descriptor, self.code
-        for name, records, limit in beyond(self.kernel, self.target, code, outcome.counts != 0):
-            used = {"v": code.vgprs, "a": code.agprs, "s": code.sgprs}[name]
-            record = int(records[0])
-            message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
-            message += f"the kernel descriptor allocates {limit}"
-            if name == "v" and limit < descriptor.vgprs:
-                message += " before the AGPRs (accum_offset), which it also uses"
-            return EmulationError(
-                message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
-            )
-        return None
 
     def _collect(self, outcome: Outcome, compiled: int) -> LaunchStats:
         code, count, lanes = self.code, outcome.counts, outcome.lanes

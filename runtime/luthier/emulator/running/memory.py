@@ -77,6 +77,8 @@ class Memory:
     def __init__(self, limit: int | None = None) -> None:
         self._lock = threading.RLock()
         self._allocations: dict[int, Allocation] = {}
+        self._ordered: list[int] = []
+        """Their addresses, in order."""
         self._table: tuple[NDArray[np.uint64], tuple[Allocation, ...]] | None = None
         self._limit = _host_memory() if limit is None else limit
         self._longest = 0
@@ -115,13 +117,15 @@ class Memory:
         """
         allocation = Allocation(address, size, label, keep)
         with self._lock:
-            ordered = sorted(self._allocations)
+            ordered = self._ordered
             at = bisect.bisect_right(ordered, address)
             before = self._allocations[ordered[at - 1]] if at else None
             after = self._allocations[ordered[at]] if at < len(ordered) else None
             for other in (before, after):
                 if other is not None and other.address < address + size and address < other.end:
                     raise DeviceError(f"memory at {address:#x} overlaps {other.label} at {other.address:#x}")
+            if address not in self._allocations:
+                ordered.insert(at, address)
             self._allocations[address] = allocation
             self._used += size
             self._table = None
@@ -137,6 +141,7 @@ class Memory:
             if self._allocations.get(allocation.address) is not allocation:
                 raise DeviceError(f"no allocation at {allocation.address:#x}")
             del self._allocations[allocation.address]
+            del self._ordered[bisect.bisect_left(self._ordered, allocation.address)]
             self._used -= allocation.size
             self._table = None
 
@@ -160,7 +165,7 @@ class Memory:
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that holds `address`."""
         with self._lock:
-            ordered = sorted(self._allocations)
+            ordered = self._ordered
             at = bisect.bisect_right(ordered, address)
             if at and address < self._allocations[ordered[at - 1]].end:
                 return self._allocations[ordered[at - 1]]

@@ -136,3 +136,17 @@ def beyond(
         files.append(("s", code.sgprs, descriptor.allocated_sgprs))
     found = [(name, np.flatnonzero(executed & (used > limit)), limit) for name, used, limit in files]
     return [entry for entry in found if entry[1].size]
+
+
+def find_beyond(kernel: Kernel, target: Target, code: Code, executed: NDArray[np.bool_]) -> EmulationError | None:
+    """Return the fault of the first of the `executed` records that names a register beyond what the descriptor
+    allocates; None if there is none."""
+    for name, records, limit in beyond(kernel, target, code, executed):
+        used = {"v": code.vgprs, "a": code.agprs, "s": code.sgprs}[name]
+        record = int(records[0])
+        message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
+        message += f"the kernel descriptor allocates {limit}"
+        if name == "v" and limit < kernel.descriptor.vgprs:
+            message += " before the AGPRs (accum_offset), which it also uses"
+        return EmulationError(message, kernel=kernel.name, offset=code.address_of(record), target=str(code.isa.target))
+    return None

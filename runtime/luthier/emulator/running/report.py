@@ -42,7 +42,7 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
     address = code.address_of(record)
     text = code.text(record)
     index = int.from_bytes(wave[layout.WAVE["index"] :][:4].tobytes(), "little")
-    place = f"{address:#x} ({text}){worker.origin_of(wave)}, wave {index} of work-group {worker.group_field('number')}"
+    place = f"{address:#x} ({text}){worker.origin_of(wave)}, wave {index} of work-group {worker.workgroup}"
     if reason == layout.UNIMPLEMENTED:
         refusal = code.refusals.get(record)
         why = refusal.reason if refusal is not None else "unknown"
@@ -94,7 +94,7 @@ def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int) -> Emulati
         else "the work-group does not end: the limit of executed loops is reached"
     )
     shown = "\n  ".join(waves[:32])
-    message = f"{what} (work-group {worker.group_field('number')}):\n  {shown}"
+    message = f"{what} (work-group {worker.workgroup}):\n  {shown}"
     error = EmulationError(message, kernel=kernel, target=str(code.isa.target))
     error.waves = waves
     return error

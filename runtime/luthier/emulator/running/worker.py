@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,8 @@ class WorkerState:
     ) -> None:
         self._code, self._context, self._group, self._waves = code, context, group, waves
         self._stride = self.group_field("wave_stride")
+        self.numbering: Callable[[int], int] = int
+        """Returns the number that a work-group has in the launch, for its number in the dispatch."""
 
     def wave(self, index: int) -> NDArray[np.uint8]:
         """Return the memory of one wave."""
@@ -77,6 +80,11 @@ class WorkerState:
     def group_field(self, name: str) -> int:
         """Return a field of the work-group."""
         return get_field(self._group, layout.GROUP, name)
+
+    @property
+    def workgroup(self) -> int:
+        """Return the number of the work-group in the launch."""
+        return self.numbering(self.group_field("number"))
 
     def current(self) -> NDArray[np.uint8]:
         """Return the wave that returned last."""

@@ -1,0 +1,79 @@
+"""Checks of a captured launch: those of the emulated device (`luthier.emulator.inspection.checks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.checks import Checks, Finding, LaunchChecker, LaunchWatch
+from luthier.emulator.inspection.debug import observer_of
+from luthier.emulator.inspection.hazards import LaunchHazard
+from luthier.emulator.inspection.waits import WaitFinding
+from luthier.emulator.running.execution import Observer
+from luthier.emulator.running.memory import Memory
+
+AnyFinding = Finding | WaitFinding | LaunchHazard
+
+
+class Watching:
+    """Checks of all parts of a launch.
+
+    All of the captured memory counts as written: nobody knows what of it the program has.
+
+    Args:
+        names: of `luthier.emulator.inspection.checks.CHECKS`.
+        kernel: its name, for findings.
+
+    Raises:
+        DeviceError: there is no such check.
+    """
+
+    def __init__(self, names: Collection[str], code: Code, kernel: str) -> None:
+        self._checks = Checks(names, Memory())
+        self._code, self._kernel = code, kernel
+        self._running: tuple[LaunchChecker | None, LaunchWatch | None] = (None, None)
+        self._found: dict[tuple[object, ...], AnyFinding] = {}
+
+    def begin(self) -> tuple[Observer | None, int]:
+        """Return what looks at every instruction of the next part, and the address of its `layout.WATCH`; 0: none."""
+        checker = self._checks.checker(self._kernel)
+        watch = self._checks.launch_watch(self._code, self._kernel)
+        self._running = checker, watch
+        observer = None if checker is None else observer_of(self._code, None, None, checker)
+        return observer, 0 if watch is None else watch.address
+
+    def end(self, numbering: Callable[[int], int]) -> None:
+        """Collect what was found in the part that has ended.
+
+        Args:
+            numbering: returns the number of a work-group in the launch, for its number in the part.
+        """
+        checker, watch = self._running
+        found: list[AnyFinding] = [] if checker is None else [*checker.findings()]
+        if watch is not None:  # which knows the dispatch alone
+            found += [replace(one, workgroup=numbering(one.workgroup)) for one in watch.findings()]
+        for finding in found:
+            key = identity(finding)
+            known = self._found.get(key)
+            if isinstance(finding, Finding) and isinstance(known, Finding):
+                self._found[key] = replace(known, count=known.count + finding.count)
+            else:
+                self._found.setdefault(key, finding)
+
+    def findings(self) -> tuple[AnyFinding, ...]:
+        """Return what was found so far, each once."""
+        return tuple(self._found.values())
+
+
+def identity(finding: AnyFinding) -> tuple[object, ...]:
+    """Return what two findings of the same defect share: the check, the instructions and the register."""
+    more = (str(getattr(finding, name, "")) for name in ("hazard", "register", "access"))
+    return (finding.check, *finding_addresses(finding), *more)
+
+
+def finding_addresses(finding: AnyFinding) -> tuple[int, ...]:
+    """Return the virtual addresses of the instructions of a finding."""
+    other = getattr(finding, "other", None)
+    second = getattr(finding, "producer", None) if other is None else other.address
+    return (finding.address,) if second is None else (finding.address, int(second))

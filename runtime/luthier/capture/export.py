@@ -1,0 +1,285 @@
+"""A captured launch as a HIP program of its own: source, code object, memory.
+
+The program allocates memory anew, so addresses change. Where the arguments point is known; a word of memory that looks
+like an address within the launch's memory may be a number, too, so it is only changed where that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.against import Contents
+from luthier.capture.form import PAGE, Argument, Capture
+from luthier.errors import LuthierError
+from luthier.objects import CodeObject, Symbol
+from luthier.support.files import write_atomically
+
+_ARGUMENTS, _BEFORE, _AFTER = range(3)
+_WORD = 8
+SOURCE = "launch.cpp"
+COMPILE = f"hipcc -std=c++17 {SOURCE} -o launch"
+_CMAKE = """\
+cmake_minimum_required(VERSION 3.21)
+project(launch LANGUAGES CXX)
+find_package(hip REQUIRED)
+add_executable(launch launch.cpp)
+target_compile_features(launch PRIVATE cxx_std_17)
+target_link_libraries(launch PRIVATE hip::host)
+add_custom_command(TARGET launch POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy
+  ${CMAKE_SOURCE_DIR}/kernel.hsaco ${CMAKE_SOURCE_DIR}/arguments.bin ${CMAKE_SOURCE_DIR}/before.bin
+  ${CMAKE_SOURCE_DIR}/after.bin ${CMAKE_SOURCE_DIR}/relocations.bin $<TARGET_FILE_DIR:launch>)
+"""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that the program has: it allocates it, or it is a variable of the code object."""
+
+    address: int
+    """Where it was."""
+    size: int
+    variable: str = ""
+
+
+@dataclass
+class Exported:
+    """Parts of the program."""
+
+    buffers: list[Buffer] = field(default_factory=list)
+    relocations: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    """As in the file: where, buffer, offset, buffer that is pointed at, offset in it."""
+    pointers: int = 0
+    """Words in memory that were taken for addresses."""
+
+
+def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bool = False) -> Exported:
+    """Write a HIP program that launches a captured kernel, to a new or empty folder.
+
+    Args:
+        relocate: change words of memory that look like addresses of the launch's memory.
+
+    Raises:
+        LuthierError: the program would not be the launch; it cannot be written.
+    """
+    work = _Export(capture, relocate=relocate)
+    parts = work.files()
+    path = Path(folder)
+    try:
+        path.mkdir(exist_ok=True)
+        if any(path.iterdir()):
+            raise LuthierError("there is something in the folder for the program", object=str(path))
+        for name, data in parts.items():
+            write_atomically(path / name, data)
+    except OSError as problem:
+        raise LuthierError(f"cannot be written: {problem.strerror or problem}", object=str(path)) from None
+    return work.made
+
+
+class _Export:
+    def __init__(self, capture: Capture, *, relocate: bool) -> None:
+        self.capture, self.relocate = capture, relocate
+        self.object = CodeObject(capture.object, capture.manifest.object)
+        self.made = Exported()
+        self._check()
+        self._starts = np.array([address for address, _ in capture.manifest.ranges], np.uint64)
+        self._ends = np.array([address + size for address, size in capture.manifest.ranges], np.uint64)
+
+    def _check(self) -> None:
+        """Refuse what such a program cannot do.
+
+        Raises:
+            LuthierError: it cannot.
+        """
+        told = self.capture.manifest
+        kernel = self.object.kernels.get(told.kernel)
+        if kernel is None:
+            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+        for refused, why in (
+            (told.groups, "only some work-groups run: export the capture that it was made of"),
+            (told.cooperative, "it is a cooperative launch"),
+            (
+                any(whole % size for whole, size in zip(told.grid, told.block, strict=True)),
+                f"{told.grid} work-items are no multiple of a work-group of {told.block}",
+            ),
+        ):
+            if refused:
+                raise LuthierError(f"cannot be exported: {why}", kernel=told.kernel)
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files by their names."""
+        arguments = self._arguments()
+        for symbol in self._changed_variables():
+            self._buffer_at(self._place(symbol))
+        pieces: dict[int, list[bytes]] = {_BEFORE: [], _AFTER: []}
+        done = 0
+        while done < len(self.made.buffers):  # pointers in memory may lead to more
+            for where in pieces:
+                pieces[where] += self._pieces(where, done)
+            done += 1
+        relocations = b"".join(struct.pack("<5Q", *row) for row in self.made.relocations)
+        return {
+            SOURCE: (files("luthier.capture") / "assets" / SOURCE).read_bytes(),
+            "launch.h": self._header().encode(),
+            "CMakeLists.txt": _CMAKE.encode(),
+            "kernel.hsaco": self.object.data,
+            "arguments.bin": arguments,
+            "before.bin": b"".join(pieces[_BEFORE]),
+            "after.bin": b"".join(pieces[_AFTER]),
+            "relocations.bin": relocations,
+        }
+
+    def _header(self) -> str:
+        told = self.capture.manifest
+        rows = [
+            f"    {{{json.dumps(one.variable) if one.variable else 'nullptr'}, {one.size}}}, // was at {one.address:#x}"
+            for one in self.made.buffers
+        ]
+        groups = ", ".join(str(whole // size) for whole, size in zip(told.grid, told.block, strict=True))
+        return "\n".join(
+            (
+                f"static const Buffer BUFFERS[{max(len(rows), 1)}] = {{",
+                *rows,
+                "};",
+                f"#define BUFFER_COUNT {len(rows)}",
+                f"#define KERNEL {json.dumps(told.kernel)}",
+                f"#define GRID {groups}",
+                f"#define BLOCK {', '.join(map(str, told.block))}",
+                f"#define DYNAMIC_LDS {told.dynamic_lds}",
+                f"#define TARGET {json.dumps(str(self.object.target))}",
+                "",
+            )
+        )
+
+    def _arguments(self) -> bytes:
+        """Return the explicit arguments, whose pointers are noted."""
+        explicit = [one for one in self.capture.manifest.arguments if not one.kind.startswith("hidden_")]
+        segment = bytearray(max((one.offset + one.size for one in explicit), default=0))
+        for number, argument in enumerate(explicit):
+            raw = bytes.fromhex(argument.value)
+            segment[argument.offset : argument.offset + argument.size] = raw
+            self._argument(number, argument, raw)
+        return bytes(segment)
+
+    def _argument(self, number: int, argument: Argument, raw: bytes) -> None:
+        whole = len(raw) // _WORD * _WORD
+        for at, address in self._addresses(np.frombuffer(raw[:whole], np.uint64)):
+            pointer = argument.kind == "global_buffer"
+            where = f"argument {number} ({argument.name or argument.type or argument.kind})"
+            self._note(_ARGUMENTS, 0, argument.offset + at, address, "" if pointer else where)
+
+    def _addresses(self, words: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """Yield byte offset and value of the words that are addresses within the launch's memory."""
+        if not len(self._starts):
+            return
+        inside = np.searchsorted(self._starts, words, side="right").astype(np.int64) - 1
+        for at in np.flatnonzero((inside >= 0) & (words < self._ends[inside])).tolist():
+            yield at * _WORD, int(words[at])
+
+    def _note(self, where: int, buffer: int, offset: int, address: int, told: str) -> None:
+        """Note a pointer.
+
+        Args:
+            told: where it is, for a word that may as well be a number; empty where it is a pointer for sure.
+
+        Raises:
+            LuthierError: it cannot be kept.
+        """
+        if told and not self.relocate:
+            raise LuthierError(
+                f"cannot be exported as it is: {told} looks like a pointer, {address:#x}; --relocate changes "
+                "all such words",
+                kernel=self.capture.manifest.kernel,
+            )
+        target = self._buffer_at(address)
+        self.made.pointers += bool(told)
+        self.made.relocations.append((where, buffer, offset, target, address - self.made.buffers[target].address))
+
+    def _buffer_at(self, address: int) -> int:
+        """Return the number of the buffer that an address is in.
+
+        Raises:
+            LuthierError: it is in the code object, but in no variable that HIP can find.
+        """
+        for number, one in enumerate(self.made.buffers):
+            if one.address <= address < one.address + one.size:
+                return number
+        self.made.buffers.append(self._new_buffer(address))
+        return len(self.made.buffers) - 1
+
+    def _new_buffer(self, address: int) -> Buffer:
+        told = self.capture.manifest
+        virtual = address - told.load_address
+        if any(one.vaddr <= virtual < one.vaddr + one.memsz for one in self.object.segments):
+            for symbol in self.object.symbols:
+                if symbol.address <= virtual < symbol.address + symbol.size and self._can_be_found(symbol):
+                    return Buffer(self._place(symbol), symbol.size, symbol.name)
+            raise LuthierError(
+                f"cannot be exported: {address:#x} points into the code object, at no variable that HIP can find",
+                kernel=told.kernel,
+            )
+        return Buffer(*next(one for one in told.ranges if one[0] <= address < sum(one)))
+
+    @staticmethod
+    def _can_be_found(symbol: Symbol) -> bool:
+        return symbol.type == "object" and symbol.dynamic and symbol.defined and not symbol.name.endswith(".kd")
+
+    def _place(self, symbol: Symbol) -> int:
+        return symbol.address + self.capture.manifest.load_address
+
+    def _changed_variables(self) -> Iterator[Symbol]:
+        """Yield the variables that the launch changes, or that are no more as they were loaded.
+
+        Raises:
+            LuthierError: one of them is not known to HIP.
+        """
+        before, after = Contents(self.capture, after=False), Contents(self.capture)
+        gone = self.capture.manifest.left_out
+        for symbol in self.object.symbols:
+            if symbol.type != "object" or not symbol.defined or not symbol.size or symbol.name.endswith(".kd"):
+                continue
+            begin = self._place(symbol)
+            if any(at < begin + symbol.size and begin < at + size for at, size in gone):
+                continue  # nothing accessed it
+            if any(symbol.address <= one.offset < symbol.address + symbol.size for one in self.object.relocations):
+                continue  # the loader fills it
+            held, initial = before.read(begin, symbol.size), self.object.read(symbol.address, symbol.size)
+            if self.object.symbol(f"{symbol.name}.managed") is not None:
+                raise LuthierError(
+                    f"cannot be exported: the managed variable {symbol.name} is in memory that the launch accesses",
+                    kernel=self.capture.manifest.kernel,
+                )
+            if held.tobytes() == initial and np.array_equal(held, after.read(begin, symbol.size)):
+                continue
+            if not self._can_be_found(symbol):
+                raise LuthierError(
+                    f"cannot be exported: HIP does not find the variable {symbol.name}, which is changed",
+                    kernel=self.capture.manifest.kernel,
+                )
+            yield symbol
+
+    def _pieces(self, where: int, number: int) -> Iterator[bytes]:
+        """Yield what of the pages is in a buffer, and note pointers in it."""
+        buffer = self.made.buffers[number]
+        places = self.capture.before if where == _BEFORE else self.capture.after
+        for address, page in zip(places["address"].tolist(), places["page"].tolist(), strict=True):
+            begin, end = max(address, buffer.address), min(address + PAGE, buffer.address + buffer.size)
+            if begin >= end:
+                continue
+            data = self.capture.pages[page][begin - address : end - address]
+            yield struct.pack("<3Q", number, begin - buffer.address, end - begin) + data.tobytes()
+            skip = -begin % _WORD
+            words = np.frombuffer(data[skip:].tobytes()[: (len(data) - skip) // _WORD * _WORD], np.uint64)
+            for at, value in self._addresses(words):
+                place = begin + skip + at
+                name = buffer.variable or f"the {buffer.size} bytes at {buffer.address:#x}"
+                told = f"a word {place - buffer.address} bytes into {name}"
+                self._note(where, number, place - buffer.address, value, told)

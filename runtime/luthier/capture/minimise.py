@@ -1,0 +1,286 @@
+"""The smallest part of a captured launch in which a failure still happens: delta debugging (Zeller, Hildebrandt 2002)
+of its work-groups, then of the pages of its memory, which are zeros where they are left out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.checking import identity
+from luthier.capture.form import PAGE, Capture, Manifest, Pages, Triple
+from luthier.capture.place import fresh
+from luthier.capture.replay import PreparedLaunch, Replayed, by_address, packed
+from luthier.emulator.running.memory import host_bytes
+from luthier.errors import EmulationError, LuthierError
+
+_T = TypeVar("_T")
+_GRID_IN_PACKET = 12
+"""Byte offset of the grid in a dispatch packet (HSA specification 2.9.6)."""
+_BLOCK_COUNT = "hidden_block_count_"
+_QUANTA = 1 << 10
+"""Turns of a work-group that a smaller launch may always use."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure that a smaller launch must have, too."""
+
+    kind: str
+    """``difference``, ``fault`` or ``finding``."""
+    key: tuple[object, ...]
+    """By which it is known again."""
+    text: str
+
+
+@dataclass
+class Minimiser:
+    """The search for a smaller launch with the same failure.
+
+    Args:
+        launch: the launch that fails, by the recorded code or another object's.
+        recorded: the same by the recorded code, where `launch` is another object's: a difference is one between both.
+        check: checks, one of whose findings is the failure.
+        seconds: when no smaller one is looked for any more.
+    """
+
+    launch: PreparedLaunch
+    recorded: PreparedLaunch | None = None
+    check: Collection[str] = ()
+    seconds: float = 600
+    tries: int = 0
+    failure: Failure | None = None
+    _until: float = field(init=False)
+    _removed: list[int] = field(default_factory=list)
+    """Pages that are zeros instead of what was captured."""
+
+    def run(self) -> Capture:
+        """Return the smallest capture that was found, with what its launch leaves as the recorded code does it.
+
+        Raises:
+            AddressTaken: this process has something else where the program had its memory.
+            LuthierError: the launch does not fail.
+        """
+        self._until = time.monotonic() + self.seconds
+        with self.launch.memory():
+            whole = self.launch.capture
+            self.failure, done = self._try(whole)
+            if self.failure is None:
+                raise LuthierError("nothing fails: no difference, no fault, no finding", kernel=whole.manifest.kernel)
+            self._limit(done)
+            smaller = self._smaller_grid(self._fewer_groups(whole))
+            smaller = self._accessed(smaller)
+            return self._as_recorded(self._fewer_pages(smaller))
+
+    def _fewer_groups(self, capture: Capture) -> Capture:
+        told = capture.manifest
+        if told.cooperative:
+            return capture  # all of them wait for each other
+        everyone = told.groups or tuple(_groups(told.grid, told.block))
+
+        def with_groups(groups: Sequence[Triple]) -> Capture:
+            return replace(capture, manifest=msgspec.structs.replace(told, groups=tuple(groups)))
+
+        return with_groups(self._fewest(everyone, lambda groups: bool(groups) and self._fails(with_groups(groups))))
+
+    def _smaller_grid(self, capture: Capture) -> Capture:
+        """Return the capture with the smallest grid that has its work-groups, if it fails in that, too."""
+        told = capture.manifest
+        if not told.groups or any(whole % size for whole, size in zip(told.grid, told.block, strict=True)):
+            return capture
+        x, y, z = (max(group[axis] for group in told.groups) + 1 for axis in range(3))
+        grid = x * told.block[0], y * told.block[1], z * told.block[2]
+        if grid == told.grid:
+            return capture
+        smaller = with_grid(capture, grid)
+        return smaller if self._fails(smaller) else capture
+
+    def _accessed(self, capture: Capture) -> Capture:
+        """Return the capture without pages that its launch does not access, if that makes no difference."""
+        accessed: set[int] = set()
+        for launch in self._launches():
+            accessed |= set(self._run(launch, capture).touched.tolist())
+        smaller = _with_pages(capture, accessed)
+        return smaller if self._fails(smaller) else capture
+
+    def _fewer_pages(self, capture: Capture) -> Capture:
+        pages = capture.before["address"].tolist()
+        kept = self._fewest(pages, lambda some: self._fails(_with_pages(capture, set(some))))
+        return _with_pages(capture, set(kept))
+
+    def _fewest(self, items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> Sequence[_T]:
+        """Return a part of items that fails and of which no single one can be left out, or what was found in time."""
+        if fails(()):
+            return ()
+        count = 2
+        while len(items) > 1 and time.monotonic() < self._until:
+            size = -(-len(items) // count)
+            parts = [items[at : at + size] for at in range(0, len(items), size)]
+            rests = [[*items[:at], *items[at + size :]] for at in range(0, len(items), size)]
+            smaller = next((part for part in parts if self._in_time() and fails(part)), None)
+            if smaller is not None:
+                items, count = smaller, 2
+                continue
+            smaller = next((rest for rest in rests if count > 2 and self._in_time() and fails(rest)), None)
+            if smaller is not None:
+                items, count = smaller, max(count - 1, 2)
+            elif count >= len(items):
+                break
+            else:
+                count = min(len(items), 2 * count)
+        return items
+
+    def _in_time(self) -> bool:
+        return time.monotonic() < self._until
+
+    # One try --------------------------------------------------------------------------------------------------------
+
+    def _fails(self, capture: Capture) -> bool:
+        """Return whether a capture's launch has the failure."""
+        return self._try(capture)[0] is not None
+
+    def _try(self, capture: Capture) -> tuple[Failure | None, Replayed]:
+        """Return the failure of a capture's launch: the one that is looked for, or the first if none is yet."""
+        self.tries += 1
+        expected = None
+        if self.recorded is not None:
+            reference = self._run(self.recorded, capture, keep=True)
+            if reference.fault is not None:
+                return None, reference
+            expected = _expecting(capture, reference)
+        done = self._run(self.launch, capture, expected, keep=True)
+        wanted = self.failure
+        found = [
+            one for one in self._failures(done) if wanted is None or (one.kind, one.key) == (wanted.kind, wanted.key)
+        ]
+        if wanted is not None and wanted.kind == "difference" and self.recorded is None and not found:
+            found = [wanted] if done.fault is None and self._byte(done, wanted) == wanted.key[1] else []
+        return (found[0] if found else None), done
+
+    def _failures(self, done: Replayed) -> Iterator[Failure]:
+        if self.check:
+            yield from (Failure("finding", identity(one), str(one)) for one in done.findings)
+        elif done.fault is not None:
+            yield Failure("fault", _identity(done.fault), str(done.fault))
+        elif done.difference is not None:
+            other = self.recorded is not None  # any difference from the recorded code is one
+            key = () if other else (done.difference.address, done.difference.found)
+            yield Failure("difference", key, str(done.difference))
+
+    def _byte(self, done: Replayed, failure: Failure) -> int:
+        """Return the byte that a launch has left where the failure's is."""
+        address = failure.key[0]
+        assert isinstance(address, int)
+        return int(host_bytes(address, 1)[0])
+
+    def _launches(self) -> list[PreparedLaunch]:
+        return [self.launch] if self.recorded is None else [self.recorded, self.launch]
+
+    def _run(
+        self, launch: PreparedLaunch, capture: Capture, expected: Capture | None = None, *, keep: bool = False
+    ) -> Replayed:
+        """Run a smaller launch in the memory of the whole one.
+
+        Args:
+            expected: has what it is to leave, if `capture` has not.
+        """
+        smaller = copy.copy(launch)
+        smaller.capture = expected or capture
+        fresh(capture.manifest.ranges)
+        kept = by_address(capture.before)
+        for address, page in by_address(self.launch.capture.before).items():
+            if kept.get(address) != page:  # pages are added to those of the whole launch, if any are others
+                host_bytes(address, PAGE)[:] = capture.pages[kept[address]] if address in kept else 0
+        smaller.prepare()
+        return smaller.run_here(None, self.check, keep=keep)
+
+    def _limit(self, done: Replayed) -> None:
+        """Let no smaller launch run for much longer than the whole one: with other memory it may never end."""
+        for launch in self._launches():
+            launch.step_limit = min(launch.step_limit, _QUANTA + 2 * done.instructions)
+
+    def _as_recorded(self, capture: Capture) -> Capture:
+        """Return the capture with what the recorded code does as what is expected, but for a byte that was not."""
+        launch = self.recorded or self.launch
+        done = self._run(launch, capture, keep=True)
+        settled = _expecting(capture, done if done.fault is None else replace(done, left={}))
+        failure = self.failure
+        if failure is not None and failure.kind == "difference" and self.recorded is None:
+            from luthier.capture.against import Contents, expecting
+
+            address = failure.key[0]
+            assert isinstance(address, int)
+            settled = expecting(settled, [(address, Contents(self.launch.capture).read(address, 1))])
+        return replace(settled, counts=done.counts)
+
+
+def group_count(manifest: Manifest) -> int:
+    """Return how many work-groups of a launch run."""
+    x, y, z = (-(-whole // size) for whole, size in zip(manifest.grid, manifest.block, strict=True))
+    return len(manifest.groups) or x * y * z
+
+
+def _identity(fault: EmulationError) -> tuple[object, ...]:
+    """Return what two faults of the same defect share: the instruction and the kind of fault."""
+    return type(fault).__name__, fault.offset, fault.message.split(" ")[0]
+
+
+def _groups(grid: Triple, block: Triple) -> Iterator[Triple]:
+    """Yield the ids of all work-groups, in their order."""
+    x, y, z = (range(-(-whole // size)) for whole, size in zip(grid, block, strict=True))
+    yield from ((at_x, at_y, at_z) for at_z in z for at_y in y for at_x in x)
+
+
+def with_grid(capture: Capture, grid: Triple) -> Capture:
+    """Return the capture with a smaller grid, of whole work-groups: in its packet and hidden arguments, too."""
+    told = capture.manifest
+    counts = [whole // size for whole, size in zip(grid, told.block, strict=True)]
+    words = [(told.packet + _GRID_IN_PACKET + 4 * axis, grid[axis].to_bytes(4, "little")) for axis in range(3)]
+    arguments = list(told.arguments)
+    for number, argument in enumerate(arguments):
+        if argument.kind.startswith(_BLOCK_COUNT):
+            value = counts["xyz".index(argument.kind[-1])].to_bytes(argument.size, "little")
+            words.append((told.kernarg + argument.offset, value))
+            arguments[number] = msgspec.structs.replace(argument, value=value.hex())
+    groups = () if len(told.groups) == math.prod(counts) else told.groups
+    manifest = msgspec.structs.replace(told, grid=grid, groups=groups, arguments=tuple(arguments))
+    return _edited(replace(capture, manifest=manifest), words)
+
+
+def _edited(capture: Capture, words: Sequence[tuple[int, bytes]]) -> Capture:
+    """Return the capture with other bytes at addresses, in pages that are added."""
+    pages, before = by_address(capture.before), capture.before.copy()
+    added: dict[int, NDArray[np.uint8]] = {}
+    for address, data in words:
+        for at, byte in enumerate(data, address):
+            page = at // PAGE * PAGE
+            if page in pages:  # else it is all zeros, and nothing reads it
+                added.setdefault(page, capture.pages[pages[page]].copy())[at - page] = byte
+    for number, page in enumerate(added):
+        before["page"][before["address"] == page] = len(capture.pages) + number
+    return replace(
+        capture, before=before, pages=np.concatenate([capture.pages, *(one[None] for one in added.values())])
+    )
+
+
+def _with_pages(capture: Capture, kept: Collection[int]) -> Capture:
+    """Return the capture with zeros in all pages but these."""
+    before = capture.before[[address in kept for address in capture.before["address"].tolist()]]
+    return replace(capture, before=before)
+
+
+def _expecting(capture: Capture, done: Replayed) -> Capture:
+    """Return a capture that expects what a launch has left, which was kept, with no pages but those that it needs."""
+    known: dict[bytes, int] = {}
+    kept: list[Pages] = []
+    before = {int(row["address"]): capture.pages[int(row["page"])] for row in capture.before}
+    tables = packed(before, known, kept), packed(done.left, known, kept)
+    pages: NDArray[np.uint8] = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
+    return replace(capture, pages=pages, before=tables[0], after=tables[1])

@@ -1,0 +1,189 @@
+"""A captured launch run by the same kernel of another code object: of another compiler, of changed source, for another
+processor.
+
+The other object lies beside the captured memory. It gets the arguments that were recorded, and what its variables have
+in common with the recorded object's; what it then changes in them is put where the recorded object has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.checking import Watching
+from luthier.capture.form import Capture
+from luthier.capture.replay import Executed, PreparedLaunch, Program, device_of, isa_of, without
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running.execution import Observer
+from luthier.emulator.running.loader import Image
+from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.start import Geometry, hidden_value
+from luthier.errors import DeviceError, LuthierError
+from luthier.objects import CodeObject, Kernel, KernelArgument, Symbol
+from luthier.objects.origins import teller
+
+KERNARG_ALIGNMENT = 64
+"""Bytes: compilers widen scalar loads of arguments up to there."""
+
+
+class SubstitutedLaunch(PreparedLaunch):
+    """A captured launch of the kernel of that name in another code object.
+
+    Args:
+        object: the other code object.
+        target: of the device; None: the recorded one.
+
+    Raises:
+        LuthierError: the object has no such kernel, or one with other arguments, or is not for the device.
+    """
+
+    def __init__(self, capture: Capture, object: CodeObject, target: str | None = None) -> None:
+        told = capture.manifest
+        device = device_of(capture, target, object)
+        if told.kernel not in object.kernels:
+            known = ", ".join(object.kernels) or "none"
+            raise LuthierError(f"no kernel {told.kernel}; there are: {known}", object=object.name)
+        self._recorded_object = CodeObject(capture.object, told.object)
+        before, kernel = self._recorded_object.kernels.get(told.kernel), object.kernels[told.kernel]
+        if before is None:
+            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+        _check_arguments(before, kernel)
+        memory = Memory(limit=1 << 62)
+        self._image = Image(object, memory, lambda name: None)
+        size = -(-max(kernel.kernarg_size, 1) // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
+        self._kernarg = memory.allocate(size, f"arguments of {told.kernel}")
+        code = Code(isa_of(object, device, kernel), object.text_as_loaded(self._image.address_of))
+        code.origin = teller(object)
+        program = Program(
+            object,
+            kernel,
+            code,
+            place=self._image.host(code.base),
+            group=kernel.group_segment_fixed_size + told.dynamic_lds,
+            private=kernel.private_segment_fixed_size
+            + max(0, told.private_segment - before.private_segment_fixed_size),
+            kernarg=self._kernarg.address,
+        )
+        super().__init__(capture, str(device), program, memory)
+        self._before = before
+        self._initial = [host_bytes(one.address, one.size).copy() for one in self._image.allocations]
+
+    def prepare(self) -> None:
+        """Give the object's own memory the contents that it has before the launch."""
+        for allocation, initial in zip(self._image.allocations, self._initial, strict=True):
+            allocation.view()[:] = initial
+        self._kernarg.view()[:] = 0
+        arguments = np.frombuffer(self._arguments(), np.uint8)
+        self._kernarg.view()[: len(arguments)] = arguments
+        for contents, place in self._variables():
+            host_bytes(place, len(contents))[:] = contents
+
+    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
+        """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""
+        pairs = list(self._shared())
+        before = [host_bytes(self._image.host(new.address), new.size).copy() for _, new in pairs]
+        outcome = super().execute(threads, observer, watched)
+        for (old, new), held in zip(pairs, before, strict=True):
+            now = host_bytes(self._image.host(new.address), new.size)
+            changed = now != held
+            if changed.any() and self._is_captured(old):
+                host_bytes(self._place(old), old.size)[changed] = now[changed]
+        return outcome
+
+    def _arguments(self) -> bytes:
+        """Return the arguments: explicit ones as recorded, hidden ones too where they were, else made anew."""
+        told = self.capture.manifest
+        raw = host_bytes(told.kernarg, self._before.kernarg_size).tobytes()
+        recorded = {one.value_kind: one for one in self._before.arguments if one.hidden}
+        made = bytearray(self.kernel.kernarg_size)
+        explicit = [one for one in self._before.arguments if not one.hidden]
+        for old in explicit:
+            made[old.offset : old.offset + old.size] = raw[old.offset : old.offset + old.size]
+        for argument in self.kernel.arguments:
+            if not argument.hidden:
+                continue
+            known = recorded.get(argument.value_kind)
+            value = b"" if known is None else raw[known.offset : known.offset + known.size]
+            if len(value) != argument.size:
+                value = _hidden(argument, self.capture).to_bytes(8, "little")[: argument.size]
+            made[argument.offset : argument.offset + argument.size] = value.ljust(argument.size, b"\0")
+        return bytes(made)
+
+    # Variables ------------------------------------------------------------------------------------------------------
+
+    def _place(self, symbol: Symbol) -> int:
+        """Return where a symbol of the recorded object is."""
+        return symbol.address + self.capture.manifest.load_address
+
+    def _is_captured(self, symbol: Symbol) -> bool:
+        """Return whether the memory of a variable of the recorded object is in the capture."""
+        begin = self._place(symbol)
+        return any(at <= begin and begin + symbol.size <= at + size for at, size in self.capture.manifest.ranges)
+
+    def _shared(self) -> Iterator[tuple[Symbol, Symbol]]:
+        """Yield the variables that both objects have.
+
+        Raises:
+            LuthierError: the other one has another size.
+        """
+        moved = [one.offset for one in self._recorded_object.relocations]
+        for old in self._recorded_object.symbols:
+            if old.type != "object" or not old.defined or not old.size or old.name.endswith(".kd"):
+                continue
+            new = self.object.symbol(old.name)
+            if new is None or not new.defined or new.type != "object":
+                continue
+            if any(old.address <= offset < old.address + old.size for offset in moved):
+                continue  # it has addresses of the object itself in it
+            if new.size != old.size:
+                raise LuthierError(
+                    f"the variable {old.name} has {new.size} bytes, and {old.size} where it was captured",
+                    object=self.object.name,
+                )
+            yield old, new
+
+    def _variables(self) -> Iterator[tuple[NDArray[np.uint8], int]]:
+        """Yield the contents of variables that had been changed before the launch, and where they are to go."""
+        for old, new in self._shared():
+            if not self._is_captured(old):
+                continue
+            begin = self._place(old)
+            initial = np.frombuffer(self._recorded_object.read(old.address, old.size), np.uint8)
+            contents = initial.copy()
+            for address, size in without([(begin, old.size)], self.capture.manifest.left_out):
+                contents[address - begin :][:size] = host_bytes(address, size)
+            if not np.array_equal(contents, initial):
+                yield contents, self._image.host(new.address)
+
+
+def _check_arguments(before: Kernel, after: Kernel) -> None:
+    """Refuse a kernel that takes other arguments than the recorded one.
+
+    Raises:
+        DeviceError: it does.
+    """
+    old, new = (
+        [(one.offset, one.size, one.value_kind) for one in kernel.arguments if not one.hidden]
+        for kernel in (before, after)
+    )
+    if old != new:
+        raise DeviceError(
+            f"it takes other arguments than the captured one: {_told(new)} in place of {_told(old)}", kernel=after.name
+        )
+
+
+def _told(arguments: list[tuple[int, int, str]]) -> str:
+    return ", ".join(f"{kind} of {size} bytes at {offset}" for offset, size, kind in arguments) or "none"
+
+
+def _hidden(argument: KernelArgument, capture: Capture) -> int:
+    """Return a hidden argument that the recorded kernel does not have."""
+    told, axis = capture.manifest, {"x": 0, "y": 1, "z": 2}.get(argument.value_kind[-1], 0)
+    if argument.value_kind.startswith("hidden_remainder_"):
+        return told.grid[axis] % told.block[axis]
+    if argument.value_kind.startswith("hidden_block_count_"):
+        return told.grid[axis] // told.block[axis]
+    x, y, z = (-(-whole // part) for whole, part in zip(told.grid, told.block, strict=True))
+    return hidden_value(argument, Geometry((x, y, z), told.block, told.dynamic_lds), told.queue)

@@ -1,0 +1,146 @@
+"""Captured launches run again under tools, as if a program on virtual devices had launched them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+from luthier.capture import Capture, Replayed
+from luthier.capture.place import NearMemory
+from luthier.capture.replay import STEP_LIMIT, PreparedLaunch, Program, isa_of
+from luthier.emulator.binding.program import Code
+from luthier.emulator.device import WAITING
+from luthier.emulator.running.loader import Image
+from luthier.emulator.running.memory import Memory
+from luthier.objects import CodeObject
+from luthier.patch.payloads.code import ORIGINAL
+from luthier.run.instrumentation import Instrumentation
+from luthier.run.loaded import LoadedCompanion
+from luthier.run.patching import Patched, digest_of, most_group, most_items, most_private
+from luthier.run.record import Recorder
+from luthier.run.selection import Selection
+from luthier.run.sessions import RECORDS, LaunchedKernel, Session
+from luthier.tool import ToolGroup
+from luthier.tool.observation import Launch
+
+
+class ReplayedRun:
+    """Replays in this process, under tools: to them they are a run with this process, whose devices are the targets of
+    the captures. There are no calls of the API.
+
+    Args:
+        recorder: writes the run directory.
+        hoist: as of `Instrumentation`.
+    """
+
+    def __init__(self, tools: ToolGroup, recorder: Recorder | None = None, *, hoist: bool | None = None) -> None:
+        self.instrumentation = Instrumentation(tools, Selection(), recorder, hoist=hoist)
+        self.instrumentation.begin()
+        self._session = Session(os.getpid(), "", 0 if recorder is None else RECORDS, {"parent": None, "rank": None})
+        self.instrumentation.sessions.append(self._session)
+        self.devices: list[str] = []
+        """Targets by the number of the device."""
+        self._memory = Memory(limit=1 << 62)
+        self._rows: dict[tuple[str, str, int], int] = {}
+
+    def replay(self, capture: Capture, target: str | None = None, threads: int | None = None) -> Replayed:
+        """Run a launch with its kernel patched, or unchanged where tools want nothing of it or it cannot be patched.
+
+        Raises:
+            AddressTaken: this process has something else where the program had its memory.
+            LuthierError: the launch cannot be run.
+        """
+        told = capture.manifest
+        original = PreparedLaunch(capture, target or told.target)
+        gpu = self._device(str(original.device))
+        number = self._row(original, gpu)
+        patched = self._session.kernels[number].patched
+        if patched.companion is None or self._exceeds(original, patched):
+            return self._run(original, number, threads, instrumented=False)
+        companion = CodeObject(patched.companion.data, told.object)
+        places = {ORIGINAL: told.load_address}
+        for block in patched.companion.blocks:
+            places[block.symbol] = self._block(gpu, block.symbol)
+        goes_back = patched.companion.report.kernels[0].unknown_calls > 0
+        # Its code and the original's are one code then, with a table that has an entry for all between.
+        beside = NearMemory(told.load_address, told.ranges) if goes_back else Memory(limit=1 << 62)
+        image = Image(companion, beside, places.get)
+        taken = [self._memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
+        try:
+            loaded = LoadedCompanion(companion, image.bias, original.object, told.load_address, places, goes_back)
+            self._session.companions[gpu, image.bias] = loaded
+            program = _program(original, loaded)
+            launch = PreparedLaunch(capture, str(original.device), program, self._memory, STEP_LIMIT * WAITING)
+            return self._run(launch, number, threads, instrumented=True)
+        finally:
+            for one in taken:
+                self._memory.free(one)
+            image.unload()
+
+    def _device(self, target: str) -> int:
+        """Return the number of the device of a target."""
+        if target not in self.devices:
+            self.devices.append(target)
+        return self.devices.index(target)
+
+    def _row(self, launch: PreparedLaunch, gpu: int) -> int:
+        """Return the number of a launch's kernel in the session, for which tools were asked."""
+        key = launch.kernel.name, digest_of(launch.object), gpu
+        if key not in self._rows:
+            patched = self.instrumentation.patcher.patch(launch.object, launch.kernel.name)
+            self._rows[key] = len(self._session.kernels)
+            self._session.kernels.append(LaunchedKernel(launch.kernel, launch.object, gpu, patched))
+        return self._rows[key]
+
+    def _exceeds(self, launch: PreparedLaunch, patched: Patched) -> bool:
+        """Return whether the launch is larger than the patched kernel allows, which is told."""
+        told, kernel = launch.capture.manifest, launch.kernel
+        for what, size, most in (
+            ("work-items in a work-group", told.block[0] * told.block[1] * told.block[2], most_items),
+            ("bytes of LDS", told.group_segment, most_group),
+            ("bytes of private memory", told.private_segment, most_private),
+        ):
+            if size > most(kernel, patched):
+                reason = f"launches with more than {most(kernel, patched)} {what} run uninstrumented"
+                self.instrumentation.tell(f"{kernel.name}: {reason}")
+                return True
+        return False
+
+    def _block(self, gpu: int, symbol: str) -> int:
+        """Return the address of a block of variables, which launches may access."""
+        shared = self.instrumentation.block(self._session, gpu, symbol).memory
+        address = int(shared.bytes.ctypes.data)
+        if self._memory.find(address) is None:
+            self._memory.register(address, shared.size, "variables of tools", shared)
+        return address
+
+    def _run(self, launch: PreparedLaunch, number: int, threads: int | None, *, instrumented: bool) -> Replayed:
+        told, kernel = launch.capture.manifest, self._session.kernels[number]
+        began = Launch(
+            *(kernel.kernel, kernel.object, self._session.pid, kernel.gpu, told.number, told.grid, told.block),
+            *(told.group_segment, told.private_segment, instrumented),
+        )
+        now = time.time_ns()
+        self.instrumentation.begin_launch(self._session, began)
+        done = launch.run(threads)
+        groups = sum(count[0] * count[1] * count[2] * launch.waves(items) for _, count, items in launch.parts())
+        self._session.add_launch(number, began, groups, now)
+        self.instrumentation.end_launch(self._session, kernel.gpu)
+        return done
+
+
+def _program(original: PreparedLaunch, loaded: LoadedCompanion) -> Program:
+    """Return a patched kernel in the place of the original one."""
+    kernel, before = loaded.kernel, original.kernel
+    code = Code(isa_of(loaded.object, original.device, kernel), loaded.code())
+    code.origin = loaded.origin
+    return replace(
+        original.program,
+        object=loaded.object,
+        kernel=kernel,
+        code=code,
+        place=code.base,
+        group=original.program.group + kernel.group_segment_fixed_size - before.group_segment_fixed_size,
+        private=original.program.private + kernel.private_segment_fixed_size - before.private_segment_fixed_size,
+    )
