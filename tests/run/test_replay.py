@@ -99,6 +99,12 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
         assert (done.returncode, message in done.stderr) == (1, True), done
 
 
+def test_a_capture_that_cannot_be_run_under_tools(luthier: Luthier, temporary: Path) -> None:
+    (temporary / "damaged.lcap").write_bytes(b"PK")
+    done = luthier("replay", "-t", "instr_count", temporary / "damaged.lcap")
+    assert (done.returncode, "no capture" in done.stdout) == (2, True), done
+
+
 # Checks -------------------------------------------------------------------------------------------------------------
 
 

@@ -400,11 +400,15 @@ class PreparedLaunch:
             now = host_bytes(address, PAGE)
             old = capture.pages[before[address]] if address in before else zeros
             wanted = capture.pages[after[address]] if address in after else old
-            if not np.array_equal(now, old):
+            here = now.tobytes()  # far quicker to compare than arrays
+            same = here == old.tobytes()
+            if not same:
                 written.append(address)
+            if (same and wanted is old) or here == wanted.tobytes():
+                continue
             wrong = np.flatnonzero(now != wanted)
             total += len(wrong)
-            if len(wrong) and first is None:
+            if first is None:
                 at = int(wrong[0])
                 first = address + at, int(wanted[at]), int(now[at])
         changed = np.array(written, np.uint64)

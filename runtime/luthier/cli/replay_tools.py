@@ -40,7 +40,7 @@ def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, A
     instrumentation.end()
     reported = list(results.tables(instrumentation))
     status = max(int(row["status"]) for row in rows)
-    error = _error(instrumentation)
+    error = _error(instrumentation) if any("instructions" in row for row in rows) else ""
     if recorder is not None:
         summary = results.head(instrumentation, ["luthier", "replay", *task["files"]], status, reported)
         recorder.finish(instrumentation, {**summary, "devices": [f"emu:{device}" for device in run.devices]})

@@ -44,12 +44,14 @@ def host_bytes(address: int, size: int) -> NDArray[np.uint8]:
     """Return a writable view of host memory, which the caller knows to be mapped."""
     if size == 0:
         return np.zeros(0, np.uint8)
-    interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+    return np.asarray(_Holder(address, size))
 
-    class _Holder:
-        __array_interface__ = interface
 
-    return np.asarray(_Holder())
+class _Holder:
+    """Host memory as NumPy takes it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
 
 
 class Arena:
