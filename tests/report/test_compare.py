@@ -67,7 +67,7 @@ def test_a_run_against_itself(mix_run: Path, capfd: pytest.CaptureFixture[str]) 
 )
 def test_what_a_comparison_refuses(mix_run: Path, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(mix_run), "--against", str(mix_run), *options]) == 1
-    assert "a comparison (--against) has the formats text, json and html" in capfd.readouterr().err
+    assert "a comparison (--against) has the formats text, json, html, sarif and junit" in capfd.readouterr().err
 
 
 def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

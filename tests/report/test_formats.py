@@ -37,7 +37,7 @@ def compare(run, against, file):
 PLAIN = ReportFormat(help="a line a row, 100 %", write=write, write_table=write_table, suffix=".txt", compare=compare)
 TABLES = ReportFormat(help="tables alone", write_table=write_table, suffix=".rows")
 """
-BUILT_IN = ("csv", "json", "html", "perfetto")
+BUILT_IN = ("csv", "json", "html", "perfetto", "sarif", "junit")
 Plant = Callable[..., None]
 
 
@@ -77,7 +77,7 @@ def test_what_a_format_cannot_do_is_told(add: Plant, run: str, capsys: pytest.Ca
     assert main(["report", run, "--format", "rows"]) == 1
     assert re.search(r"rows is of one table \(--table [\w|]*kernels\|[\w|]*\) or goes to a", capsys.readouterr().err)
     assert main(["report", run, "--format", "rows", "--against", run]) == 1
-    assert "has the formats text, json and html, and no --table" in capsys.readouterr().err
+    assert "has the formats text, json, html, sarif and junit, and no --table" in capsys.readouterr().err
     assert main(["report", run, "--format", "html", "--table", "kernels"]) == 1
     assert "--table is for the formats csv, json and rows" in capsys.readouterr().err
 
@@ -87,7 +87,7 @@ def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main(["report", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "--format {text,csv,json,html,perfetto,broken,plain}" in said
+    assert "--format {text,csv,json,html,perfetto,sarif,junit,broken,plain}" in said
     assert "plain: a line a row, 100 % (default: text)" in said
     assert "broken: NOT USABLE" in said
     for shell in ("bash", "zsh", "fish"):
@@ -149,7 +149,7 @@ def test_the_doctor_names_what_is_broken(add: Plant) -> None:
         return next(one for one in examine() if one.subject == "report formats")
 
     add("plain = other_one:PLAIN")
-    assert (finding().status, finding().detail) == ("ok", "csv, json, html, perfetto, plain")
+    assert (finding().status, finding().detail) == ("ok", "csv, json, html, perfetto, sarif, junit, plain")
     add("bad = nowhere:IT", name="second_one")
     assert finding().status == "missing"
     assert "report format bad of second-one (nowhere:IT) cannot be imported" in finding().detail

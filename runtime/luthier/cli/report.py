@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,15 @@ from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables
 from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
 from luthier.support.files import writing_atomically
-from luthier.terminal import data_output
+from luthier.terminal import data_output, say
 
 if TYPE_CHECKING:
+    from luthier.report.conditions import Verdict
     from luthier.run.folder import RunFolder
     from luthier.support.table import Table
+
+FAILED = 1
+"""Exit code where a condition is fulfilled."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--table", metavar="NAME", help="this table alone, as csv and json; csv needs it, or a folder to write all to"
+    )
+    parser.add_argument(
+        "--fail-if",
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help="exit code 1 if any row of a tool's table is so, e.g. 'coalescing.efficiency < 50', or with --against any "
+        "difference, e.g. 'instructions > 5%%'; may be repeated",
     )
     parser.add_argument(
         "--source-path",
@@ -71,7 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report."""
+    """Write the report; the exit status."""
+    from luthier.report.conditions import Condition, judge
+    from luthier.run.folder import RunFolder
+
     format = None if args.format == "text" else FORMATS.load(args.format)
     if args.table is not None and (format is None or format.write_table is None):
         raise LuthierError(f"--table is for the formats {_that_have('write_table')}")
@@ -89,8 +104,22 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--source-path is for formats that show source files (html), and not with --against")
     if args.top < 0:
         raise LuthierError(f"--top {args.top} is no number of groups")
+    conditions = [Condition.parse(text) for text in args.fail_if]
     with _folder(args.folder) as folder:
-        return _report(folder, format, args)
+        verdicts = judge(folder, conditions, RunFolder(args.against) if args.against and conditions else None)
+        _report(folder, format, args, verdicts)
+    return _told(verdicts, args)
+
+
+def _told(verdicts: list[Verdict], args: argparse.Namespace) -> int:
+    """Print what fulfils conditions on standard error; the exit status."""
+    from luthier.objects.names import as_in_source
+    from luthier.support.table import Table
+
+    lines = [[line] for verdict in verdicts for line in verdict.lines()]
+    for line in lines if args.mangled else as_in_source([Table("", ("line",), lines)])[0].rows:
+        say(f"luthier report: {line[0]}", file=sys.stderr)
+    return FAILED if any(verdict.violations for verdict in verdicts) else 0
 
 
 def _that_have(function: str, *more: str) -> str:
@@ -103,38 +132,42 @@ def _that_have(function: str, *more: str) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _report(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace) -> int:
+def _report(
+    folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, verdicts: Sequence[Verdict]
+) -> None:
     by_place = args.trace is None and args.by
     if not by_place and format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
             tables = "|".join(folder.names)
             raise LuthierError(f"{args.format} is of one table (--table {tables}) or goes to a folder (-o)")
         _write_tables(folder, format, Path(args.output))
-        return 0
-    write = _writer(folder, format, args)
+        return
+    write = _writer(folder, format, args, verdicts)
     if args.output:
         with writing_atomically(args.output) as file:
             write(file)
     else:
         write(data_output())
         sys.stdout.flush()
-    return 0
 
 
-def _writer(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace) -> Callable[[IO[bytes]], None]:
+def _writer(
+    folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, verdicts: Sequence[Verdict]
+) -> Callable[[IO[bytes]], None]:
     """Return what writes that which is asked for, to one file."""
     if args.trace is not None:
         return lambda out: _write_summaries(folder, args, out)
     if args.by:
         return lambda out: _write_places(folder, args, out)
     if args.against is not None:
-        return lambda out: _write_comparison(folder, format, args, out)
+        return lambda out: _write_comparison(folder, format, args, verdicts, out)
     if format is None:
         return lambda out: _write_text(folder, args, out)
     if args.table is not None and (write_table := format.write_table) is not None:
         return lambda out: write_table(folder, args.table, out)
     assert format.write is not None
-    return partial(format.write, folder, **({"roots": args.source_path} if format.sources else {}))
+    more = {"verdicts": verdicts} if format.verdicts else {}
+    return partial(format.write, folder, **({"roots": args.source_path} if format.sources else {}), **more)
 
 
 def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
@@ -169,14 +202,20 @@ def _folder(paths: list[Path]) -> Iterator[RunFolder]:
         yield RunFolder(Path(folder))
 
 
-def _write_comparison(folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, out: IO[bytes]) -> None:
+def _write_comparison(
+    folder: RunFolder,
+    format: ReportFormat | None,
+    args: argparse.Namespace,
+    verdicts: Sequence[Verdict],
+    out: IO[bytes],
+) -> None:
     from luthier.report.compare import changed, compared
     from luthier.run.folder import RunFolder
 
     against = RunFolder(args.against)
     if format is not None:
         assert format.compare is not None
-        format.compare(folder, against, out)
+        format.compare(folder, against, out, **({"verdicts": verdicts} if format.verdicts else {}))
         return
     tables = [changed(table) for table in compared(folder, against) if table.rows]
     out.write(f"{_text(tables, args) or 'the runs have neither kernels nor variables'}\n".encode())

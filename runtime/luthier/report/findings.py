@@ -10,13 +10,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from luthier.report.code import Code
 from luthier.report.measures import by_line
 
 SHOWN = 200
 """Findings that a page has at most."""
+
+
+class Kind(NamedTuple):
+    """Sort of findings."""
+
+    level: str
+    """As SARIF has it: error, warning, note."""
+    text: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "wrong": Kind("error", "a race, or what a tool calls a finding"),
+    "cache lines": Kind("warning", "requests touch more cache lines than they need"),
+    "bank conflicts": Kind("warning", "lanes wait for each other at banks of LDS"),
+    "idle lanes": Kind("warning", "vector instructions run with few active lanes"),
+    "scratch": Kind("note", "work-items have private memory: spilled registers, or local arrays"),
+    "not instrumented": Kind("note", "instructions lack hooks that tools asked for"),
+}
+"""Each kind of finding, and what it means."""
 _LEAST = 0.01
 """Share of the largest loss below which a loss is not told."""
 _VECTOR = frozenset({"vector", "matrix", "memory", "lds"})
@@ -31,7 +50,7 @@ class Finding:
     """One of them."""
 
     kind: str
-    """Of what kind: wrong, cache lines, idle lanes, bank conflicts, scratch, not instrumented."""
+    """One of `KINDS`."""
     kernel: int
     at: int | None
     """Position of the instruction in the kernel's code; None: it is of the whole kernel."""
@@ -49,7 +68,10 @@ class Finding:
 
 
 def findings(
-    kernels: Sequence[dict[str, Any]], codes: Mapping[int, Code], tables: Sequence[Mapping[str, Any]]
+    kernels: Sequence[dict[str, Any]],
+    codes: Mapping[int, Code],
+    tables: Sequence[Mapping[str, Any]],
+    limit: int | None = SHOWN,
 ) -> list[Finding]:
     """Return findings: what is wrong, then losses, those that cost most first, then notes about whole kernels.
 
@@ -57,13 +79,14 @@ def findings(
         kernels: as `overview.kernels` gives them.
         codes: of the kernels whose code is known.
         tables: the tools', as `overview.tool_tables` gives them.
+        limit: so many at most; None: all.
     """
     wrong = list(_wrong(kernels, codes, tables))
     losses = [one for number, code in codes.items() for one in _losses(number, kernels[number], code)]
     losses.sort(key=lambda one: -one.lost)
     most = losses[0].lost if losses else 0.0
     told = [one for one in losses if one.lost >= _LEAST * most]
-    return [*wrong, *told, *_notes(kernels)][:SHOWN]
+    return [*wrong, *told, *_notes(kernels)][:limit]
 
 
 def _losses(number: int, kernel: Mapping[str, Any], code: Code) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
@@ -24,7 +25,8 @@ from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.planner import Plan, Planner
+from luthier.run.long_launches import LongLaunches
+from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
 from luthier.run.sessions import Session
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
@@ -37,6 +39,7 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
 
+_Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 
 
@@ -73,6 +76,7 @@ class Service:
         self._planner = Planner(self._space)
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
+        self._long_launches = LongLaunches()
 
     # Connections ----------------------------------------------------------------------------------------------------
 
@@ -122,6 +126,8 @@ class Service:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
                         elif kind == Request.FOUND:
                             body = self._found(pid, Reader(payload))
+                        elif kind == Request.RUNNING:
+                            body = self._running(pid, Reader(payload))
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -189,9 +195,21 @@ class Service:
         self._findings.add(pid, seen, self._planner.plans[seen.kernel] if by_kernel else None)
         return Writer()
 
-    def _count(self, request: Reader) -> None:
-        if self._executed is None:
-            raise protocol.ProtocolError("counts that nobody asked for")
+    def _running(self, pid: int, request: Reader) -> Writer:
+        running = request.numbers(messages.Running)
+        if running.kernel >= len(self._planner.plans):
+            raise protocol.ProtocolError("a launch of a kernel that was never planned")
+        plan = self._planner.plans[running.kernel]
+        counts = np.zeros(plan.code.code.count, np.int64)
+        for planned, record, executions, _ in self._counted(request):
+            if planned is plan.code:
+                known = record < len(counts)  # the code may have become longer meanwhile
+                counts[record[known]] = executions[known]
+        self._long_launches.tell(pid, running, plan, counts)
+        return Writer()
+
+    def _counted(self, request: Reader) -> Iterator[tuple[PlannedCode, _Counts, _Counts, _Counts]]:
+        """Yield each code with its records that were executed, how often, and the lanes."""
         for _ in range(request.number()):
             counted = request.numbers(messages.CodeCounts)
             rows = np.frombuffer(request.take(counted.records * _COUNTS.itemsize), _COUNTS)
@@ -201,8 +219,14 @@ class Service:
             planned = self._planner.codes[counted.code]
             if len(rows) and record.max() >= planned.code.count:
                 raise protocol.ProtocolError("counts of code that was never planned")
+            yield planned, record, executions, lanes
+
+    def _count(self, request: Reader) -> None:
+        if self._executed is None:
+            raise protocol.ProtocolError("counts that nobody asked for")
+        for planned, record, executions, lanes in self._counted(request):
             addresses = planned.code.addresses()[record]
-            own = np.ones(len(rows), np.bool_)
+            own = np.ones(len(record), np.bool_)
             for other in planned.others.values():
                 there = (record >= other.records.start) & (record < other.records.stop)
                 own &= ~there

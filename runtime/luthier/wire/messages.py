@@ -47,6 +47,8 @@ class Request(enum.IntEnum):
     it; what was executed until it began and until it ended, each as in `COUNTS`."""
     FOUND = 11
     """`Sighting`."""
+    RUNNING = 12
+    """`Running`; what its code has executed in the process, as in `COUNTS`."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -195,6 +197,17 @@ class Sighting(Message):
     count: int
     launch: int
     """Number among the launches of the kernel in the process."""
+
+
+@dataclass(frozen=True)
+class Running(Message):
+    """A launch that has not ended for long."""
+
+    kernel: int
+    """Number of its plan."""
+    seconds: int
+    others: int
+    """Launches of the process that run, too."""
 
 
 @dataclass(frozen=True)

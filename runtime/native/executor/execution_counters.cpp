@@ -4,20 +4,28 @@
 
 namespace luthier {
 
-ExecutionCounters &ExecutionCounters::get() {
+namespace {
+
+ExecutionCounters *&instance() {
   static auto *counters = new ExecutionCounters; // threads may end after static objects
-  return *counters;
+  return counters;
 }
+
+} // namespace
+
+ExecutionCounters &ExecutionCounters::get() { return *instance(); }
+
+void ExecutionCounters::forget() { instance() = new ExecutionCounters; }
 
 void ExecutionCounters::enter(Worker &worker) {
   std::lock_guard lock(mutex_);
   workers_.insert(&worker);
 }
 
-void ExecutionCounters::leave(Worker &worker) {
+void ExecutionCounters::leave(Worker &worker, bool keep) {
   std::lock_guard lock(mutex_);
-  workers_.erase(&worker);
-  worker.add_to(gone_);
+  if (workers_.erase(&worker) && keep)
+    worker.add_to(gone_);
 }
 
 Tally ExecutionCounters::take() {

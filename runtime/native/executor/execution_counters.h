@@ -17,12 +17,16 @@ struct Executed {
 // By the code's number and the record's.
 using Tally = std::map<uint64_t, std::map<uint64_t, Executed>>;
 
-// All workers there are, and what those executed that are no more.
+// All workers there are, and what those executed that are no more, where that is wanted.
 class ExecutionCounters {
 public:
   static ExecutionCounters &get();
+  // Begin anew in a child process, which has none of its parent's threads; one of these may have had the lock.
+  static void forget();
   void enter(Worker &worker);
-  void leave(Worker &worker);
+  // `keep`: what it has executed is wanted later, too.
+  void leave(Worker &worker, bool keep);
+  // What was executed; of workers that are gone, as far as it was kept.
   Tally take();
 
 private:

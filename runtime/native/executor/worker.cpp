@@ -20,13 +20,11 @@ Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + 
   context_ = fixed_.data();
   group_ = context_ + context::kSize;
   put(context_, context::translate, engine.translate);
-  if (engine.counts_wanted)
-    ExecutionCounters::get().enter(*this);
+  ExecutionCounters::get().enter(*this);
 }
 
 Worker::~Worker() {
-  if (engine_.counts_wanted)
-    ExecutionCounters::get().leave(*this);
+  ExecutionCounters::get().leave(*this, engine_.counts_wanted);
 }
 
 void Worker::make_waves(uint64_t stride, unsigned count) {

@@ -150,7 +150,10 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     const wire::Capture told{
         gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
-    fault = launch->run();
+    {
+      const LongLaunches::Running running(room_.long_launches, plan);
+      fault = launch->run();
+    }
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());
     std::lock_guard lock(mutex_);
     launch_ = nullptr;

@@ -8,6 +8,7 @@
 
 #include "event.h"
 #include "launch.h"
+#include "long_launches.h"
 #include "plans.h"
 
 namespace luthier {
@@ -22,6 +23,7 @@ struct Room {
   Events &events;
   Plans &plans;
   ThreadPool &pool;
+  LongLaunches &long_launches;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };

@@ -126,6 +126,13 @@ void Service::tell(const Tally &tally) {
   ask(Request::kCounts, message.text());
 }
 
+void Service::tell_running(const wire::Running &launch, const Tally &tally) {
+  Writer message;
+  message.numbers(launch);
+  put_tally(message, tally);
+  ask(Request::kRunning, message.text());
+}
+
 bool Service::capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory) {
   Writer request;
   request.numbers(launch).bytes(packet);

@@ -22,6 +22,7 @@ public:
   Events events;
   Plans plans;
   ThreadPool pool;
+  LongLaunches long_launches;
   Room room;
 
   const std::vector<Gpu> &gpus() const { return service.setup().gpus; }

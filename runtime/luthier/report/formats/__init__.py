@@ -18,7 +18,7 @@ FORMATS = Extensions(
     REPORT_FORMATS,
     "report format",
     ReportFormat,
-    {name: f"luthier.report.formats.{name}:FORMAT" for name in ("csv", "json", "html", "perfetto")},
+    {name: f"luthier.report.formats.{name}:FORMAT" for name in ("csv", "json", "html", "perfetto", "sarif", "junit")},
 )
 
 __all__ = ["FORMATS", "ReportFormat"]

@@ -29,11 +29,15 @@ class ReportFormat:
     """Function that writes the table of this name (``--table``)."""
     suffix: str = ""
     """Suffix of the names of tables' files in a folder, such as ``.csv``."""
-    compare: Callable[[RunFolder, RunFolder, IO[bytes]], None] | None = None
-    """Function that writes the differences between a run and another one (``--against``): both, file."""
+    compare: Callable[..., None] | None = None
+    """Function that writes the differences between a run and another one (``--against``; both `RunFolder`, file)."""
 
     sources: bool = False
     """Whether `write` shows source files: it is called with ``roots``, the folders to look in, too."""
+
+    verdicts: bool = False
+    """Whether `write` and `compare` show what conditions (``--fail-if``) say: they are called with ``verdicts``, a
+    sequence of `luthier.report.conditions.Verdict`, too."""
 
     def __post_init__(self) -> None:
         if self.write is None and self.write_table is None:

@@ -1,0 +1,320 @@
+"""Conditions under which a report fails: numbers of the tools' tables, or differences between two runs."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from luthier.errors import LuthierError
+from luthier.objects.names import matches
+from luthier.report.compare import compared
+from luthier.run.folder import RunFolder
+from luthier.support.suggestions import did_you_mean
+from luthier.support.table import Cell, Table
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_REDUCTIONS: Mapping[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min, "sum": sum}
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_CONDITION = re.compile(rf"(.+?)\s*({'|'.join(_OPERATORS)})\s*({_NUMBER})\s*(%?)")
+_REDUCED = re.compile(rf"({'|'.join(_REDUCTIONS)})\((.+)\)")
+_NAMED = re.compile(r"([\w-]+)(?:\[(.+)\])?\.(.+)")
+"""A tool, maybe one of its tables, a column."""
+_COMPARED = ("kernels", "opcodes", "variables")
+"""Words for the tables of a comparison, in their order."""
+_PLACE = ("source", "block", "address", "instruction")
+"""Columns that say where a row is of, besides the kernel."""
+TOLD = 10
+"""Violations of a condition that are told to people; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One of them, as it was given."""
+
+    text: str
+    reduction: str
+    """A name of `_REDUCTIONS`; empty: any row."""
+    name: str
+    """Of the numbers."""
+    compare: str
+    """One of `_OPERATORS`."""
+    bound: float
+    percent: bool
+    """Whether ``%`` stands behind the bound."""
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Return the condition of a text such as ``coalescing.efficiency < 50``.
+
+        Raises:
+            LuthierError: it is none.
+        """
+        found = _CONDITION.fullmatch(text.strip())
+        if found is None:
+            raise LuthierError(
+                f"--fail-if {text!r} is no condition: a name, one of {' '.join(sorted(_OPERATORS))} and a number, "
+                "such as 'coalescing.efficiency < 50'"
+            )
+        reduced = _REDUCED.fullmatch(found[1])
+        reduction, name = (reduced[1], reduced[2].strip()) if reduced else ("", found[1])
+        return cls(text.strip(), reduction, name, found[2], float(found[3]), bool(found[4]))
+
+    def holds(self, value: float) -> bool:
+        """Return whether a number fulfils it."""
+        return _OPERATORS[self.compare](value, self.bound)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A row, or all rows of a table together, by which a condition is fulfilled."""
+
+    value: str
+    """The number, as people read it."""
+    kernel: str
+    """Symbol or name, as the table has it; empty where the row is of none."""
+    place: Mapping[str, Cell]
+    """Where in the kernel: cells of the columns `_PLACE` that the table has."""
+    row: str
+    """What else tells the row from others."""
+
+    @property
+    def where(self) -> str:
+        """Return kernel, source line and what else is known, in words."""
+        parts = [f"kernel {self.kernel}"] if self.kernel else []
+        parts += [
+            f"block {cell}" if name == "block" else str(cell)
+            for name, cell in self.place.items()
+            if cell not in (None, "")
+        ]
+        return ", ".join([*parts, *([self.row] if self.row else [])])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A condition, and what fulfils it."""
+
+    condition: Condition
+    rows: int
+    """Rows that were looked at."""
+    violations: Sequence[Violation]
+    unmatched: Sequence[str] = ()
+    """Rows of a comparison that only one run has."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text for people; nothing where there is nothing to say."""
+        for one in self.violations[:TOLD]:
+            yield f"{self.condition.text}: {one.value}" + (f" ({one.where})" if one.where else "")
+        if len(self.violations) > TOLD:
+            yield f"{self.condition.text}: {len(self.violations) - TOLD} more"
+        yield from self.unjudged()
+
+    def unjudged(self) -> Iterator[str]:
+        """Yield a sentence about rows that only one run has, if there are any, or that there is nothing to judge."""
+        if not self.rows:
+            yield f"{self.condition.text}: no row has a number, so nothing was judged"
+        if self.unmatched:
+            more = f" and {len(self.unmatched) - TOLD} more" if len(self.unmatched) > TOLD else ""
+            yield f"{self.condition.text}: in one run only, so not compared: {', '.join(self.unmatched[:TOLD])}{more}"
+
+
+def judge(run: RunFolder, conditions: Iterable[Condition], against: RunFolder | None = None) -> list[Verdict]:
+    """Return what fulfils each condition.
+
+    Args:
+        run: whose numbers they are about.
+        conditions: without `against` about numbers of the tools' tables, else about differences.
+        against: the run that it is compared with.
+
+    Raises:
+        LuthierError: a condition names a tool, table, column or number that is not there, or nothing can be judged.
+    """
+    conditions = list(conditions)
+    if against is None:
+        return [_of_tables(run, one) for one in conditions]
+    tables = dict(zip(_COMPARED, compared(run, against), strict=True)) if conditions else {}
+    return [_of_differences(tables, one) for one in conditions]
+
+
+def _of_tables(run: RunFolder, condition: Condition) -> Verdict:
+    rows = 0
+    violations: list[Violation] = []
+    for table, at in _columns(run, condition):
+        values = [(row, _number(row[at], condition)) for row in table.rows]
+        known = [(row, value) for row, value in values if value is not None]
+        rows += len(known)
+        if condition.reduction and known:
+            value = _REDUCTIONS[condition.reduction](value for _, value in known)
+            if condition.holds(value):
+                what = table.title or condition.name
+                violations.append(Violation(f"{value:.6g}", "", {}, f"{condition.reduction} of {len(known)}, {what}"))
+        elif not condition.reduction:
+            violations += [_violation(table, row, at, f"{value:.6g}") for row, value in known if condition.holds(value)]
+    return Verdict(condition, rows, violations)
+
+
+def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
+    """Return the tables that a condition is about, each with the position of the column.
+
+    Raises:
+        LuthierError: there are none.
+    """
+    found = _NAMED.fullmatch(condition.name)
+    tools = [tool["tool"] for tool in run.summary["tools"]]
+    if found is None:
+        raise LuthierError(
+            f"--fail-if {condition.text!r}: {condition.name!r} names no column; it is TOOL.COLUMN or "
+            f"TOOL[TABLE].COLUMN of what the run's tools reported ({', '.join(dict.fromkeys(tools)) or 'it has none'})"
+        )
+    tool, title, column = found.groups()
+    if tool not in tools:
+        there = ", ".join(dict.fromkeys(tools)) or "none"
+        raise LuthierError(
+            f"--fail-if {condition.text!r}: the run has no tool {tool!r}; it has {there}{did_you_mean(tool, tools)}"
+        )
+    tables = [
+        _by_variable(Table(one["title"], one["columns"], one["rows"]))
+        for each in run.summary["tools"]
+        if each["tool"] == tool
+        for one in each["tables"]
+    ]
+    if title is not None:
+        titles = [one.title for one in tables]
+        tables = [one for one in tables if matches(one.title, title)]
+        if not tables:
+            there = ", ".join(map(repr, titles)) or "none"
+            raise LuthierError(
+                f"--fail-if {condition.text!r}: {tool} reported no table {title!r}; it reported {there}"
+                f"{did_you_mean(title, titles)}"
+            )
+    chosen = [(table, at) for table in tables if (at := _position(table.columns, column)) is not None]
+    if not chosen:
+        names = dict.fromkeys(str(name) for table in tables for name in table.columns)
+        there = ", ".join(names) or "none"
+        raise LuthierError(
+            f"--fail-if {condition.text!r}: {tool} reported no column {column!r}; it reported {there}"
+            f"{did_you_mean(column, names)}"
+        )
+    for table, at in chosen:
+        if condition.percent and "%" not in table.columns[at]:
+            raise LuthierError(
+                f"--fail-if {condition.text!r}: {table.columns[at]!r} is no share, so the bound has no %; "
+                "differences in per cent are for --against"
+            )
+    return chosen
+
+
+def _by_variable(table: Table) -> Table:
+    """Return the table of a tool's variables with a column for each, any other table as it is."""
+    if list(table.columns) != ["variable", "value"]:
+        return table
+    return Table(table.title, [str(row[0]) for row in table.rows], [[row[1] for row in table.rows]])
+
+
+def _position(columns: Sequence[str], name: str) -> int | None:
+    """Return the position of a column; its name may lack a per cent sign at the end, and be in another case."""
+    if name in columns:
+        return list(columns).index(name)
+    folded = [_folded(one) for one in columns]
+    return folded.index(_folded(name)) if _folded(name) in folded else None
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name.lower()).removesuffix("%").strip() or name
+
+
+def _number(cell: Cell, condition: Condition) -> float | None:
+    """Return a cell as a number; None if it is empty.
+
+    Raises:
+        LuthierError: it is text.
+    """
+    if cell is None or isinstance(cell, bool | int | float):
+        return None if cell is None else cell
+    raise LuthierError(f"--fail-if {condition.text!r}: the column has {str(cell)[:40]!r}, which is no number")
+
+
+def _violation(table: Table, row: Sequence[Cell], at: int, value: str) -> Violation:
+    cells = dict(zip(table.columns, row, strict=True))
+    place = {name: cells[name] for name in _PLACE if name in cells}
+    kernel = str(cells["kernel"]) if "kernel" in cells else table.title if place else ""
+    if kernel or place:
+        return Violation(value, kernel, place, "")
+    # What no column names is named by the row's texts, or by its number.
+    texts = [f"{name} {cell}" for name, cell in cells.items() if isinstance(cell, str)]
+    return Violation(value, "", {}, ", ".join([*([table.title] if table.title else []), *texts]))
+
+
+def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdict:
+    table, rows = _compared_rows(tables, condition)
+    both = [row for row in rows if row[-4] is not None and row[-3] is not None]
+    keys = len(table.columns) - 5
+    unmatched = [_key(row, keys) for row in rows if row[-4] is None or row[-3] is None]
+    if not both:
+        raise LuthierError(f"--fail-if {condition.text!r}: no row is in both runs, so nothing can be compared")
+    if condition.reduction:
+        reduce = _REDUCTIONS[condition.reduction]
+        one, other = (reduce(float(row[at] or 0) for row in both) for at in (-4, -3))
+        both = [[*[""] * keys, condition.name, one, other, None, None]]
+    violations = []
+    for row in both:
+        one, other = float(row[-4] or 0), float(row[-3] or 0)
+        if condition.holds(_change(one, other) if condition.percent else one - other):
+            change = f"{_change(one, other):+.6g} %" if other else f"{one - other:+.6g}"
+            value = f"{one:.6g} against {other:.6g}, {change}"
+            kernel = str(row[0]) if table.columns[0] == "kernel" and not condition.reduction else ""
+            key = f"{condition.reduction} of all" if condition.reduction else _key(row[1:], keys - 1)
+            violations.append(Violation(value, kernel, {}, key if kernel or condition.reduction else _key(row, keys)))
+    return Verdict(condition, len(both), violations, unmatched)
+
+
+def _change(one: float, other: float) -> float:
+    """Return by how many per cent of the other value the first one is larger."""
+    if other == 0:
+        return 0.0 if one == 0 else math.copysign(math.inf, one)
+    return 100 * (one - other) / abs(other)
+
+
+def _key(row: Sequence[Cell], size: int) -> str:
+    return " ".join(str(cell) for cell in row[:size] if cell not in (None, ""))
+
+
+def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[Table, list[Sequence[Cell]]]:
+    """Return the table of a comparison that a condition is about, and its rows of that.
+
+    Raises:
+        LuthierError: there are none, or they are not compared.
+    """
+    name = condition.name
+    word, _, what = name.partition(".")
+    table = tables[word] if what and word in tables else tables["kernels"]
+    wanted = what if what and word in tables else name
+    names = list(dict.fromkeys(str(row[-5]) for row in table.rows))
+    if wanted == "emulation_ns":
+        raise LuthierError(
+            f"--fail-if {condition.text!r}: time of emulated devices is not compared, it is not that of a GPU"
+        )
+    position = _position(names, wanted)
+    if position is not None:
+        return table, [row for row in table.rows if row[-5] == names[position]]
+    variables = [row for row in tables["variables"].rows if f"{row[0]}.{row[1]}" == name]
+    if variables:
+        return tables["variables"], variables
+    there = [
+        *(str(one) for one in dict.fromkeys(row[-5] for row in tables["kernels"].rows) if one != "emulation_ns"),
+        *(f"opcodes.{one}" for one in dict.fromkeys(row[-5] for row in tables["opcodes"].rows)),
+        *(f"{row[0]}.{row[1]}" for row in tables["variables"].rows),
+    ]
+    raise LuthierError(
+        f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(there) or 'nothing'}"
+        f"{did_you_mean(name, there)}"
+    )

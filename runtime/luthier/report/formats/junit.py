@@ -1,0 +1,93 @@
+"""Findings and conditions as test cases, in the XML that continuous integration knows from JUnit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING
+from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
+
+from luthier.report.formats.declare import ReportFormat
+
+if TYPE_CHECKING:
+    from luthier.report.conditions import Verdict
+    from luthier.report.results import Result, Results
+    from luthier.run.folder import RunFolder
+
+
+def write(folder: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
+    """Write a suite of conditions, and one of the run's findings.
+
+    A condition that is fulfilled, and what is wrong, are failures; findings about waste and notes are the output of
+    test cases that pass.
+    """
+    from luthier.report.results import results
+
+    _write(results(folder, verdicts), verdicts, out)
+
+
+def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
+    """Write a suite of conditions about two runs."""
+    from luthier.report.results import violations
+
+    _write(violations(verdicts), verdicts, out)
+
+
+def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
+    suites = Element("testsuites", name="luthier report")
+    conditions = SubElement(suites, "testsuite", name="conditions")
+    for verdict in verdicts:
+        text = verdict.condition.text
+        broken = [one for one in found.results if one.rule == text]
+        _case(conditions, "--fail-if", text, broken, [f"{verdict.rows} rows", *verdict.unjudged()])
+    findings = SubElement(suites, "testsuite", name="findings")
+    told: dict[tuple[str, str], list[Result]] = {}
+    for one in found.results:
+        if one.rule not in {verdict.condition.text for verdict in verdicts}:
+            told.setdefault((one.kernel or "unknown", one.rule), []).append(one)
+    for (kernel, rule), several in told.items():
+        wrong = [one for one in several if one.level == "error"]
+        _case(findings, kernel, rule, wrong, (_line(one) for one in several if one.level != "error"))
+    if found.left_out:
+        SubElement(findings, "system-out").text = _clean("\n".join(found.left_out))
+    for suite in (conditions, findings):
+        failures = len(suite.findall("testcase/failure"))
+        _number(suite, len(suite.findall("testcase")), failures)
+    _number(suites, len(suites.findall("*/testcase")), len(suites.findall("*/testcase/failure")))
+    indent(suites)
+    ElementTree(suites).write(out, encoding="utf-8", xml_declaration=True)
+    out.write(b"\n")
+
+
+def _case(suite: Element, group: str, name: str, failures: Sequence[Result], output: Iterable[str]) -> None:
+    case = SubElement(suite, "testcase", classname=_clean(group), name=_clean(name), time="0")
+    if failures and failures[0].place is not None:
+        case.set("file", _clean(failures[0].place.file))
+        case.set("line", str(failures[0].place.line))
+    if failures:
+        message = failures[0].text + (f", and {len(failures) - 1} more" if len(failures) > 1 else "")
+        failure = SubElement(case, "failure", type=_clean(failures[0].rule), message=_clean(message))
+        failure.text = _clean("\n".join(map(_line, failures)))
+    if text := "\n".join(output):
+        SubElement(case, "system-out").text = _clean(text)
+
+
+def _line(one: Result) -> str:
+    return f"{one.text} [{one.where}]" if one.where else one.text
+
+
+def _number(suite: Element, tests: int, failures: int) -> None:
+    for name, value in (("tests", tests), ("failures", failures), ("errors", 0), ("skipped", 0)):
+        suite.set(name, str(value))
+    suite.set("time", "0")
+
+
+def _clean(text: str) -> str:
+    """Return text that XML can hold: what is not printable is visible."""
+    from luthier.terminal import visible_lines
+
+    return visible_lines(text)
+
+
+FORMAT = ReportFormat(
+    help="findings and conditions (--fail-if) as test cases, JUnit's XML", write=write, compare=compare, verdicts=True
+)

@@ -1,0 +1,60 @@
+"""Findings and fulfilled conditions as SARIF, which code hosts show beside the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from luthier.report.formats.declare import ReportFormat
+
+if TYPE_CHECKING:
+    from luthier.report.conditions import Verdict
+    from luthier.report.results import Result, Results
+    from luthier.run.folder import RunFolder
+
+
+def write(folder: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
+    """Write the findings of a run, and what fulfils conditions."""
+    from luthier.report.results import results
+
+    _write(results(folder, verdicts), verdicts, out)
+
+
+def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
+    """Write by which differences of two runs conditions are fulfilled."""
+    from luthier.report.results import violations
+
+    _write(violations(verdicts), verdicts, out)
+
+
+def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
+    from luthier import __version__
+    from luthier.report.findings import KINDS
+    from luthier.support.sarif import log
+
+    rules = {kind: one.text for kind, one in KINDS.items()}
+    rules |= {one.condition.text: f"the report fails if {one.condition.text}" for one in verdicts}
+    notes = [*found.left_out, *(line for one in verdicts for line in one.unjudged())]
+    told = [{"level": "warning", "message": {"text": text}} for text in notes]
+    ended = {"executionSuccessful": True, **({"toolExecutionNotifications": told} if told else {})}
+    results = [_result(one, rules) for one in found.results]
+    data = log("luthier report", __version__, rules, results, invocations=[ended])
+    out.write(json.dumps(data, indent=2).encode() + b"\n")
+
+
+def _result(one: Result, rules: dict[str, str]) -> dict[str, Any]:
+    from luthier.support.sarif import location, physical, rule
+
+    source = None if one.place is None else physical(one.place.file, one.place.line)
+    result = {**rule(rules, one.rule), "level": one.level, "message": {"text": one.text}}
+    if place := location(source, one.symbol, one.kernel):
+        result["locations"] = [place]
+    if one.address is not None:
+        result["properties"] = {"address": one.address}
+    return result
+
+
+FORMAT = ReportFormat(
+    help="findings and conditions (--fail-if) as SARIF 2.1.0", write=write, compare=compare, verdicts=True
+)

@@ -1,0 +1,40 @@
+"""What is said of kernels that run for long."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+LINE = re.compile(
+    r"luthier run: kernel forever has been running for (\d+) s \(process \d+; waves have executed ([\d,]+) of its "
+    r"instructions\)"
+)
+
+
+@pytest.mark.parametrize("options", [[], ["-t", "instr_count"]])
+def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], options: list[str]) -> None:
+    """After 10 and 20 s, not between; in nothing that is the program's own."""
+    program = [str(build_program("faults")), "forever"]
+    command = [sys.executable, "-c", MAIN, "run", "--time-limit", "24", *options, "--", *program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (124, "ready\n")
+    found = LINE.findall(done.stderr)
+    seconds = [int(one) for one, _ in found]
+    executed = [int(count.replace(",", "")) for _, count in found]
+    assert len(found) == 2, done.stderr
+    assert 10 <= seconds[0] <= 12
+    assert 20 <= seconds[1] <= 22
+    assert 0 < 1.2 * executed[0] < executed[1], "it goes on"
+
+
+def test_one_that_ends_soon_is_not(build_program: Callable[..., Path]) -> None:
+    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("streams"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "has been running" not in done.stderr
