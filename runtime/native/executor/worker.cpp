@@ -23,9 +23,7 @@ Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + 
   ExecutionCounters::get().enter(*this);
 }
 
-Worker::~Worker() {
-  ExecutionCounters::get().leave(*this, engine_.counts_wanted);
-}
+Worker::~Worker() { ExecutionCounters::get().leave(*this, engine_.counts_wanted); }
 
 void Worker::make_waves(uint64_t stride, unsigned count) {
   waves_ = Arena(count * stride + 256);
