@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
+from luthier.capture.replay import PreparedLaunch
 from luthier.debug import Debugger
 from luthier.debug.expressions import Expression
 from luthier.emulator.inspection.debug import observer_of
@@ -137,52 +138,53 @@ def test_variables_of_optimised_code(captured: Callable[..., Path], target: str)
         assert {"index", "other"} & set(seen), seen
 
 
-def test_positions(debugger: Debugger) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_positions(captured: Callable[..., Path], target: str, level: str) -> None:
     """Every position is the same state on each way that leads there."""
-    trace = executed(debugger)
-    state = {}
-    for position in (0, 1, len(trace) // 3, len(trace) - 1, len(trace) // 2, 7):
-        debugger.goto(position)
-        view = debugger.view()
-        assert (view.workgroup, view.wave, view.pc) == trace[position]
-        now = view.registers.memory.tobytes()
-        assert state.setdefault(position, now) == now
-    debugger.goto(20)
-    before = debugger.view().registers.dump(vgprs=8)
-    debugger.step_instruction()
-    back = debugger.reverse_instruction()
-    assert (back.position, debugger.view().registers.dump(vgprs=8)) == (20, before)
-    end = debugger.resume()
-    assert (end.why, end.position) == ("end", len(trace))
-    with pytest.raises(DeviceError, match="ended"):
-        debugger.resume()
-    assert debugger.reverse_instruction().position == len(trace) - 1
-    assert debugger.view().text.startswith("s_endpgm")
-    with pytest.raises(DeviceError, match="ends after"):
-        debugger.goto(len(trace) + 1)
+    trace = executed(captured(target, level))
+    state: dict[int, bytes] = {}
+    third, half, last = len(trace) // 3, len(trace) // 2, len(trace) - 1
+    with opened(captured(target, level)) as debugger:
+        for position in (0, 1, third, last, half, 7, last, third, 7, 1, half, 0):
+            debugger.goto(position)
+            view = debugger.view()
+            assert (view.workgroup, view.wave, view.pc) == trace[position]
+            now = repr((view.registers.dump(vgprs=16), view.registers.exec, view.registers.scc)).encode()
+            assert state.setdefault(position, now) == now
+        debugger.goto(20)
+        before = debugger.view().registers.dump(vgprs=8)
+        debugger.step_instruction()
+        back = debugger.reverse_instruction()
+        assert (back.position, debugger.view().registers.dump(vgprs=8)) == (20, before)
+        end = debugger.resume()
+        assert (end.why, end.position) == ("end", len(trace))
+        with pytest.raises(DeviceError, match="ended"):
+            debugger.resume()
+        assert debugger.reverse_instruction().position == last
+        assert debugger.view().text.startswith("s_endpgm")
+        assert debugger.goto(len(trace)).why == "end"
+        with pytest.raises(DeviceError, match="ends after"):
+            debugger.goto(len(trace) + 1)
 
 
-def executed(debugger: Debugger) -> list[tuple[int, int, int]]:
-    """Return work-group, wave and address of every instruction, from a run of its own."""
+def executed(path: Path) -> list[tuple[int, int, int]]:
+    """Return work-group, wave and address of every instruction of a capture's launch, as an observer sees them."""
     found: list[tuple[int, int, int]] = []
-    debugger.goto(0)
-    debugger.close()
-    launch = debugger.launch
+    capture = read_capture(path)
+    launch = PreparedLaunch(capture, capture.manifest.target)
+    look = observer_of(launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None, None)
     with launch.memory():
-        note = observer_of(
-            launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None, None
-        )
-        launch.execute(1, note)
-    debugger.__init__(launch.capture)  # type: ignore[misc]
+        launch.execute(1, look)
     return found
 
 
 def test_steps_by_line(debugger: Debugger) -> None:
     """Over, into, out of calls, and all of it backwards."""
     in_loop = f"debugged.hip:{line_of('in the loop')}"
-    if debugger.breakpoints or not debugger.lines("debugged.hip"):
-        pytest.fail("no lines")
     debugger.break_at("triple", temporary=True)
+    debugger.step_instruction()
+    debugger.reverse_instruction()  # which passes nothing that is temporary
     stop = debugger.resume()
     assert stop.why == "breakpoint"
     assert not debugger.breakpoints
@@ -271,6 +273,10 @@ def test_conditions(captured: Callable[..., Path]) -> None:
                 Expression(text).value(view)
         stop = debugger.resume()
         assert stop.why == "end"
+        debugger.goto(0)
+        debugger.break_at(f"debugged.hip:{line_of('in the loop')}", "stepp == 2")
+        stop = debugger.resume()
+        assert (stop.why, "there is no variable and no register 'stepp'" in stop.text) == ("breakpoint", True)
 
 
 @pytest.mark.parametrize(
@@ -468,6 +474,33 @@ def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str
     editor.take("SetDataBreakpointsResponse")
     client.set_breakpoints({"path": str(SOURCE)}, [])
     editor.take("SetBreakpointsResponse")
+    client.continue_(1)
+    editor.take("TerminatedEvent")
+    client.disconnect()
+    editor.take("disconnect")
+    assert editor.process.wait(PATIENCE) == 0
+
+
+def test_a_launch_that_runs_is_paused(captured: Callable[..., Path]) -> None:
+    """A pause stops a launch that runs, and the next move goes on; one while it is stopped changes nothing."""
+    editor = Editor(captured("gfx90a", "-O0"))
+    client = editor.client
+    client.launch()
+    client.configuration_done()
+    editor.wait()
+    client.pause(1)
+    editor.take("pause")
+    client.step_in(1, granularity="instruction")
+    assert editor.wait().reason == "step"
+    slow = f"0 * ({' + '.join(['sum(v0)'] * 200)})"  # looked at before each instruction, and never another
+    client.set_data_breakpoints([{"dataId": slow}])
+    assert editor.take("SetDataBreakpointsResponse").breakpoints[0].verified
+    client.continue_(1)
+    editor.take("Continued")
+    client.pause(1)
+    assert editor.wait().reason == "pause"
+    client.set_data_breakpoints([])
+    editor.take("SetDataBreakpointsResponse")
     client.continue_(1)
     editor.take("TerminatedEvent")
     client.disconnect()

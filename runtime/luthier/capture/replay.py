@@ -155,14 +155,15 @@ def device_of(capture: Capture, target: str | None, object: CodeObject) -> Targe
     return device
 
 
-def recorded_program(capture: Capture, device: TargetId) -> Program:
-    """Return the code that was captured, where it was.
+def recorded_program(capture: Capture, target: str | None) -> Program:
+    """Return the code that was captured, where it was, for a device.
 
     Raises:
-        LuthierError: the code object is damaged, or has no such kernel.
+        LuthierError: the code object is damaged, has no such kernel, or is not for the device.
     """
     told = capture.manifest
     object = CodeObject(capture.object, told.object)
+    device = device_of(capture, target, object)
     if told.kernel not in object.kernels:
         raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
     kernel = object.kernels[told.kernel]
@@ -203,11 +204,8 @@ class PreparedLaunch:
         self.capture = capture
         self.recorded = program is None
         """It is the code that was captured."""
-        if program is None:
-            self.device = device_of(capture, target, CodeObject(capture.object, capture.manifest.object))
-            program = recorded_program(capture, self.device)
-        else:
-            self.device = device_of(capture, target, program.object)
+        program = program or recorded_program(capture, target)
+        self.device = device_of(capture, target, program.object)
         self.program, self.step_limit = program, step_limit
         self.object, self.kernel, self.code = program.object, program.kernel, program.code
         self.plan = kernel_plan(self.kernel, self.device.target, self.code)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
 """Time that the replay of a new capture may take: so long, and so many times longer than the launch."""
+MOST = 10 << 30
+"""Bytes of all files together, and of the memory of a launch, unless told otherwise."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most",
         type=size,
-        default=10 << 30,
+        default=MOST,
         metavar="BYTES",
         help="of all files together, and of the memory of a launch: 500M, 10G (default: 10G)",
     )

@@ -11,17 +11,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from luthier.cli.replay import target_of
+from luthier.cli.capture import MOST
+from luthier.cli.replay import CAPTURE, TRIES, captures_of, target_of
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
 
-_TRIES = 16
-"""Processes that are started until one has nothing where the program had its memory."""
+if TYPE_CHECKING:
+    from luthier.debug import Debugger
+
 _TAKEN = 75
-"""Exit code of one that has."""
+"""Exit code of a process that has something else where the program had its memory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,29 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    target_of(args.device)
-    words = [*([args.file] if args.file is not None else []), *args.program]
-    is_program = "--" in sys.argv or len(words) > 1
-    if not words:
+    target = target_of(args.device)
+    if args.file is None:
         raise LuthierError("nothing to debug: name a capture, or a program behind --")
-    if not is_program:
-        return _debug(_first(Path(words[0])), args)
+    if not args.program and (Path(args.file).is_dir() or Path(args.file).suffix == CAPTURE):
+        return _debug(captures_of([args.file])[0], target, args)
     with tempfile.TemporaryDirectory(prefix="luthier-debug-") as folder:
-        return _debug(_captured(words[1:] if words[0] == "--" else words, Path(folder), args), args)
-
-
-def _first(path: Path) -> Path:
-    """Return a capture, of a folder the first.
-
-    Raises:
-        LuthierError: it has none.
-    """
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("*.lcap"))
-    if not found:
-        raise LuthierError("no captures in the folder", object=str(path))
-    return found[0]
+        command = args.program[1:] if args.file == "--" else [args.file, *args.program]
+        return _debug(_captured(command, Path(folder), args), None, args)
 
 
 def _captured(command: list[str], folder: Path, args: argparse.Namespace) -> Path:
@@ -72,7 +59,7 @@ def _captured(command: list[str], folder: Path, args: argparse.Namespace) -> Pat
     from luthier.run.selection import Selection, parse_launches
 
     selection = Selection(tuple(args.kernel), *parse_launches(f"{args.launch}:{args.launch + 1}"))
-    captures = Captures(folder, selection, 10 << 30)
+    captures = Captures(folder, selection, MOST)
     with _aside(args.dap):
         code = run_program(command, parse_devices(args.device or "emu:gfx90a"), captures=captures)
     for text in captures.refused:
@@ -98,14 +85,18 @@ def _aside(wanted: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _debug(path: Path, args: argparse.Namespace) -> int:
-    """Debug a capture in a process of its own, whose addresses are others in each; its exit status."""
+def _debug(path: Path, target: str | None, args: argparse.Namespace) -> int:
+    """Debug a capture in a process of its own, whose addresses are others in each; its exit status.
+
+    Args:
+        target: of the device; None: the recorded one.
+    """
     from luthier.support.processes import start
 
-    task = {"file": str(path), "device": args.device, "dap": args.dap, "commands": args.command}
+    task = {"file": str(path), "target": target, "dap": args.dap, "commands": args.command}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the debugger's
     try:
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             child = start([sys.executable, "-m", "luthier.cli.debug", json.dumps(task)], env=os.environ)
             code = child.wait()
             if code != _TAKEN:
@@ -123,7 +114,7 @@ def _here(task: dict[str, Any]) -> int:
 
     try:
         try:
-            debugger = Debugger(read_capture(task["file"]), target_of(task["device"]))
+            debugger = Debugger(read_capture(task["file"]), task["target"])
         except AddressTaken:
             return _TAKEN
         with debugger:
@@ -137,7 +128,7 @@ def _here(task: dict[str, Any]) -> int:
     return 0
 
 
-def _serve(debugger: Any, task: dict[str, Any]) -> None:
+def _serve(debugger: Debugger, task: dict[str, Any]) -> None:
     if task["dap"]:
         from luthier.debug.adapter import Adapter
         from luthier.debug.protocol import Channel

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_mangled_argument, print_json, shown_tables
-from luthier.cli.replay import DIFFERENT, EQUAL, IMPOSSIBLE, answer, elsewhere, outcome, prepared, target_of
+from luthier.cli.replay import CAPTURE, DIFFERENT, EQUAL, IMPOSSIBLE, answer, elsewhere, outcome, prepared, target_of
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from luthier.report.code_diff import Measures
 
 SCHEMA = 1
-CAPTURE = ".lcap"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,19 +131,13 @@ def _replayed(name: str, object: str, device: str | None) -> tuple[dict[str, Any
 def _here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a capture by another code object in this process."""
     from luthier.capture import read_capture
-    from luthier.capture.place import AddressTaken
 
-    try:
-        capture = read_capture(task["file"])
-        launch = prepared(capture, target_of(task["device"]), task["object"])
-        done = launch.with_store(launch.run())
-        columns = [done.counts[column].tolist() for column in ("address", "executions", "lanes")]
-        measures = dict(_measured(launch.object, launch.kernel.name, columns))
-        return {"kernel": launch.kernel.name, "measures": measures, **outcome(done)}
-    except AddressTaken:
-        raise
-    except LuthierError as problem:
-        return {"status": IMPOSSIBLE, "what": str(problem)}
+    capture = read_capture(task["file"])
+    launch = prepared(capture, target_of(task["device"]), task["object"])
+    done = launch.with_store(launch.run())
+    columns = [done.counts[column].tolist() for column in ("address", "executions", "lanes")]
+    measures = dict(_measured(launch.object, launch.kernel.name, columns))
+    return {"kernel": launch.kernel.name, "measures": measures, **outcome(done)}
 
 
 if __name__ == "__main__":

@@ -57,31 +57,25 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
     from luthier.capture import read_capture, write_capture
     from luthier.capture.form import PAGE
     from luthier.capture.minimise import Minimiser, group_count
-    from luthier.capture.place import AddressTaken
 
-    try:
-        capture = read_capture(task["file"])
-        target = target_of(task["device"])
-        launch = prepared(capture, target, task["object"])
-        recorded = prepared(capture, None, None) if task["object"] and not task["checks"] else None
-        search = Minimiser(launch, recorded, task["checks"], task["time_limit"])
-        smaller = search.run()
-        write_capture(task["output"], smaller)
-        assert search.failure is not None  # else `run` is an error
-        sizes = [
-            {
-                "work-groups": group_count(one.manifest),
-                "bytes of memory": len(one.pages) * PAGE,
-                "bytes of the file": Path(path).stat().st_size,
-            }
-            for path, one in ((task["file"], capture), (task["output"], smaller))
-        ]
-        told = {"kind": search.failure.kind, "what": search.failure.text, "tries": search.tries}
-        return {"status": 0, **told, "sizes": {what: [sizes[0][what], sizes[1][what]] for what in sizes[0]}}
-    except AddressTaken:
-        raise
-    except LuthierError as problem:
-        return {"status": IMPOSSIBLE, "what": str(problem)}
+    capture = read_capture(task["file"])
+    target = target_of(task["device"])
+    launch = prepared(capture, target, task["object"])
+    recorded = prepared(capture, None, None) if task["object"] and not task["checks"] else None
+    search = Minimiser(launch, recorded, task["checks"], task["time_limit"])
+    smaller = search.run()
+    write_capture(task["output"], smaller)
+    assert search.failure is not None  # else `run` is an error
+    sizes = [
+        {
+            "work-groups": group_count(one.manifest),
+            "bytes of memory": len(one.pages) * PAGE,
+            "bytes of the file": Path(path).stat().st_size,
+        }
+        for path, one in ((task["file"], capture), (task["output"], smaller))
+    ]
+    told = {"kind": search.failure.kind, "what": search.failure.text, "tries": search.tries}
+    return {"status": 0, **told, "sizes": {what: [sizes[0][what], sizes[1][what]] for what in sizes[0]}}
 
 
 if __name__ == "__main__":

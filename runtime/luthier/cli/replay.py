@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
 """Exit statuses."""
-_TRIES = 16
+CAPTURE = ".lcap"
+"""End of the name of a capture's file."""
+TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""
 _ALL = "all"
 """Every check."""
@@ -87,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("-o is for what tools find: give a tool with -t")
     rows = []
     more = {"checks": checks, "object": args.object, "against": args.against, "time_limit": args.time_limit}
-    for path in _files(args.files):
+    for path in captures_of(args.files):
         for _ in range(args.times):
             rows.append(replay_elsewhere(path, device=args.device, **more))
             if not args.json:
@@ -105,7 +107,7 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
 
     parse_tools(args.tool)  # a wrong one is told before anything runs
     task = {
-        "files": [str(path) for path in _files(args.files) for _ in range(args.times)],
+        "files": [str(path) for path in captures_of(args.files) for _ in range(args.times)],
         **{name: getattr(args, name) for name in ("device", "tool", "hoist", "mangled", "output")},
     }
     told = elsewhere("luthier.cli.replay_tools", task, args.time_limit)
@@ -144,7 +146,7 @@ def checks_of(given: Sequence[str]) -> list[str]:
     return list(CHECKS) if _ALL in names else list(dict.fromkeys(names))
 
 
-def _files(names: list[str]) -> list[Path]:
+def captures_of(names: list[str]) -> list[Path]:
     """Return the captures that arguments name.
 
     Raises:
@@ -153,7 +155,7 @@ def _files(names: list[str]) -> list[Path]:
     found: list[Path] = []
     for name in names:
         path = Path(name)
-        inside = sorted(path.glob("*.lcap")) if path.is_dir() else [path]
+        inside = sorted(path.glob(f"*{CAPTURE}")) if path.is_dir() else [path]
         if not inside:
             raise LuthierError("no captures in the folder", object=name)
         found += inside
@@ -172,7 +174,7 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
     """
     try:
         limit = more.pop("time_limit", None)
-        return elsewhere("luthier.cli.replay", {**_TASK, "file": str(path), **more}, limit)
+        return {"file": str(path)} | elsewhere("luthier.cli.replay", {**_TASK, "file": str(path), **more}, limit)
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
 
@@ -188,7 +190,7 @@ def elsewhere(module: str, task: Mapping[str, Any], limit: float | None = None) 
     """
     from luthier.support.processes import run as run_process
 
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         try:
             told = run_process([sys.executable, "-m", module, json.dumps(task)], error=DeviceError, timeout=limit)
         except DeviceError as problem:  # it was killed, or there is a bug of ours
@@ -202,13 +204,16 @@ def elsewhere(module: str, task: Mapping[str, Any], limit: float | None = None) 
 
 
 def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    """Do the work of a process that `elsewhere` has started, and print what came of it."""
+    """Do the work of a process that `elsewhere` has started, and print what came of it; or `status` and `what` went
+    wrong."""
     from luthier.capture.place import AddressTaken
 
     try:
         say_text(json.dumps(work(json.loads(sys.argv[1]))))
     except AddressTaken:
         say(_AGAIN)
+    except LuthierError as problem:
+        say_text(json.dumps({"status": IMPOSSIBLE, "what": str(problem)}))
 
 
 def _print(row: Mapping[str, Any]) -> None:
@@ -222,18 +227,6 @@ def _print(row: Mapping[str, Any]) -> None:
         say_text(f"  only work-groups {ids}{more}")
     for finding in row.get("findings", ()):
         say_text(f"  {finding}")
-
-
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Replay in this process, and return what came of it."""
-    from luthier.capture.place import AddressTaken
-
-    try:
-        return {"file": task["file"]} | _replayed(task)
-    except AddressTaken:
-        raise
-    except LuthierError as problem:
-        return {"file": task["file"], "status": IMPOSSIBLE, "what": str(problem)}
 
 
 def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,4 +331,4 @@ def target_of(device: str | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(_replayed)

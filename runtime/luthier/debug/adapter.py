@@ -77,7 +77,7 @@ class Adapter:
             "evaluate": self._evaluate,
             "readMemory": self._read_memory,
             "disassemble": self._disassemble,
-            "pause": lambda arguments: None,
+            "pause": self._pause,
             "terminate": self._terminate,
             "disconnect": self._disconnect,
         }
@@ -175,7 +175,13 @@ class Adapter:
         told = self._debugger.launch.capture.manifest
         self._channel.tell("output", category="console", output=f"luthier {__version__}: {told.kernel}\n")
 
+    def _pause(self, arguments: Arguments) -> None:
+        """Answer a request that has had its effect (`_receive`): requests are answered in their order, so whatever was
+        to be paused has stopped."""
+        self._debugger.interrupt.clear()
+
     def _terminate(self, arguments: Arguments) -> None:
+        self._debugger.interrupt.clear()
         self._channel.tell("terminated")
 
     def _disconnect(self, arguments: Arguments) -> None:

@@ -175,6 +175,7 @@ class Console(cmd.Cmd):
         self._go(lambda: self._debugger.goto(int(arg, 0)))
 
     def _go(self, how: Callable[[], Stop]) -> None:
+        self._debugger.interrupt.clear()
         stop = how()
         self._wave = None
         self._say(describe.stopped(self._debugger, stop))

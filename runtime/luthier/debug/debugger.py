@@ -44,7 +44,7 @@ class Debugger:
         self.breakpoints: dict[int, Breakpoint] = {}
         self.watchpoints: dict[int, Watchpoint] = {}
         self.interrupt = threading.Event()
-        """Set it from another thread, or a signal handler, to stop a launch that runs."""
+        """Set it from another thread, or a signal handler, to stop a launch that runs; clear it when it has stopped."""
         self.position = 0
         self.fault: EmulationError | None = None
         self._numbers = 0
@@ -90,12 +90,16 @@ class Debugger:
         """Return the virtual addresses of all instructions, ascending."""
         return sorted(one for one in self.launch.code.addresses().tolist() if one >= 0)
 
-    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
+    @functools.cached_property
+    def _frames_at(self) -> dict[int, tuple[SourceFrame, ...]]:
+        """Return the places in the source of all instructions that have some, by address."""
+        source = self.launch.object.source
+        numbers = source.numbers(self.addresses).tolist() if source.present else []
+        return {at: source.locations[one].frames for at, one in zip(self.addresses, numbers, strict=False) if one >= 0}
+
     def frames(self, address: int) -> tuple[SourceFrame, ...]:
         """Return the places in the source of an instruction, innermost first; empty if they are not known."""
-        source = self.launch.object.source
-        location = source.at(address) if source.present else None
-        return () if location is None else location.frames
+        return self._frames_at.get(address, ())
 
     def read(self, address: int, size: int) -> bytes:
         """Return memory that the launch may access, its scratch included while it runs.
@@ -178,8 +182,7 @@ class Debugger:
         found: dict[int, list[int]] = {}
         before: set[int] = set()
         for address in self.addresses:
-            location = self.launch.object.source.at(address)
-            now = set() if location is None else {one.line for one in location.frames if one.line and chosen.has(one)}
+            now = {one.line for one in self.frames(address) if one.line and chosen.has(one)}
             for line in now - before:
                 found.setdefault(line, []).append(address)
             before = now
@@ -240,11 +243,14 @@ class Debugger:
             raise DeviceError("a position is not negative")
         if position < self.position:
             self._begin()
-        if position > self.position:
-            self._forward(lambda step: self.position == position, quiet=True)
-        if self.where is None and self.position != position:
-            raise DeviceError(f"the launch ends after {self.position} instructions")
-        return Stop("step", self.position)
+        stop = Stop("step" if position else "entry", position)
+        if position > self.position and self.where is not None:
+            stop = self._forward(lambda step: self.position == position, quiet=True)
+        if self.where is None:
+            if self.position != position:
+                raise DeviceError(f"the launch ends after {self.position} instructions")
+            return self._end()
+        return stop
 
     def step_instruction(self) -> Stop:
         """Execute one instruction of the stopped wave; those of others between are executed, too."""
@@ -401,23 +407,23 @@ class Debugger:
         """Return the stop that breakpoints and watchpoints make before an instruction."""
         changed = [one for one in self.watchpoints.values() if self._changes(one, step)]
         here = [one for one in self.breakpoints.values() if self._hits(one, step)]
-        for one in here:
-            if one.temporary:
-                del self.breakpoints[one.number]
         numbers = tuple(one.number for one in changed) + tuple(one.number for one in here)
         if changed:
             return Stop("watchpoint", self.position, "; ".join(one.change for one in changed), numbers)
-        return Stop("breakpoint", self.position, "", numbers) if here else None
+        problems = "; ".join(one.problem for one in here if one.problem)
+        return Stop("breakpoint", self.position, problems, numbers) if here else None
 
     def _hits(self, one: Breakpoint, step: Step) -> bool:
         if step.address not in one.addresses:
             return False
+        one.problem = ""
         if one.condition is not None:
             try:
                 if not one.condition.holds(View(self, step, step.wave)):
                     return False
-            except LuthierError:
-                return False  # a variable that is nowhere yet
+            except LuthierError as problem:  # nobody would know why it never stops
+                one.problem = f"the condition of breakpoint {one.number} has no value: {problem.message}"
+                return True
         one.hits += 1
         return one.hits > one.ignore
 
@@ -459,7 +465,14 @@ class Debugger:
             return bool(found)
 
         self._execute(until)
-        return found[0] if found else self._ended()
+        if not found:
+            self.position += 1
+            self._executed = self._calls[self._last][1]
+            return self._end()
+        for number in found[0].numbers:
+            if number in self.breakpoints and self.breakpoints[number].temporary:
+                del self.breakpoints[number]
+        return found[0]
 
     def _execute(self, until: Callable[[Step], bool]) -> None:
         """Execute up to a step before which `until` holds; it is asked before each."""
@@ -474,17 +487,14 @@ class Debugger:
                 problems.append(problem)
                 return True
 
-        self.interrupt.clear()
         self._session.run(look)
         if problems:
             raise problems[0]
 
-    def _ended(self) -> Stop:
+    def _end(self) -> Stop:
         """Return the stop behind the last instruction."""
-        self.position += 1
         if self.fault is not None:
             return Stop("fault", self.position, str(self.fault))
-        self._executed = self._calls[self._last][1]
         memory = [one for one in self.watchpoints.values() if one.size]
         changed = [one for one in memory if self._update(one, self._raw(one.address, one.size))]
         return Stop(
@@ -510,6 +520,8 @@ class Debugger:
 
         if not look(self._stopped()):
             self._execute(look)
+        if self.interrupt.is_set():
+            return Stop("pause", self.position)
         self.goto(best.position)
         return best
 

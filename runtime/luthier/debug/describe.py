@@ -34,8 +34,8 @@ def place(view: View) -> str:
 
 def stopped(debugger: Debugger, stop: Stop) -> str:
     """Return what is said of a stop: why, where, and the line of the source."""
-    kinds = {"breakpoint": "breakpoint", "watchpoint": "watchpoint"}
-    why = f"{kinds[stop.why]} {', '.join(map(str, stop.numbers))}: " if stop.why in kinds else ""
+    numbers = ", ".join(map(str, stop.numbers))
+    why = f"{stop.why} {numbers}: " if stop.why in ("breakpoint", "watchpoint") else ""
     detail = f"{stop.text}\n" if stop.text else ""
     if stop.why in ("end", "fault"):
         return f"{detail}the launch has {'ended' if stop.why == 'end' else 'failed'} after {stop.position} instructions"

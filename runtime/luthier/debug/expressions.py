@@ -130,7 +130,7 @@ class Expression:
                 return self._of(self._tree, state)
         except LuthierError:
             raise
-        except (ArithmeticError, TypeError, ValueError, IndexError, RecursionError) as problem:
+        except (ArithmeticError, TypeError, ValueError, IndexError, RecursionError, MemoryError) as problem:
             raise LuthierError(f"{self.text}: {problem}") from None
 
     def holds(self, state: State) -> bool:

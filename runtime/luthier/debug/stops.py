@@ -36,6 +36,8 @@ class Breakpoint:
     """How often it is passed before it stops."""
     temporary: bool = False
     hits: int = 0
+    problem: str = ""
+    """Why the condition had no value where it stopped last; empty if it had one."""
 
 
 @dataclass
