@@ -23,7 +23,7 @@ from luthier.debug.stops import Breakpoint, Stop, Watchpoint
 from luthier.debug.view import View
 from luthier.emulator.inspection.debug import Step, Trace, observer_of
 from luthier.emulator.inspection.debugger import DebugSession
-from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.memory import Allocation, Memory, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.objects.source import SourceFrame, SourceSelection
 
@@ -40,7 +40,7 @@ class Debugger:
     """
 
     def __init__(self, capture: Capture, target: str | None = None) -> None:
-        self.launch = PreparedLaunch(capture, target or capture.manifest.target)
+        self.launch = PreparedLaunch(capture, target or capture.manifest.target, memory=_SteadyMemory(limit=1 << 62))
         self.breakpoints: dict[int, Breakpoint] = {}
         self.watchpoints: dict[int, Watchpoint] = {}
         self.interrupt = threading.Event()
@@ -524,6 +524,24 @@ class Debugger:
             return Stop("pause", self.position)
         self.goto(best.position)
         return best
+
+
+class _SteadyMemory(Memory):
+    """Memory that has scratch at the same place each time the launch begins anew: kernels have its address in
+    registers."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._kept: dict[int, Allocation] = {}
+
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+        """Allocate `size` bytes of zeroed memory; there is one allocation of a size at a time."""
+        kept = self._kept.get(size)
+        if kept is None:
+            kept = self._kept[size] = Memory().allocate(size, label, align)
+        else:
+            kept.view()[:] = 0
+        return self.register(kept.address, size, label, kept.keep)
 
 
 def _differ(before: Any, now: Any) -> str:
