@@ -64,6 +64,8 @@ def build_program() -> Callable[..., Path]:
     def build(name: str, *flags: str) -> Path:
         source = PROGRAMS / f"{name}.hip"
         key = version("hipcc"), *command, *flags, name, digest(source), digest(PROGRAMS / "check.h")
+        if "-g" in flags:
+            key = *key, str(source)  # which is in the debug information
         return kept(key, lambda output: run([*command, *flags, str(source), "-o", str(output)]), name)
 
     return build
@@ -147,9 +149,9 @@ def apart(work: Callable[[], Any]) -> Any:
     try:
         good, result = reading.recv()
     except EOFError:
-        good, result = False, "the forked process has died"
+        good, result = False, ""
     process.join()
-    assert good, result
+    assert good, result or f"the forked process has died: exit code {process.exitcode}"
     return result
 
 

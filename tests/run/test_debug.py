@@ -45,12 +45,12 @@ def command(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[
 
 @pytest.fixture(scope="session")
 def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """``captured(target, level)``: the launch of the program that is debugged."""
+    """``captured(target, *flags)``: the launch of the program that is debugged."""
 
     @functools.cache
-    def capture(target: str, level: str) -> Path:
+    def capture(target: str, *flags: str) -> Path:
         folder = tmp_path_factory.mktemp("captured")
-        program = build_program("debugged", "-g", level)
+        program = build_program("debugged", "-g", *flags)
         done = command("capture", "--device", f"emu:{target}", "-o", folder, "--", program)
         assert done.returncode == 0, done.stderr
         (found,) = folder.glob("*.lcap")
@@ -416,6 +416,30 @@ class Editor:
         """Return why the launch has stopped."""
         self.stopped = self.take("StoppedEvent")
         return self.stopped
+
+
+def test_code_that_was_compiled_elsewhere(captured: Callable[..., Path]) -> None:
+    """An editor has the file under another path than the debug information, and is given its own."""
+    editor = Editor(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs"))
+    client = editor.client
+    editor.take("InitializedEvent")
+    client.launch()
+    editor.take("launch")
+    client.set_breakpoints({"path": str(SOURCE)}, [{"line": line_of("in the loop")}])
+    (made,) = editor.take("SetBreakpointsResponse").breakpoints
+    assert (made.verified, made.line) == (True, line_of("in the loop"))
+    client.configuration_done()
+    editor.wait()
+    client.continue_(1)
+    assert editor.wait().reason == "breakpoint"
+    assert editor.top().source.path == str(SOURCE)
+
+
+def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None:
+    with opened(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs")) as debugger:
+        assert debugger.file_of("/home/me/debugged.hip") == "/elsewhere/programs/debugged.hip"
+        with pytest.raises(LuthierError, match="no code is of file '/elsewhere/programs/other.hip'"):
+            debugger.file_of("/elsewhere/programs/other.hip")
 
 
 @pytest.mark.parametrize("target", TARGETS)

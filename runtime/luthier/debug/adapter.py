@@ -56,6 +56,8 @@ class Adapter:
         self._debugger, self._channel = debugger, channel
         self._set: dict[str, list[int]] = {}
         """Numbers of breakpoints, by what asked for them: a file, functions, instructions, data."""
+        self._files: dict[str, str] = {}
+        """Paths that the client has for source files, by those that the debug information has."""
         self._requests: queue.SimpleQueue[dict[str, Any] | LuthierError | None] = queue.SimpleQueue()
         self._stops_at_entry = True
         self._open = True
@@ -207,20 +209,25 @@ class Adapter:
         ignore = int(asked.get("hitCondition") or 1) - 1
         made = self._debugger.break_at(place, asked.get("condition") or None, ignore=ignore)
         address = min(made.addresses)
-        return {"id": made.number, "instructionReference": hex(address), **self._source(address)}
+        return {"id": made.number, "instructionReference": hex(address), **self._location(address)}
 
-    def _source(self, address: int, file: str | None = None) -> Body:
-        frames = [one for one in self._debugger.frames(address) if file is None or one.file == file]
-        return {"source": _source(frames[0].file), "line": frames[0].line} if frames else {}
+    def _source(self, file: str) -> Body:
+        return {"name": PurePath(file).name, "path": self._files.get(file, file)}
+
+    def _location(self, address: int) -> Body:
+        frames = self._debugger.frames(address)
+        return {"source": self._source(frames[0].file), "line": frames[0].line} if frames else {}
 
     def _set_breakpoints(self, arguments: Arguments) -> Body:
-        file, asked = arguments["source"]["path"], arguments.get("breakpoints") or []
-        return self._replace(f"file {file}", asked, lambda one: self._break_line(file, one))
+        path, asked = arguments["source"]["path"], arguments.get("breakpoints") or []
+        return self._replace(f"file {path}", asked, lambda one: self._break_line(path, one))
 
-    def _break_line(self, file: str, asked: Arguments) -> Body:
+    def _break_line(self, path: str, asked: Arguments) -> Body:
+        file = self._debugger.file_of(path)
+        self._files[file] = path
         made = self._break(f"{file}:{asked['line']}", asked)
-        here = [one for one in self._debugger.frames(int(made["instructionReference"], 16)) if one.line]
-        lines = [one.line for one in here if one.file == file or one.file.endswith(PurePath(file).name)]
+        here = self._debugger.frames(int(made["instructionReference"], 16))
+        lines = [one.line for one in here if one.line and one.file == file]
         return {**made, "line": min((one for one in lines if one >= asked["line"]), default=asked["line"])}
 
     def _set_function_breakpoints(self, arguments: Arguments) -> Body:
@@ -287,7 +294,7 @@ class Adapter:
                 "name": frame.name or self._debugger.launch.kernel.name,
                 "line": frame.line,
                 "column": frame.column,
-                "source": _source(frame.file),
+                "source": self._source(frame.file),
                 **(first if number == 0 else {}),
             }
             for number, frame in enumerate(frames)
@@ -364,7 +371,7 @@ class Adapter:
                 shown.append({"address": "0x0", "instruction": "", "presentationHint": "invalid"})
                 continue
             address = addresses[number]
-            place = self._source(address)
+            place = self._location(address)
             shown.append(
                 {
                     "address": hex(address),
@@ -373,7 +380,3 @@ class Adapter:
                 }
             )
         return {"instructions": shown}
-
-
-def _source(file: str) -> Body:
-    return {"name": PurePath(file).name, "path": file}

@@ -7,6 +7,7 @@ waves have executed before it. To go back is to begin anew and to stop earlier.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ from luthier.emulator.inspection.debug import Step, Trace, observer_of
 from luthier.emulator.inspection.debugger import DebugSession
 from luthier.emulator.running.memory import Allocation, Memory, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
-from luthier.objects.source import SourceFrame, SourceSelection
+from luthier.objects.source import SourceFrame, SourceMap, SourceSelection
 
 
 class Debugger:
@@ -172,6 +173,31 @@ class Debugger:
         if self.breakpoints.pop(number, None) is None and self.watchpoints.pop(number, None) is None:
             raise DeviceError(f"there is no breakpoint {number}")
 
+    def file_of(self, path: str) -> str:
+        """Return the source file, as the debug information names it, that a path means.
+
+        That is itself, or the file that has most of the path's last parts: code is often compiled in another folder or
+        on another machine.
+
+        Args:
+            path: absolute.
+
+        Raises:
+            LuthierError: no file has even its name, or several have as much of it.
+        """
+        source = self._source()
+        files = {frame.file for location in source.locations for frame in location.frames}
+        if path in files:
+            return path
+        shared = {file: len(os.path.commonprefix([_parts(file), _parts(path)])) for file in files}
+        most = max(shared.values(), default=0)
+        found = [file for file, parts in shared.items() if parts == most]
+        if not most:
+            raise LuthierError(f"no code is of file {path!r}")
+        if len(found) > 1:
+            raise LuthierError(f"{path!r} may be {' or '.join(map(repr, sorted(found)))}, where the code was compiled")
+        return found[0]
+
     def lines(self, file: str) -> dict[int, list[int]]:
         """Return the lines of a file that have code, and the addresses at which code of each begins.
 
@@ -216,9 +242,15 @@ class Debugger:
             raise LuthierError(f"there is no function {place!r} in the code object")
         return found
 
-    def _line(self, file: str, line: int) -> list[int]:
-        if not self.launch.object.source.present:
+    def _source(self) -> SourceMap:
+        source = self.launch.object.source
+        if not source.present:
             raise LuthierError("the code object has no source lines: compile with -g")
+        source.numbers(self.addresses)  # locations are read as they are asked for
+        return source
+
+    def _line(self, file: str, line: int) -> list[int]:
+        self._source()
         lines = self.lines(file)
         if not lines:
             raise LuthierError(f"no code is of file {file!r}")
@@ -542,6 +574,11 @@ class _SteadyMemory(Memory):
         else:
             kept.view()[:] = 0
         return self.register(kept.address, size, label, kept.keep)
+
+
+def _parts(path: str) -> list[str]:
+    """Return the parts of a path, last one first."""
+    return os.path.normpath(path).split("/")[::-1]
 
 
 def _differ(before: Any, now: Any) -> str:
