@@ -24,7 +24,7 @@ extern "C" __global__ void plain(double *to, float factor, unsigned long count, 
 
 __global__ __launch_bounds__(256) void full(int *to, short value) {
   const int before = value;
-  int sum = 0, first = 0; // where the result goes is known behind it: nothing in vector registers need last
+  int sum = 0, first = 0; // where the result goes is known behind it alone
   asm volatile(".set number, 0\n"
                ".rept 256\n"
                "v_mov_b32 v[number], 1\n"
@@ -32,7 +32,7 @@ __global__ __launch_bounds__(256) void full(int *to, short value) {
                ".endr\n"
                "v_or_b32 %0, v254, v255\n"
                "s_mov_b32 %1, 0"
-               : "=v"(sum), "=s"(first)
+               : "=v"(sum), "=s"(first), "+s"(to)
                : "s"(before)
                : TEN(""), TEN("1"), TEN("2"), TEN("3"), TEN("4"), TEN("5"), TEN("6"), TEN("7"), TEN("8"), TEN("9"),
                  TEN("10"), TEN("11"), TEN("12"), TEN("13"), TEN("14"), TEN("15"), TEN("16"), TEN("17"), TEN("18"),
