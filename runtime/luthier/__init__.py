@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from luthier.lifting import Instruction as Instruction
     from luthier.lifting import LiftedRepresentation as LiftedRepresentation
     from luthier.lifting import lift as lift
+    from luthier.lifting.instructions.operations import Operations as Operations
     from luthier.module import Hook as Hook
     from luthier.module import ToolModule as ToolModule
     from luthier.module import load_inline as load_inline
@@ -57,6 +58,7 @@ _MODULE_OF = {
     "Hook": "luthier.module",
     "Immediate": "luthier.tool.arguments",
     "Instruction": "luthier.lifting",
+    "Operations": "luthier.lifting.instructions.operations",
     "InstrumentationTask": "luthier.tool.task",
     "Intrinsic": "luthier.payload",
     "KernelCounts": "luthier.tool.counts",

@@ -26,11 +26,6 @@ def test_tables_fit(width: int) -> None:
     assert table.text(200) == table.text()
 
 
-def test_what_cannot_be_cut_stays() -> None:
-    numbers = Table("", ("a", "b"), [[10**30, 10**30]])
-    assert numbers.text(20) == numbers.text()
-
-
 def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     name = "long_" + 100 * "x"
     run = write_run(tmp_path / "run", kernels=[kernel(name, reason="a reason that " + 80 * "z")])

@@ -20,6 +20,7 @@ from luthier.cli.main import every_command, main
 from luthier.errors import EmulationError
 from luthier.objects import load_object
 from luthier.patch import patch_object
+from run_folders import kernel, launch, write_run
 
 from luthier_build.compile import compile_application, compile_device
 from luthier_build.workspace import build_folder
@@ -160,6 +161,15 @@ def test_emulator_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         exec(compile(block, f"{name_of(document)} block {number + 1}", "exec"), names)
     assert np.array_equal(names["c"], np.arange(1000, dtype=np.float32) + 2)  # type: ignore[arg-type]
     assert isinstance(names["fault"], EmulationError)
+
+
+def test_api_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/api.md opens a run directory by its name."""
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "RUN", kernels=[kernel("saxpy")], launches=[launch("saxpy", 0, 0, 1, grid_x=64)])
+    (block,) = blocks(ROOT / "docs/api.md", "python")
+    exec(block, {})
+    assert capsys.readouterr().out == "saxpy 64\n"
 
 
 def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

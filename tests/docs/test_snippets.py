@@ -30,6 +30,7 @@ extern "C" __global__ void saxpy(float *y, const float *x, float a, int n) {
 """
 EXECUTED_ELSEWHERE = {
     "README.md": "test_documents.py",
+    "docs/api.md": "test_documents.py",
     "docs/building.md": "../build/test_inline.py",
     "docs/emulator.md": "test_documents.py",
     "docs/extending.md": "test_extending.py",

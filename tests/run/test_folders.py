@@ -89,7 +89,7 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
         assert "has not ended, or was killed" in luthier("report", folder).stderr
         first.communicate("\n", timeout=60)
     assert first.returncode == 0
-    assert RunFolder(folder).summary["command"][0] == "sh"
+    assert RunFolder(str(folder)).summary["command"][0] == "sh"
     again = luthier("run", "-o", folder, "--", "echo", "third")
     assert (again.returncode, again.stdout) == (1, "")
     assert f"{folder} is not empty" in again.stderr

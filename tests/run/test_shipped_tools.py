@@ -31,8 +31,8 @@ OPTIONS: Mapping[str, Mapping[str, object]] = {
 }
 PROGRAMS = ("saxpy", "reduction", "scan", "transpose", "graph", "sort")
 ALL_PROGRAMS = (*SAYS, "saxpy")
-FACTOR = 0x40400000
-"""The bits of 3.0, by which saxpy multiplies."""
+FACTOR = 3
+"""By which saxpy multiplies."""
 UNORDERED = {"exchange": {"launch_log", "lds_race"}}
 """Programs whose launches wait for each other, and tools that make one wait for the other."""
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import ToolError
 from luthier.support.extensions import Extensions
-from luthier.terminal import say, say_text, visible
+from luthier.terminal import say_text, visible, visible_lines
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
@@ -90,13 +90,13 @@ def print_refusals(report: PatchReport) -> None:
         if kernel.refusals:
             wanted = kernel.insertions + len(kernel.refusals)
             hooks = f" ({kernel.insertions} of {wanted} hooks)" if wanted != kernel.requested_sites else ""
-            say(f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}", file=sys.stderr)
+            say_fitting(f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}", file=sys.stderr)
             for kind, (count, first) in by_kind(kernel.refusals).items():
                 where = "" if first.address is None else f", first at {first.address:#x}"
-                say_text(f"  {count} refused, {kind}{where}: {first.message}", file=sys.stderr)
+                say_fitting(f"  {count} refused, {kind}{where}: {first.message}", file=sys.stderr)
     for refusal in report.refused_kernels:
         where = "" if refusal.address is None else f" at {refusal.address:#x}"
-        say_text(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
+        say_fitting(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
 
 
 class HelpOf:
@@ -121,6 +121,13 @@ def terminal_width(stream: IO[str]) -> int:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
         return 0
+
+
+def say_fitting(text: object, *, file: IO[str] | None = None, flush: bool = False) -> None:
+    """Print a text, with lines broken that are wider than the terminal that it goes to."""
+    from luthier.support.table import wrapped
+
+    say_text(wrapped(visible_lines(str(text)), terminal_width(file or sys.stdout)), file=file, flush=flush)
 
 
 def add_mangled_argument(parser: argparse._ActionsContainer) -> None:

@@ -10,10 +10,10 @@ from luthier.cli.common import (
     add_strict_argument,
     add_tool_argument,
     print_json,
+    say_fitting,
 )
 from luthier.cli.patch import patched_object, print_report
 from luthier.cli.selection import add_object_arguments
-from luthier.terminal import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     print_report(report)
     for row in report.kernels:
         before, after = row.waves_per_simd
-        say(
+        say_fitting(
             f"{row.kernel}: {row.added_instructions / max(row.instructions, 1):.1f} instructions added to each, "
             f"{row.patched_bytes / max(row.code_bytes, 1):.1f}x code, {before} → {after} waves a SIMD"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from luthier.cli.common import say_fitting
 from luthier.cli.counts import counts_of
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
@@ -13,7 +14,7 @@ from luthier.lifting import lift
 from luthier.lifting.annotations import Annotations
 from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.llvm_view import as_llvm
-from luthier.terminal import say, say_text
+from luthier.terminal import say_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,5 +66,5 @@ def run(args: argparse.Namespace) -> int:
             registers=args.registers,
             annotations=annotated.get(one.kernel.name),
         ):
-            say(line)
+            say_fitting(line)
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from luthier.cli.common import say_fitting
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
@@ -73,7 +74,7 @@ class _Tables:
         pass
 
     def _write(self, text: str) -> None:
-        say_text(self._before + text, flush=True)
+        say_fitting(self._before + text, flush=True)
         self._before = "\n"
 
 

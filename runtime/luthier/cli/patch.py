@@ -16,6 +16,8 @@ from luthier.cli.common import (
     options_of,
     print_json,
     print_refusals,
+    say_fitting,
+    terminal_width,
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
@@ -133,12 +135,22 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     return object, patched
 
 
+_NUMBERS = 54
+"""Columns of a line of a report behind the kernel's name."""
+
+
 def print_report(report: PatchReport) -> None:
     """Print the report as a table."""
-    say(f"{'kernel':40} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
+    width = terminal_width(sys.stdout)
+    size = max(min(40, width - _NUMBERS), 6) if width else 40
+    say(f"{'kernel':{size}} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
     for row in report.kernels:
+        name = row.kernel
+        if width and len(visible(name)) > size:  # a line of its own
+            say_fitting(visible(name))
+            name = ""
         say(
-            f"{row.kernel:40} {row.sites:7} {row.insertions:7} {row.code_bytes:8}→{row.patched_bytes:<8} "
+            f"{name:{size}} {row.sites:7} {row.insertions:7} {row.code_bytes:8}→{row.patched_bytes:<8} "
             f"{row.vgprs[0]:4}→{row.vgprs[1]:<4} {row.sgprs[0]:4}→{row.sgprs[1]:<4}"
         )
         if row.hoisted:
@@ -160,5 +172,6 @@ def print_report(report: PatchReport) -> None:
         if row.unknown_calls:
             say(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
             for call in row.unresolved:
-                say(f"    {call}")
-    say("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))
+                say_fitting(f"    {call}")
+    variables = ", ".join(f"{name} ({bytes} bytes)" for name, bytes in report.variables.items())
+    say_fitting(f"variables: {variables or 'none'}")

@@ -19,6 +19,7 @@ from luthier.cli.common import (
     add_hoist_argument,
     add_mangled_argument,
     add_tool_argument,
+    say_fitting,
     shown_tables,
 )
 from luthier.cli.progress import Progress
@@ -263,14 +264,14 @@ def _report(
         if found and reported:
             _print_section("coverage", texts)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
-            say(
+            say_fitting(
                 f"luthier: {hoisted} hooks that count were replaced by counters in registers, added up when waves end",
                 file=sys.stderr,
             )
         for fault in instrumentation.faults:
             if fault in instrumentation.failures:
                 continue  # that is the error which ends this
-            say_text(f"luthier: {fault}", file=sys.stderr)
+            say_fitting(f"luthier: {fault}", file=sys.stderr)
     kept = command if args.keep_command else None
     if recorder is not None:
         summary = {**results.head(instrumentation, kept, code, reported, executed), "devices": args.device.split(",")}
@@ -288,7 +289,7 @@ def _report(
             if code == 0:
                 raise
             # The program's own failure is what is passed on.
-            say_text(f"luthier run: error: {problem}", file=sys.stderr)
+            say_fitting(f"luthier run: error: {problem}", file=sys.stderr)
 
 
 def end_as(code: int) -> int:

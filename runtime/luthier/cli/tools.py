@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from luthier import __version__
-from luthier.cli.common import terminal_width
+from luthier.cli.common import say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
@@ -248,17 +248,17 @@ def package_folder(module: str) -> Path:
 def _print_one(name: str) -> int:
     """Print what one tool is for, and its options with their meanings."""
     tool = tool_class(name)
-    say_text(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
+    say_fitting(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
     meanings = option_meanings(tool)
     fields = dataclasses.fields(tool.Options)
     say_text("\noptions:" if fields else "\nno options")
     for field in fields:
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-        say(f"  {field.name}: {kind}{default}")
+        say_fitting(f"  {field.name}: {kind}{default}")
         if field.name in meanings:
-            say_text(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
-    say_text(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
+            say_fitting(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
+    say_fitting(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
     return 0
 
 
@@ -284,12 +284,12 @@ def _print_table(tools: list[InstalledTool]) -> None:
         for tool in tools
     ]
     width = terminal_width(sys.stdout)
-    lines = Table("", ("tool", "what it does", "targets"), rows).text(width).splitlines()
-    for line, tool in zip(lines, (None, *tools), strict=True):
-        say(line.removeprefix("  "))
-        for problem in tool.problems if tool else ():
-            say_text(f"  ! {problem}")
-    say(
+    text = Table("", ("tool", "what it does", "targets"), rows).text(width and width + 2)
+    say_text("\n".join(line.removeprefix("  ") for line in text.splitlines()))
+    for tool in tools:
+        for problem in tool.problems:
+            say_fitting(f"! {tool.name}: {problem}")
+    say_fitting(
         "`luthier tools NAME` tells more of one: its options, and how it is used; --json has hooks and variables, too",
         file=sys.stderr,
     )

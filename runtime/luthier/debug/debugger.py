@@ -7,6 +7,7 @@ waves have executed before it. To go back is to begin anew and to stop earlier.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -189,7 +190,7 @@ class Debugger:
         files = {frame.file for location in source.locations for frame in location.frames}
         if path in files:
             return path
-        shared = {file: len(os.path.commonprefix([_parts(file), _parts(path)])) for file in files}
+        shared = {file: _common_end(file, path) for file in files}
         most = max(shared.values(), default=0)
         found = [file for file, parts in shared.items() if parts == most]
         if not most:
@@ -576,9 +577,10 @@ class _SteadyMemory(Memory):
         return self.register(kept.address, size, label, kept.keep)
 
 
-def _parts(path: str) -> list[str]:
-    """Return the parts of a path, last one first."""
-    return os.path.normpath(path).split("/")[::-1]
+def _common_end(*paths: str) -> int:
+    """Return how many of their last parts paths have in common."""
+    parts = zip(*(os.path.normpath(one).split("/")[::-1] for one in paths), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, parts))
 
 
 def _differ(before: Any, now: Any) -> str:

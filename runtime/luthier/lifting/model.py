@@ -16,8 +16,10 @@ from luthier.cache.memory import BoundedCache
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
+from luthier.lifting.instructions import operations
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode, SkipMode
 from luthier.lifting.instructions.memory import MemoryAccess, memory_access
+from luthier.lifting.instructions.operations import OperationClass, Operations
 from luthier.lifting.places import Places
 from luthier.objects import CodeObject, Kernel
 
@@ -309,6 +311,32 @@ class Instruction:
     def is_matrix(self) -> bool:
         """Return whether it is a matrix multiplication (MFMA, SMFMAC, WMMA, SWMMAC)."""
         return bool(_MATRIX.match(self.opcode.mnemonic))
+
+    @property
+    def is_float(self) -> bool:
+        """Return whether it computes with, compares, rounds or converts floating-point numbers, also in memory.
+
+        Not what only moves them: loads, stores, copies.
+        """
+        return operations.is_float(self)
+
+    @property
+    def operation_class(self) -> OperationClass:
+        """Return the class of the unit that executes it, as instruction_mix counts them.
+
+        One of ``vector ALU``, ``matrix``, ``scalar ALU``, ``vector memory``, ``LDS``, ``scalar memory``, ``branch``,
+        ``wait``, ``other``.
+        """
+        return operations.class_of(self)
+
+    @property
+    def operations(self) -> list[Operations]:
+        """Return its floating-point operations by type, and those of matrix instructions of any type.
+
+        An addition, multiplication or function is one, a fused multiplication and addition two; comparisons,
+        conversions and roundings none.
+        """
+        return operations.operations_of(self)
 
     @property
     def source(self) -> SourceLocation | None:

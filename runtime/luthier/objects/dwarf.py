@@ -9,6 +9,7 @@ Source: DWARF Debugging Information Format, versions 4 and 5; System V ABI, "Com
 from __future__ import annotations
 
 import io
+import itertools
 import posixpath
 import re
 import struct
@@ -46,6 +47,18 @@ _LONG_NUMBER = re.compile(rb"[\x80-\xff]{4096}")
 _CODE_SCOPES = {"DW_TAG_subprogram", "DW_TAG_inlined_subroutine"}
 _MOST_ORIGINS = 8
 """Steps from a function to what names it; there are two."""
+_MOST_CHILDREN = 1 << 12
+"""Entries of a function among which its parameters are."""
+_MODIFIERS = {
+    "DW_TAG_pointer_type": "{}*",
+    "DW_TAG_reference_type": "{}&",
+    "DW_TAG_rvalue_reference_type": "{}&&",
+    "DW_TAG_const_type": "{} const",
+    "DW_TAG_volatile_type": "{} volatile",
+    "DW_TAG_restrict_type": "{}",
+    "DW_TAG_typedef": "{}",
+}
+"""Types that are made of another one, as demanglers spell them; aliases stand for what they are of."""
 
 
 class DwarfError(Exception):
@@ -103,6 +116,15 @@ class Unit:
         """
         with readable("functions"):
             return self._dwarf.scopes(self.cu)
+
+    def parameters(self, entry: int) -> list[tuple[str, str]]:
+        """Return name and type of each parameter of the function that begins at an address; nothing if it is not here.
+
+        Raises:
+            DwarfError: they cannot be read.
+        """
+        with readable("parameters"):
+            return self._dwarf.parameters(self.cu, entry)
 
 
 @contextmanager
@@ -225,6 +247,15 @@ class Dwarf:
                 around.append(scope)
         return found
 
+    def parameters(self, cu: CompileUnit, entry: int) -> list[tuple[str, str]]:
+        """Return the parameters of `Unit.parameters`."""
+        for die in self.entries(cu):
+            if die is not None and die.tag == "DW_TAG_subprogram" and number_of(die, "DW_AT_low_pc") == entry:
+                children = itertools.islice(die.iter_children(), _MOST_CHILDREN)
+                own = [_origin(child) for child in children if child.tag == "DW_TAG_formal_parameter"]
+                return [(text_of(one, "DW_AT_name"), _type(one)) for one in own]
+        return []
+
     def _program(self, cu: CompileUnit) -> Any:
         top = cu.get_top_DIE()
         if "DW_AT_stmt_list" not in top.attributes:
@@ -335,6 +366,29 @@ def number_of(die: DIE, attribute: str) -> int:
     """Return an attribute that is a number, 0 if there is none."""
     found = die.attributes.get(attribute)
     return found.value if found is not None and isinstance(found.value, int) else 0
+
+
+def _origin(die: DIE) -> DIE:
+    """Return the entry that says what a parameter is."""
+    for _ in range(_MOST_ORIGINS):
+        if "DW_AT_abstract_origin" not in die.attributes:
+            break
+        die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
+    return die
+
+
+def _type(die: DIE) -> str:
+    """Return the C++ type of a parameter."""
+    around = "{}"
+    for _ in range(_MOST_ORIGINS):
+        if "DW_AT_type" not in die.attributes:
+            return around.format("void")
+        die = die.get_DIE_from_attribute("DW_AT_type")
+        if die.tag not in _MODIFIERS:
+            name = text_of(die, "DW_AT_name")
+            return around.format(name) if name else ""
+        around = around.format(_MODIFIERS[die.tag])
+    return ""
 
 
 def _name(die: DIE, known: dict[int, str]) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
+from luthier.objects.arguments import size_of
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
@@ -29,6 +30,9 @@ from luthier.wire.messages import Request
 
 _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
 """Environment variables by which launchers tell a process its rank."""
+
+_MOST_ARGUMENTS = 1 << 16
+"""Bytes of arguments that are read at a launch."""
 
 
 class Recording(Asked, Protocol):
@@ -304,6 +308,8 @@ class Instrumentation:
                 patched = Patched(None, reason, patched.report)
             session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))
         reply = Writer().number(row).text(kernel.name).text(kernel.symbol)
+        size = size_of(kernel)
+        reply.number(size if size <= _MOST_ARGUMENTS else 0)
         if patched.companion is None:
             return reply.string(b"").number(0)
         reply.string(patched.companion.data).number(len(patched.companion.blocks))
@@ -328,6 +334,7 @@ class Instrumentation:
             asked.group_segment,
             asked.private_segment,
             asked.chosen,
+            request.string(),
         )
         self.begin_launch(session, launch)
         return launch.instrumented

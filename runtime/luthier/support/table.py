@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,8 @@ class Table:
 
         Args:
             width: columns of a terminal that lines are to fit: long texts lose their middle, down to 12 characters
-                each; 0: as wide as it gets.
+                each. Where that is not enough, or makes two texts one, each row becomes lines of its own, a column
+                each. 0: as wide as it gets.
         """
         cells = [[visible(str(name)) for name in self.columns], *([_shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -38,7 +40,9 @@ class Table:
         ]
         if width:
             widths = _fitted(widths, numeric, width)
-        lines = [visible(self.title)] if self.title else []
+            if sum(widths) + 2 * len(widths) > width or not _stay_distinct(cells, widths, numeric):
+                return "\n".join(_records(visible(self.title), cells, width))
+        lines = wrapped(visible(self.title), width).split("\n") if self.title else []
         for row in cells:
             padded = (
                 cell.rjust(size) if right else _cut(cell, size).ljust(size)
@@ -83,6 +87,53 @@ def _fitted(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[
             break
         widths[longest] -= 1
     return widths
+
+
+def _stay_distinct(cells: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> bool:
+    """Return whether texts of a column that differ still do when they are cut."""
+    return all(
+        right or len({row[at] for row in cells}) == len({_cut(row[at], size) for row in cells})
+        for at, (size, right) in enumerate(zip(widths, numeric, strict=True))
+    )
+
+
+def _records(title: str, cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Yield lines of a table that does not fit: each row's cells below each other, but for those that are empty."""
+    if title:
+        yield wrapped(title, width)
+    names, *rows = cells
+    if not rows:
+        yield wrapped(f"  {', '.join(names)}", width)
+    label = min(max(map(len, names), default=0), max(width // 3, 8))
+    for row in rows:
+        indent = "  "
+        for name, cell in zip(names, row, strict=True):
+            if cell:
+                yield wrapped(f"{indent}{name.ljust(label)}  {cell}", width)
+                indent = "    "
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text with the lines broken that are longer than `width`; 0: none are."""
+    if not width:
+        return text
+    return "\n".join(one for line in text.split("\n") for one in _broken(line, width))
+
+
+def _broken(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = min(len(line) - len(line.lstrip()) + 4, width // 2)
+    own = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.lstrip(),
+        width,
+        initial_indent=own,
+        subsequent_indent=" " * indent,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_on_hyphens=False,
+    )
 
 
 def _cut(text: str, size: int) -> str:

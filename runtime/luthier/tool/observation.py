@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from luthier.channels import Channel, Ring
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
+from luthier.objects.arguments import Argument, arguments_of
 from luthier.support import device_memory as storage
 from luthier.tool.counts import KernelCounts, MissingSums, completed
 
@@ -189,7 +190,13 @@ class Launch:
     """Bytes of scratch a work-item."""
     instrumented: bool
     """True if the patched kernel is launched."""
+    kernarg: bytes = b""
+    """Contents of the arguments that the program gives; empty if they could not be read."""
     run: Run = field(init=False, repr=False)
+
+    def arguments(self) -> list[Argument]:
+        """Return the arguments that the program gives, with names, types and contents as far as they are known."""
+        return arguments_of(self.kernel, self.object, self.kernarg)
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
         """Return the tool's variables of that name, or all, on the launch's device: to be read and written."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from luthier.wire.structures import Message
 
-VERSION = 3
+VERSION = 4
 """Version of the order of strings and single numbers in messages; raised when it changes."""
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells programs where the service is."""
@@ -55,8 +55,8 @@ class Request(enum.IntEnum):
     OBJECT = 17
     """A URI and contents. Reply: a number."""
     KERNEL = 18
-    """`FindKernel`. Reply: the row in the ledger, name, symbol, patched object, symbols of its blocks of variables; if
-    there is a patched object `Limits`."""
+    """`FindKernel`. Reply: the row in the ledger, name, symbol, bytes of arguments that are to be read, patched object,
+    symbols of its blocks of variables; if there is a patched object `Limits`."""
     BLOCK = 19
     """A device and a symbol. Reply: size and offsets of rings, and a file."""
     LOADED = 20
@@ -66,7 +66,7 @@ class Request(enum.IntEnum):
     CODE_OBJECT = 22
     """`LoadedObject`."""
     LAUNCH = 23
-    """`Launch`. Reply: whether it runs instrumented."""
+    """`Launch`; contents of the arguments, empty if they could not be read. Reply: whether it runs instrumented."""
     LAUNCH_END = 24
     """`LaunchEnd`."""
     FUNCTIONS = 40

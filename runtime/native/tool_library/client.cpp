@@ -85,6 +85,7 @@ Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
   answer.row = reply.number();
   answer.name = reply.bytes();
   answer.symbol = reply.bytes();
+  answer.arguments = reply.number();
   answer.object = reply.bytes();
   for (uint64_t left = reply.number(); left > 0; --left)
     answer.blocks.push_back(reply.bytes());
@@ -117,7 +118,7 @@ void Client::code_object(unsigned gpu, uint64_t object) {
 }
 
 bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
-                    const hsa_kernel_dispatch_packet_t &packet) {
+                    const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments) {
   const wire::Launch launch{
       .gpu = gpu,
       .row = row,
@@ -132,7 +133,7 @@ bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrument
       .group_segment = packet.group_segment_size,
       .private_segment = packet.private_segment_size,
   };
-  return ask(Request::kLaunch, Writer().numbers(launch).text()).number() != 0;
+  return ask(Request::kLaunch, Writer().numbers(launch).bytes(arguments).text()).number() != 0;
 }
 
 void Client::ended(unsigned gpu, uint64_t row, uint64_t number) {

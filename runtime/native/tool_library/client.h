@@ -29,6 +29,7 @@ struct Answer {
   uint64_t row;                    // in the ledger
   std::string name;                // of the kernel
   std::string symbol;              // of the kernel's descriptor
+  uint64_t arguments;              // bytes of them
   std::string object;              // the patched one; empty: the original runs
   std::vector<std::string> blocks; // symbols of the blocks of variables that it refers to
   wire::Limits limits{};           // what a launch may ask for to run it
@@ -70,9 +71,9 @@ public:
   void loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks);
   // A code object has been loaded on a device.
   void code_object(unsigned gpu, uint64_t object);
-  // A launch is about to begin: whether it is to run instrumented.
+  // A launch with these arguments is about to begin: whether it is to run instrumented.
   bool launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
-              const hsa_kernel_dispatch_packet_t &packet);
+              const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments);
   // It has ended.
   void ended(unsigned gpu, uint64_t row, uint64_t number);
   // There will be events of these functions.

@@ -11,11 +11,18 @@ namespace {
 
 using LoadedCode = hsa_loaded_code_object_t;
 
-// Reads memory that may be unmapped.
-std::string read_safely(uint64_t from, size_t size) {
+// Reads memory that may be unmapped; empty then.
+std::string read_if_mapped(uint64_t from, size_t size) {
   std::string bytes(size, '\0');
   iovec here{bytes.data(), size}, there{reinterpret_cast<void *>(from), size};
   if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(size))
+    bytes.clear();
+  return bytes;
+}
+
+std::string read_safely(uint64_t from, size_t size) {
+  std::string bytes = read_if_mapped(from, size);
+  if (bytes.size() != size)
     throw Failure("the program has freed a code object from which kernels are launched");
   return bytes;
 }
@@ -85,6 +92,10 @@ void Kernel::substitute(hsa_kernel_dispatch_packet_t &packet) const {
   packet.kernel_object = patched;
   packet.private_segment_size += more_private;
   packet.group_segment_size += more_group;
+}
+
+std::string Kernel::read_arguments(const hsa_kernel_dispatch_packet_t &packet) const {
+  return arguments ? read_if_mapped(reinterpret_cast<uint64_t>(packet.kernarg_address), arguments) : std::string();
 }
 
 Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
@@ -160,6 +171,7 @@ std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
   auto kernel = std::make_unique<Kernel>();
   const Answer answer = client_.kernel(gpu, object(loaded), kernel_object - loaded.delta);
   kernel->row = answer.row;
+  kernel->arguments = answer.arguments;
   if (!answer.object.empty()) {
     try {
       load(*kernel, gpu, loaded, answer);

@@ -37,8 +37,11 @@ public:
   std::pair<uint64_t, bool> launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults);
   // Lets the packet launch the patched kernel.
   void substitute(hsa_kernel_dispatch_packet_t &packet) const;
+  // Return the contents of a launch's arguments; empty if they cannot be read.
+  std::string read_arguments(const hsa_kernel_dispatch_packet_t &packet) const;
 
   uint64_t row = ~0ull;                      // in the ledger; a number that is too large if there is none
+  uint64_t arguments = 0;                    // bytes of them
   uint64_t patched = 0;                      // kernel object, 0 if there is none
   uint32_t more_private = 0, more_group = 0; // bytes that the patched one needs beyond the original
   wire::Limits limits{};                     // what a launch may ask for, so that there is room for what hooks need

@@ -166,7 +166,8 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
     Turn &mine = library->turn(state.gpu);
     mine.begin(kernel.row, number);
     turn = &mine;
-    const bool instrumented = client.launch(state.gpu, kernel.row, number, chosen, packet) && chosen;
+    const std::string arguments = kernel.read_arguments(packet);
+    const bool instrumented = client.launch(state.gpu, kernel.row, number, chosen, packet, arguments) && chosen;
     const hsa_barrier_and_packet_t watch = turn->watch();
     if (instrumented)
       kernel.substitute(packet);

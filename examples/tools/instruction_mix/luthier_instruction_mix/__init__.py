@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import get_args
 
-from luthier import InstrumentationTask, KernelCounts, Table, Tool
+from luthier import InstrumentationTask, KernelCounts, Operations, Table, Tool
+from luthier.lifting.instructions.operations import OperationClass
 
-from luthier_instruction_mix.operations import Operations, class_of, operations_of
-
-CLASSES = (*("vector ALU", "matrix", "scalar ALU", "vector memory", "LDS", "scalar memory", "branch", "wait", "other"),)
+CLASSES = get_args(OperationClass)
 
 
 @dataclass
@@ -44,8 +44,8 @@ class InstructionMix(Tool):
         """Ask for counts."""
         found = Contents({}, {})
         for instruction in task.instructions:
-            found.classes[instruction.index] = class_of(instruction)
-            if self.options.operations and (operations := operations_of(instruction)):
+            found.classes[instruction.index] = instruction.operation_class
+            if self.options.operations and (operations := instruction.operations):
                 found.operations[instruction.index] = operations
         addresses = task.lifted.code.addresses
         self.kernels[task.lifted.kernel.name, int(addresses[0]), len(addresses)] = found

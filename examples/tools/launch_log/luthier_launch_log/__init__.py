@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from luthier import InstrumentationTask, Launch, LiveChannel, Run, Table, Tool, ToolModule
-from numpy.typing import NDArray
-
-DEVICE = ToolModule.from_package(__name__, "device")
-
-
-@dataclass
-class Entry:
-    """One launch."""
-
-    launch: Launch
-    contents: bytearray
-    """Contents of the kernel's own arguments."""
-    known: int = 0
-    """Number of those bytes that the hook has reported."""
-
-    def arguments(self) -> str:
-        """Return the arguments as text: pointers and odd sizes in hexadecimal, others as signed integers."""
-        if self.known < len(self.contents):
-            return f"not told ({self.known} of {len(self.contents)} bytes)"
-        texts = []
-        for number, one in enumerate(explicit(self.launch.kernel)):
-            data = bytes(self.contents[one.offset : one.offset + one.size])
-            if one.value_kind == "by_value" and one.size in (1, 2, 4, 8):
-                value = str(int.from_bytes(data, "little", signed=True))
-            else:
-                value = hex(int.from_bytes(data, "little"))
-            texts.append(f"{one.name or number}={value}")
-        return ", ".join(texts)
+from luthier import InstrumentationTask, Launch, Run, Table, Tool
 
 
 class LaunchLog(Tool):
-    """Notes each launch, and what its first work-item finds in the kernel's arguments."""
+    """Notes each launch, and what the program gives it."""
 
     @dataclass(frozen=True)
     class Options:
@@ -49,56 +20,28 @@ class LaunchLog(Tool):
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
-        self.entries: list[Entry] = []
-        self._running: dict[tuple[int, int], Entry] = {}
+        self.launches: list[Launch] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook at the kernel's beginning."""
-        task.insert_hook_at_kernel_entry(DEVICE.starts, size_of(task.lifted.kernel))
+        """Leave kernels as they are: a launch's packet tells everything."""
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Begin an entry."""
-        entry = Entry(launch, bytearray(size_of(launch.kernel)))
-        self.entries.append(entry)
-        self._running[launch.pid, launch.gpu] = entry
-
-    def at_records(self, channel: LiveChannel, batch: NDArray[Any]) -> None:
-        """Put the pieces in their places."""
-        entry = self._running[channel.pid, channel.gpu]
-        for offset, value, size in zip(*(batch[name].tolist() for name in ("offset", "value", "size")), strict=True):
-            entry.contents[offset : offset + size] = value.to_bytes(4, "little")[:size]
-            entry.known += size
-
-    def at_kernel_end(self, launch: Launch) -> None:
-        """Complete the launch's entry."""
-        self._running.pop((launch.pid, launch.gpu), None)
+        """Note a launch."""
+        self.launches.append(launch)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield a table of the launches in their order."""
+        """Yield a table of the launches in their order, and one of the kernels' arguments."""
         rows = []
-        for entry in self.entries[: self.options.top or None]:
-            launch = entry.launch
+        for launch in self.launches[: self.options.top or None]:
             sizes = ("x".join(map(str, size)) for size in (launch.grid, launch.block))
-            rows.append(
-                (
-                    launch.pid,
-                    launch.gpu,
-                    launch.kernel.name,
-                    launch.number,
-                    *sizes,
-                    launch.group_segment,
-                    entry.arguments(),
-                )
-            )
-        title = f"launches: {len(self.entries)}"
+            told = ", ".join(f"{one.name}={one.text}" for one in launch.arguments())
+            row = (launch.pid, launch.gpu, launch.kernel.name, launch.number, *sizes, launch.group_segment, told)
+            rows.append(row)
+        title = f"launches: {len(self.launches)}"
         yield Table(title, ("process", "device", "kernel", "number", "grid", "block", "LDS", "arguments"), rows)
-
-
-def explicit(kernel: Any) -> list[Any]:
-    """Return the arguments that the program gives."""
-    return [one for one in kernel.arguments if not one.hidden]
-
-
-def size_of(kernel: Any) -> int:
-    """Return the bytes of the arguments that the program gives."""
-    return max((one.offset + one.size for one in explicit(kernel)), default=0)
+        described = dict.fromkeys(
+            (launch.kernel.name, one.name, one.type or None, one.offset, one.size)
+            for launch in self.launches
+            for one in launch.arguments()
+        )
+        yield Table("arguments", ("kernel", "argument", "type", "offset", "bytes"), list(described))

@@ -9,8 +9,48 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from luthier import Instruction
+from luthier.lifting.instructions.effects import Effects
+from luthier.lifting.instructions.memory import MemoryAccess
+
+OperationClass = Literal[
+    "vector ALU", "matrix", "scalar ALU", "vector memory", "LDS", "scalar memory", "branch", "wait", "other"
+]
+"""Unit that executes an instruction, or what it is for."""
+
+
+class Described(Protocol):
+    """Properties of an instruction that its class follows from (`luthier.lifting.model.Instruction`)."""
+
+    @property
+    def mnemonic(self) -> str:
+        """Return the first word of the assembly."""
+
+    @property
+    def text(self) -> str:
+        """Return the assembly."""
+
+    @property
+    def memory(self) -> MemoryAccess | None:
+        """Return its memory access."""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Return whether it is a matrix multiplication."""
+
+    @property
+    def is_branch(self) -> bool:
+        """Return whether it is a branch."""
+
+    @property
+    def is_call(self) -> bool:
+        """Return whether it is a call."""
+
+    @property
+    def effects(self) -> Effects:
+        """Return the registers that it writes."""
+
 
 _TYPES = "f16|f32|f64|bf16"
 _VECTOR = re.compile(
@@ -20,10 +60,12 @@ _DUAL = re.compile(rf"v_dual_(?P<name>[a-z]+|dot2acc_f32)(?:_dx9_zero)?_(?P<type
 _SCALAR = re.compile(r"(?:v_)?s_(?P<name>add|sub|mul|fmac|fmamk|fmaak|exp|log|rcp|rsq|sqrt)_(?P<type>f16|f32)(?:_|$)")
 _MIX = re.compile(r"v_(?:fma|mad)_mix(?:lo|hi)?_(?P<type>f32|f16|bf16)")
 _DOT = re.compile(r"v_dot(?P<count>[248])(?:c|acc)?_(?:f32|f16|bf16)_(?P<type>f16|bf16|fp8|bf8)(?:_|$)")
-_MATRIX = re.compile(
+MATRIX_NAME = re.compile(
     r"v_(?:mfma|smfmac|wmma|swmmac)(?:_ld)?(?:_scale\d*)?_(?P<to>[a-z]+\d+(?:f32)?)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
     r"(?:_(?P<blocks>\d+)b)?_?(?P<type>[a-z]+\d+(?:f\d+)*)"
 )
+_FLOAT = re.compile(r"(?:_|\dx\d+|_\d+b_|\d)(?:bf16|f16|f32|f64|xf32|f8f6f4|fp[468]|bf[68])(?=_|\b|bf|f|x)")
+"""A type of floating-point numbers in a mnemonic, of matrix instructions also behind their sizes."""
 _ONE = frozenset(("add", "sub", "subrev", "mul", "rcp", "rsq", "sqrt", "exp", "log", "sin", "cos", "tanh"))
 _TWO = frozenset(("fma", "mad", "mac", "fmac", "fmamk", "fmaak", "madmk", "madak"))
 _WAVE_LANES = 64
@@ -38,20 +80,25 @@ class Operations:
     """Type of the input numbers."""
     count: int
     """For each active lane, or for the wave."""
-    per: str
-    """``lane`` or ``wave``."""
+    per: Literal["lane", "wave"]
     matrix: bool = False
 
 
-def class_of(instruction: Instruction) -> str:
+def is_float(instruction: Described) -> bool:
+    """Return whether an instruction computes with, compares, rounds or converts floating-point numbers."""
+    name = instruction.mnemonic
+    return _FLOAT.search(instruction.text if name.startswith("v_dual_") else name) is not None
+
+
+def class_of(instruction: Described) -> OperationClass:
     """Return the class of the unit that executes an instruction."""
     access = instruction.memory
     if instruction.is_matrix:
         return "matrix"
     if access is not None:
-        return {"lds": "LDS", "scalar": "scalar memory", "scalar buffer": "scalar memory"}.get(
-            access.space, "vector memory"
-        )
+        if access.space == "lds":
+            return "LDS"
+        return "scalar memory" if access.space.startswith("scalar") else "vector memory"
     if instruction.mnemonic.startswith("ds_"):  # lanes exchange values by way of its crossbar
         return "LDS"
     if instruction.is_branch or instruction.is_call:
@@ -63,7 +110,7 @@ def class_of(instruction: Instruction) -> str:
     return "vector ALU" if instruction.mnemonic.startswith("v_") else "other"
 
 
-def operations_of(instruction: Instruction) -> list[Operations]:
+def operations_of(instruction: Described) -> list[Operations]:
     """Return the floating-point operations of one instruction, and those of matrix instructions of any type."""
     name = instruction.mnemonic
     if instruction.is_matrix:
@@ -90,9 +137,9 @@ def _vector(name: str, type: str, elements: int) -> Operations | None:
     return Operations(type, each * elements, "lane") if each else None
 
 
-def _matrix(instruction: Instruction) -> Operations:
+def _matrix(instruction: Described) -> Operations:
     """Return the type and operations of a matrix instruction; of a sparse one as if it were dense."""
-    match = _MATRIX.match(instruction.mnemonic)
+    match = MATRIX_NAME.match(instruction.mnemonic)
     if match is None:
         return Operations("unknown", 0, "wave", matrix=True)
     m, n, k = int(match["m"]), int(match["n"]), int(match["k"])
@@ -100,7 +147,7 @@ def _matrix(instruction: Instruction) -> Operations:
     return Operations(match["type"], 2 * m * n * k * blocks, "wave", matrix=True)
 
 
-def _blocks(instruction: Instruction, elements: int, to: str) -> int:
+def _blocks(instruction: Described, elements: int, to: str) -> int:
     """Return how many products of matrices an MFMA without that number in its name makes.
 
     The size of its result determines it.
