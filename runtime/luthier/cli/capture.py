@@ -98,7 +98,7 @@ def _reduce(captures: Captures) -> list[Path]:
     One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
     """
     from luthier.cli.progress import Progress
-    from luthier.cli.replay import replay_elsewhere
+    from luthier.cli.replay_process import replay_elsewhere
 
     kept = []
     with Progress("replaying", len(captures.files)) as progress:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.capture import MOST
-from luthier.cli.replay import CAPTURE, TRIES, captures_of, target_of
+from luthier.cli.replay import CAPTURE, captures_of
+from luthier.cli.replay_process import TRIES, target_of
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text

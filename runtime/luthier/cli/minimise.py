@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luthier.cli.replay import IMPOSSIBLE, answer, checks_of, elsewhere, prepared, target_of
+from luthier.cli.replay import checks_of
+from luthier.cli.replay_process import IMPOSSIBLE, answer, elsewhere, prepared, target_of
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable

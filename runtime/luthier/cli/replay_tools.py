@@ -8,7 +8,7 @@ from typing import Any
 
 from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
-from luthier.cli.replay import IMPOSSIBLE, answer, outcome, target_of
+from luthier.cli.replay_process import IMPOSSIBLE, answer, outcome, target_of
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
 from luthier.run import results
@@ -35,7 +35,7 @@ def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, A
     except LuthierError as problem:
         return {"replays": [], "sections": [], "faults": [], "error": str(problem)}
     target = target_of(task["device"])
-    rows = [_replay(run, file, target) for file in task["files"]]
+    rows = [_replay(run, file, target, task.get("threads")) for file in task["files"]]
     instrumentation = run.instrumentation
     instrumentation.end()
     reported = list(results.tables(instrumentation))
@@ -47,23 +47,24 @@ def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, A
     sections = [*reported, ("coverage", [results.coverage(results.kernels(instrumentation))])]
     return {
         "replays": rows,
-        "sections": [(name, _texts(tables, mangled=task["mangled"])) for name, tables in sections],
+        "sections": [(name, texts(tables, mangled=task["mangled"])) for name, tables in sections],
         "tools": [{"tool": name, "tables": [table.to_json() for table in tables]} for name, tables in reported],
         "faults": list(instrumentation.faults),
         "error": error,
     }
 
 
-def _texts(tables: Sequence[Table], *, mangled: bool) -> list[str]:
+def texts(tables: Sequence[Table], *, mangled: bool) -> list[str]:
+    """Return tables as they are printed."""
     return [table.text() for table in (tables if mangled else as_in_source(tables))]
 
 
-def _replay(run: ReplayedRun, file: str, target: str | None) -> dict[str, Any]:
+def _replay(run: ReplayedRun, file: str, target: str | None, threads: int | None) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file}
     try:
         capture = read_capture(file)
         row["kernel"] = capture.manifest.kernel
-        return row | outcome(run.replay(capture, target))
+        return row | outcome(run.replay(capture, target, threads))
     except AddressTaken:
         raise
     except LuthierError as problem:

@@ -1,0 +1,316 @@
+"""``luthier replay --scheduler``: captures replayed side by side, by the workers of a Dask cluster.
+
+A task has everything with it: captures and the other files that it needs, as bytes. Workers need Luthier and nothing of
+the client's disk.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import luthier
+from luthier.cli.replay_process import IMPOSSIBLE, elsewhere, replay_elsewhere
+from luthier.errors import DeviceError, LuthierError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LOCAL = "local"
+"""A cluster of this machine, for as long as the command runs."""
+_AHEAD = 2
+"""Tasks in flight for each thread of the workers: their captures are in memory."""
+_CONNECT = "5s"
+"""Time until a scheduler counts as not there."""
+_CHUNK = 16
+"""Most captures of a task under tools: each task makes a run directory."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A file of the client's, for a worker."""
+
+    path: str
+    data: bytes
+
+    @classmethod
+    def of(cls, path: str | Path) -> Sent:
+        """Read a file.
+
+        Raises:
+            LuthierError: it cannot be read.
+        """
+        try:
+            return cls(str(path), Path(path).read_bytes())
+        except OSError as problem:
+            raise LuthierError(f"cannot be read: {problem.strerror or problem}", object=str(path)) from None
+
+    def put(self, folder: Path) -> str:
+        """Write the file to a new folder in a folder, under its name, and return its path."""
+        path = Path(tempfile.mkdtemp(dir=folder)) / Path(self.path).name
+        path.write_bytes(self.data)
+        return str(path)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work of a worker.
+
+    Args:
+        captures: files to replay.
+        options: entries of the task of the process that replays; `Sent` in place of paths.
+        under_tools: replay them in one process, under the tools of `options`.
+        version: the client's Luthier.
+    """
+
+    captures: tuple[Sent, ...]
+    options: Mapping[str, Any]
+    under_tools: bool
+    version: str = luthier.__version__
+
+
+@dataclass(frozen=True)
+class Done:
+    """The outcome of a task.
+
+    Args:
+        answer: one row for each replay, and with tools what else `luthier.cli.replay_tools` returns.
+        run: with tools, the run directory, as a tar archive.
+    """
+
+    answer: Mapping[str, Any]
+    run: bytes = b""
+
+
+# On a worker ----------------------------------------------------------------------------------------------------------
+
+
+def work(task: Task) -> Done:
+    """Do a task on this machine.
+
+    Raises:
+        DeviceError: this is another Luthier than the client's.
+    """
+    if task.version != luthier.__version__:
+        raise DeviceError(f"a worker has Luthier {luthier.__version__}, and the client {task.version}")
+    with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
+        folder = Path(name)
+        options = {key: _here(value, folder) for key, value in task.options.items()}
+        options["threads"] = _threads()
+        if task.under_tools:
+            return _work_under_tools(task, options, folder)
+        rows = []
+        for one in task.captures:
+            path = one.put(folder)
+            rows.append(_named(replay_elsewhere(Path(path), **options), {path: one.path}))
+        return Done({"replays": rows})
+
+
+def _work_under_tools(task: Task, options: dict[str, Any], folder: Path) -> Done:
+    files = [one.put(folder) for one in task.captures]
+    limit = options.pop("time_limit", None)
+    run = folder / "run"
+    told = elsewhere("luthier.cli.replay_tools", {**options, "files": files, "output": str(run)}, limit)
+    names = {file: one.path for file, one in zip(files, task.captures, strict=True)}
+    told["replays"] = [_named(row, names) for row in told["replays"]]
+    packed = io.BytesIO()
+    if run.is_dir():
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(run, arcname=".")
+    return Done(told, packed.getvalue())
+
+
+def _named(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row with the client's paths in place of those here."""
+    told = dict(row)
+    for here, path in names.items():
+        told |= {key: value.replace(here, path) for key, value in told.items() if isinstance(value, str)}
+    return told
+
+
+def _here(value: Any, folder: Path) -> Any:
+    """Return an option's value with files in a folder of this machine; ``N=FILE`` is a pair."""
+    if isinstance(value, Sent):
+        return value.put(folder)
+    if isinstance(value, tuple):
+        return f"{value[0]}={value[1].put(folder)}"
+    return value
+
+
+def _threads() -> int:
+    """Return how many host threads a replay on this worker has, so that all of its replays have all cores."""
+    from distributed import get_worker
+
+    return max(1, len(os.sched_getaffinity(0)) // get_worker().state.nthreads)
+
+
+# On the client --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(scheduler: str) -> Iterator[Client]:
+    """Return a client of a scheduler, or of a cluster of this machine (`LOCAL`), for as long as it is used.
+
+    Raises:
+        LuthierError: Dask is not installed, or nothing answers.
+    """
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise LuthierError("--scheduler needs Dask: pip install 'luthier[cluster]'") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told by the tasks
+    with dask.config.set({"distributed.comm.timeouts.connect": _CONNECT}):
+        if scheduler != LOCAL:
+            try:
+                client = Client(scheduler)
+            except (OSError, ValueError) as problem:
+                raise LuthierError(f"no scheduler of Dask at {scheduler}: {problem}") from None
+            with client:
+                yield client
+            return
+        threads = len(os.sched_getaffinity(0))
+        with (
+            LocalCluster(
+                n_workers=1, threads_per_worker=threads, dashboard_address=":0", silence_logs=logging.CRITICAL
+            ) as here,
+            Client(here) as client,
+        ):
+            yield client
+
+
+def replay_on(client: Client, paths: Sequence[Path], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the row of each replay, in the order of the captures.
+
+    One whose worker has been lost several times is a row that says so.
+
+    Args:
+        options: as `luthier.cli.replay_process.replay_elsewhere` takes them.
+    """
+    sent = _sendable(options)
+    for path, done in zip(paths, _done(client, [[path] for path in paths], sent), strict=True):
+        if isinstance(done, Done):
+            yield from done.answer["replays"]
+        else:
+            yield {"file": str(path), "status": IMPOSSIBLE, "what": done}
+
+
+def replay_on_under_tools(
+    client: Client, paths: Sequence[Path], options: Mapping[str, Any], output: Path
+) -> dict[str, Any]:
+    """Replay under tools, and write the merged run directory.
+
+    Args:
+        options: entries of the task of `luthier.cli.replay_tools`, but files and output; `time_limit`, seconds for each
+            task.
+        output: a new folder, or empty.
+
+    Returns:
+        What `luthier.cli.replay_tools` returns; tables have a column for the run of each row.
+
+    Raises:
+        LuthierError: there is no run directory to merge, or it cannot be written.
+    """
+    from luthier.cli.replay_tools import texts
+    from luthier.report.merge import merge
+    from luthier.run.folder import RunFolder
+
+    threads = sum(client.nthreads().values())
+    size = min(_CHUNK, -(-len(paths) // max(1, threads)))
+    chunks = [list(paths[at : at + size]) for at in range(0, len(paths), size)]
+    rows: list[dict[str, Any]] = []
+    faults: list[str] = []
+    errors: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
+        runs: list[RunFolder] = []
+        for number, (chunk, done) in enumerate(
+            zip(chunks, _done(client, chunks, options, under_tools=True), strict=True)
+        ):
+            if not isinstance(done, Done):
+                rows += [{"file": str(path), "status": IMPOSSIBLE, "what": done} for path in chunk]
+                continue
+            rows += done.answer["replays"]
+            faults += done.answer["faults"]
+            errors += [done.answer["error"]] if done.answer["error"] else []
+            if done.run:
+                folder = Path(name) / f"{number}"
+                with tarfile.open(fileobj=io.BytesIO(done.run)) as archive:
+                    archive.extractall(folder, filter="data")
+                runs.append(RunFolder(folder))
+        if not runs:
+            raise LuthierError(next(iter(errors), None) or str(rows[0]["what"]))
+        merge(runs, output)
+    merged = RunFolder(output)
+    return {
+        "replays": rows,
+        "sections": [(table.title, texts([table], mangled=options["mangled"])) for table in merged.tool_tables()],
+        "tools": merged.summary["tools"],
+        "faults": faults,
+        "error": next(iter(errors), ""),
+    }
+
+
+def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the files that they name."""
+    sent = dict(options)
+    if options.get("object"):
+        sent["object"] = Sent.of(options["object"])
+    if options.get("against"):
+        number, mark, file = str(options["against"]).partition("=")
+        pair = bool(mark) and number.isdecimal()
+        sent["against"] = (number, Sent.of(file)) if pair else Sent.of(options["against"])
+    return sent
+
+
+def _done(
+    client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], *, under_tools: bool = False
+) -> Iterator[Done | str]:
+    """Yield the outcome of each chunk in order, or why there is none; few are in flight at a time."""
+    from distributed import as_completed
+
+    numbers: dict[Any, int] = {}
+    results: dict[int, Done | str] = {}
+
+    def submitted() -> Iterator[Any]:
+        for number, chunk in enumerate(chunks):
+            try:
+                task = Task(tuple(map(Sent.of, chunk)), options, under_tools)
+            except LuthierError as problem:
+                results[number] = str(problem)
+                continue
+            future = client.submit(work, task, pure=False)
+            numbers[future.key] = number
+            yield future
+
+    left = submitted()
+    ahead = max(1, _AHEAD * sum(client.nthreads().values()))
+    running = as_completed(list(itertools.islice(left, ahead)))
+    following = 0
+    for future in running:
+        problem = future.exception()
+        results[numbers.pop(future.key)] = future.result() if problem is None else _reason(problem)
+        running.update(itertools.islice(left, 1))
+        while following in results:
+            yield results.pop(following)
+            following += 1
+    for number in sorted(results):
+        yield results[number]
+
+
+def _reason(problem: BaseException) -> str:
+    from distributed import KilledWorker
+
+    if isinstance(problem, KilledWorker):
+        return f"{problem.allowed_failures + 1} workers were lost while they had it"
+    if isinstance(problem, LuthierError):
+        return str(problem)
+    return f"the worker failed: {type(problem).__name__}: {problem}"

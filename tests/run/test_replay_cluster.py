@@ -1,0 +1,181 @@
+"""Captures that are replayed by the workers of a Dask cluster, some of which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from luthier.cli.replay_cluster import replay_on
+from luthier.errors import LuthierError
+
+from .conftest import Luthier
+from .test_replay import spoil
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[LocalCluster]:
+    """Workers in four processes."""
+    with LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def many(captured: Callable[..., list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of captures of three programs; one expects another byte, one is damaged."""
+    folder = tmp_path_factory.mktemp("many")
+    files = [file for name in ("reduction", "histogram", "stack") for file in captured(name)]
+    for number in range(6):
+        shutil.copy(files[number % len(files)], folder / f"{number:02}.lcap")
+    spoil(files[0], folder / "06.lcap")
+    (folder / "07.lcap").write_bytes(b"PK")
+    return folder
+
+
+def stable(rows: Rows) -> Rows:
+    """Return rows without what differs from run to run."""
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def serial(luthier_once: Callable[..., Rows], many: Path) -> Rows:
+    """The rows of a replay by one process."""
+    return luthier_once(many)
+
+
+@pytest.fixture(scope="module")
+def luthier_once() -> Callable[..., Rows]:
+    """``luthier_once(folder)``: replay without a cluster."""
+    from luthier.cli.replay import captures_of
+    from luthier.cli.replay_process import replay_elsewhere
+
+    return lambda folder: stable([replay_elsewhere(path) for path in captures_of([str(folder)])])
+
+
+def test_a_cluster_finds_what_one_process_does(
+    workers: LocalCluster, luthier: Luthier, many: Path, serial: Rows
+) -> None:
+    done = luthier("replay", "--json", "--scheduler", workers.scheduler_address, many)
+    assert done.returncode == 2, done.stderr
+    assert stable(json.loads(done.stdout)) == serial
+    assert {row["status"] for row in serial} == {0, 1, 2}
+
+
+def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: Rows) -> None:
+    """What they had is done by others, and new ones come in their places."""
+    over = threading.Event()
+    killed: list[int] = []
+
+    def kill(client: Client) -> None:
+        chosen = random.Random(3)
+        while not over.wait(1.0):
+            pids = client.run(os.getpid, on_error="ignore") or {}
+            if pids and len(killed) < 4:
+                killed.append(chosen.choice(sorted(pids.values())))
+                with suppress(ProcessLookupError):
+                    os.kill(killed[-1], signal.SIGKILL)
+
+    with Client(workers) as client, Client(workers) as other:
+        killer = threading.Thread(target=kill, args=(other,))
+        killer.start()
+        try:
+            rows = list(replay_on(client, sorted(many.iterdir()) * 4, {}))
+        finally:
+            over.set()
+            killer.join()
+    assert stable(rows) == serial * 4
+    assert killed
+
+
+def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
+    """It is a row that says so, and the others have theirs."""
+    (file, *_) = captured("histogram")
+    with Client(workers) as client, Client(workers) as other:
+        over = threading.Event()
+
+        def kill() -> None:
+            while not over.is_set():
+                for pid in (other.run(os.getpid, on_error="ignore") or {}).values():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.2)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            (row,) = replay_on(client, [file], {})
+        finally:
+            over.set()
+            killer.join()
+    assert row["status"] == 2
+    assert "workers were lost" in row["what"]
+
+
+def test_options_go_along(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], workers: LocalCluster, luthier: Luthier
+) -> None:
+    """Files that options name are read where the command runs."""
+    files = captured("reduction")[:1]
+    words = ["replay", "--json", "--object", build_program("reduction", "-O3"), *files]
+    here = json.loads(luthier(*words).stdout)
+    there = json.loads(luthier(*words, "--scheduler", workers.scheduler_address).stdout)
+    assert stable(there) == stable(here)
+    assert all("recorded_instructions" in row for row in there)
+    _, mix = captured("defects")
+    checked = luthier("replay", "--json", "--check", "races", "--scheduler", workers.scheduler_address, mix)
+    assert (checked.returncode, json.loads(checked.stdout)[0]["what"]) == (1, "equal, 2 findings")
+
+
+def test_tools_on_a_cluster(
+    captured: Callable[..., list[Path]], workers: LocalCluster, luthier: Luthier, temporary: Path
+) -> None:
+    """The run directory has what one process's has, added up."""
+    files = [*captured("reduction"), *captured("histogram")] * 3
+    words = ["replay", "--json", "-t", "instr_count:per_wave", "-t", "opcode_histogram"]
+    runs = {}
+    for name, more in (("here", []), ("there", ["--scheduler", workers.scheduler_address])):
+        done = luthier(*words, *more, "-o", temporary / name, *files)
+        assert done.returncode == 0, done.stderr
+        runs[name] = json.loads(done.stdout)
+    assert stable(runs["there"]["replays"]) == stable(runs["here"]["replays"])
+
+    def counted(run: dict[str, Any]) -> int:
+        (table,) = next(tool["tables"] for tool in run["tools"] if tool["tool"] == "instr_count")
+        return sum(row[-1] for row in table["rows"])
+
+    assert counted(runs["there"]) == counted(runs["here"]) > 0
+    summaries = [json.loads((temporary / name / "summary.json").read_text()) for name in ("here", "there")]
+    assert summaries[0]["tables"]["launches"] == summaries[1]["tables"]["launches"] == len(files)
+    assert luthier("report", temporary / "there", "--format", "json").returncode == 0
+
+
+def test_a_cluster_of_this_machine(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
+    files = captured("reduction")
+    done = luthier("replay", "--scheduler", "local", *files)
+    assert (done.returncode, done.stdout.count(": equal, ")) == (0, len(files)), done
+    assert done.stderr == ""
+
+
+def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -> None:
+    done = luthier("replay", "--scheduler", "tcp://127.0.0.1:9", captured("reduction")[0])
+    assert (done.returncode, "error: no scheduler of Dask at tcp://127.0.0.1:9: " in done.stderr) == (1, True), done
+
+
+def test_another_luthier(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
+    from luthier.cli.replay_cluster import Sent, Task, work
+
+    task = Task((Sent.of(captured("reduction")[0]),), {}, under_tools=False, version="0.0.1")
+    with Client(workers) as client, pytest.raises(LuthierError, match=r"and the client 0\.0\.1"):
+        client.submit(work, task, pure=False).result()
