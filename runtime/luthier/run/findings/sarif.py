@@ -42,6 +42,9 @@ def _result(finding: Finding) -> dict[str, Any]:
         ]
     if location:
         result["locations"] = [location]
+    if finding.other is not None and finding.other.frames and finding.other.frames[0].line:
+        message = {"text": "the other access" if finding.kind == "race" else "where that shows"}
+        result["relatedLocations"] = [{"physicalLocation": _physical(finding.other.frames[0]), "message": message}]
     if len(finding.frames) > 1:
         stack = [
             {"location": {"physicalLocation": _physical(frame), "message": {"text": frame.name}}}

@@ -1,0 +1,22 @@
+#include "observer.h"
+
+#include "bytes.h"
+
+namespace luthier {
+
+namespace {
+
+thread_local Observer *current = nullptr;
+
+void observe(const char *wave, const char *record, const char *access, uint32_t event) {
+  const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
+  current->observe(wave, static_cast<uint32_t>(offset / layout::record::kSize), access, event);
+}
+
+} // namespace
+
+void activate(Observer *observer) { current = observer; }
+
+uint64_t observe_function() { return reinterpret_cast<uint64_t>(observe); }
+
+} // namespace luthier
