@@ -1,5 +1,5 @@
-"""`luthier sanitize --checks race,init,barrier`: planted bugs are found at their lines by the right kinds, and nothing is
-where there is none."""
+"""`luthier sanitize --checks race,init,barrier`: planted bugs are found at their lines, by the right kinds, and nothing
+is where there is none."""
 
 from __future__ import annotations
 
