@@ -114,12 +114,23 @@ def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kern
 @pytest.mark.parametrize(
     ("mnemonic", "returns", "text", "use"),
     [
-        ("global_load_dword", False, "global_load_dword v1, v[2:3], off", 0x11 | 0x20),
-        ("global_load_dword", False, "global_load_dword v1, v[2:3], off glc", 0x55 | 0x20),
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off", 1),
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off glc", 1 | 4),
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off glc slc", 1),
+        ("global_load_b32", False, "global_load_b32 v1, v[2:3], off scope:SCOPE_DEV", 1 | 4),
+        ("global_store_dword", False, "global_store_dword v[2:3], v1, off sc1", 2 | 4),
+        ("global_atomic_add", True, "global_atomic_add v1, v[2:3], v4, off glc", 1 | 2 | 4 | 8),
+        ("ds_write_b32", False, "ds_write_b32 v1, v2", 2),
+        ("s_load_dword", False, "s_load_dword s0, s[2:3], 0x0", 1),
     ],
 )
 def test_use(mnemonic: str, returns: bool, text: str, use: int) -> None:
-    assert use_of(mnemonic, returns, text) & 0xF == use & 0xF
+    assert use_of(mnemonic, returns, text) & 0xF == use
+
+
+def test_load_to_lds() -> None:
+    """It reads memory, and writes LDS."""
+    assert use_of("global_load_lds_dword", False, "global_load_lds_dword v[2:3], off") == 1 | 2 << 4
 
 
 def test_other_access() -> None:

@@ -306,9 +306,9 @@ USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS = 1, 2, 4, 8
 atomic loads and stores; it is an atomic that gives the old value."""
 USE_LDS_SHIFT = 4
 """Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
-EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_END = range(5)
+EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
 """What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
-has passed it, has ended."""
+has passed it; the same of a barrier of the whole grid; it has ended."""
 
 FACT_SPANS = 26
 FACT = Layout(

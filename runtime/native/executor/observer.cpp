@@ -10,7 +10,8 @@ thread_local Observer *current = nullptr;
 
 void observe(const char *wave, const char *record, const char *access, uint32_t event) {
   const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
-  current->observe(wave, static_cast<uint32_t>(offset / layout::record::kSize), access, event);
+  const auto number = static_cast<uint32_t>(offset / layout::record::kSize);
+  current->observe({wave, number, get(record, layout::record::count)}, access, event);
 }
 
 } // namespace

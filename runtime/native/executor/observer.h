@@ -11,9 +11,14 @@ namespace luthier {
 class Observer {
 public:
   virtual ~Observer() = default;
-  // An event (layout::EVENT_ACCESS and the others) of the instruction with that number; `access` is a layout::access or
-  // null.
-  virtual void observe(const char *wave, uint32_t record, const char *access, uint32_t event) = 0;
+  struct Instruction {
+    const char *wave;
+    uint32_t record;
+    uint64_t execution; // how often it was executed
+    bool operator==(const Instruction &) const = default;
+  };
+  // An event (layout::EVENT_ACCESS and the others); `access` is a layout::access or null.
+  virtual void observe(const Instruction &instruction, const char *access, uint32_t event) = 0;
 };
 
 // What this thread's compiled code tells.

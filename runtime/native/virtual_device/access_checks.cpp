@@ -7,7 +7,11 @@ namespace luthier {
 
 using namespace layout;
 
-void AccessChecks::observe(const char *wave, uint32_t record, const char *access, uint32_t event) {
+void AccessChecks::observe(const Instruction &instruction, const char *access, uint32_t event) {
+  const auto &[wave, record, execution] = instruction;
+  if (!silent_.empty() && instruction != last_)
+    settle();
+  last_ = instruction;
   GroupOrder &group = ordering_.group(wave);
   const Where where{group, group.waves[get(wave, wave::index)]};
   if (event == EVENT_ACCESS)
@@ -76,7 +80,7 @@ bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   bool found = false;
   if (where.wave.returned)
     for (unsigned index = 0; index < lanes.count && !found; ++index)
-      shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t) {
+      shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t, uint64_t) {
         found |= cell.atomic.segment && (!lanes.in_lds || ordering_.of(cell.atomic).group == where.group.id);
       });
   return found;
@@ -86,7 +90,7 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   const bool writes = use & USE_WRITES;
   for (unsigned index = 0; index < lanes.count; ++index) {
     bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address) {
+    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t) {
       const bool of_others = lanes.in_lds && ordering_.of(cell.write).group != where.group.id;
       if (!lanes.in_lds || ordering_.of(cell.atomic).group == where.group.id)
         ordering_.acquire(where.wave, cell.atomic);
@@ -104,7 +108,7 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
     return;
   const uint32_t segment = ordering_.release(where.group, where.wave);
   for (unsigned index = 0; index < lanes.count; ++index)
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t) {
+    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t, uint64_t) {
       cell.atomic = {segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
     });
 }
@@ -114,7 +118,7 @@ void AccessChecks::read(Where where, const Lanes &lanes) {
   for (unsigned index = 0; index < lanes.count; ++index) {
     const Touch now{segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
     bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address) {
+    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t) {
       if (!told && collides(where, lanes, cell.write)) {
         race(where, lanes, index, cell.write, address);
         told = true;
@@ -138,12 +142,17 @@ void AccessChecks::write(Where where, const Lanes &lanes) {
   for (unsigned index = 0; index < lanes.count; ++index) {
     const Touch now{segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
     bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address) {
-      for (const Touch &other : {cell.write, cell.atomic, cell.read, cell.read_by_other, cell.read_elsewhere})
+    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t bytes) {
+      for (const Touch &other : {cell.atomic, cell.read, cell.read_by_other, cell.read_elsewhere})
         if (!told && collides(where, lanes, other)) {
           race(where, lanes, index, other, address);
           told = true;
         }
+      if (!told && collides(where, lanes, cell.write)) {
+        Silent one{describe(where, lanes, index, cell.write, address), address, bytes, 0};
+        std::memcpy(&one.before, reinterpret_cast<const void *>(address), bytes);
+        silent_.push_back(one);
+      }
       // What comes after is ordered behind these reads, too, if it is behind the write.
       cell.read = cell.read_by_other = cell.read_elsewhere = {};
       cell.write = now;
@@ -175,10 +184,32 @@ void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
   }
 }
 
+// The stores of the instruction before are done now.
+void AccessChecks::settle() {
+  std::tuple<uint64_t, uint64_t, unsigned> told{~0ull, 0, 0};
+  for (const Silent &one : silent_) {
+    if (!std::memcmp(&one.before, reinterpret_cast<const void *>(one.address), one.bytes) || one.lane() == told)
+      continue;
+    told = one.lane();
+    add(one.race);
+  }
+  silent_.clear();
+}
+
 void AccessChecks::race(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address) {
-  wire::Sighting &found = note(wire::Sight::kRace, lanes.record, other.record());
-  if (found.count++)
-    return;
+  add(describe(where, lanes, index, other, address));
+}
+
+void AccessChecks::add(const wire::Sighting &race) {
+  auto [at, is_new] = found_.try_emplace({wire::Sight::kRace, race.record, race.other_record}, race);
+  ++at->second.count;
+}
+
+wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address) {
+  wire::Sighting found{};
+  found.kind = static_cast<uint64_t>(wire::Sight::kRace);
+  found.kernel = get(plan_, plan::kernel);
+  found.record = lanes.record;
   const Segment &its = ordering_.of(other);
   found.address = lanes.addresses[index] - lanes.base;
   found.in_lds = lanes.in_lds;
@@ -199,6 +230,7 @@ void AccessChecks::race(Where where, const Lanes &lanes, unsigned index, Touch o
     found.extent = near->size;
     found.allocation = near->number;
   }
+  return found;
 }
 
 void AccessChecks::remember(uint32_t record, uint32_t size) {
@@ -213,6 +245,10 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
   WaveOrder &mine = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
   const uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8}) & all;
+  if (event == EVENT_GRID_SIGNAL)
+    return ordering_.signal_grid(where.group, mine);
+  if (event == EVENT_GRID_WAIT)
+    return ordering_.wait_for_grid(mine);
   if (event == EVENT_END) {
     mine.ended = true;
     mine.end = record;
@@ -289,6 +325,7 @@ wire::Sighting &AccessChecks::note(wire::Sight kind, uint64_t record, uint64_t o
 }
 
 void AccessChecks::tell(Service &service, uint64_t launch) {
+  settle();
   for (auto &[key, found] : found_) {
     found.launch = launch;
     service.found(found);

@@ -17,7 +17,7 @@ public:
   AccessChecks(const Checks &wanted, const char *plan) : wanted_(wanted), plan_(plan) {}
   // Before work-groups run that are a part of the grid.
   void next_part(const Part &part) { ordering_.next_part(part); }
-  void observe(const char *wave, uint32_t record, const char *access, uint32_t event) override;
+  void observe(const Instruction &instruction, const char *access, uint32_t event) override;
   // Throws `Failure`.
   void tell(Service &service, uint64_t launch);
 
@@ -47,6 +47,16 @@ private:
     return touch.segment && !(lanes.in_lds && ordering_.of(touch).group != where.group.id) &&
            !ordering_.before(touch, where.group, where.wave);
   }
+  // A store to where somebody else has stored, which is no race if it stores what is there.
+  struct Silent {
+    std::tuple<uint64_t, uint64_t, unsigned> lane() const { return {race.record, race.other_record, race.lane}; }
+    wire::Sighting race;
+    uint64_t address, bytes;
+    uint32_t before;
+  };
+  wire::Sighting describe(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address);
+  void settle();
+  void add(const wire::Sighting &race);
   void race(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address);
 
   void barrier(Where where, const char *wave, uint32_t record, uint32_t event);
@@ -61,6 +71,8 @@ private:
   const char *plan_;
   Ordering ordering_;
   Shadow memory_, lds_;
+  Instruction last_{}; // the one that `silent_` is of
+  std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_; // by record, of its last access
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };

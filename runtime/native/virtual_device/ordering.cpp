@@ -42,6 +42,17 @@ void Ordering::wait(WaveOrder &wave) {
   wave.meets = true;
 }
 
+void Ordering::signal_grid(GroupOrder &group, WaveOrder &wave) {
+  meet(group, wave);
+  wave.released = released_[group.id] = ++clock_;
+  wave.segment = 0;
+}
+
+void Ordering::wait_for_grid(WaveOrder &wave) {
+  wave.acquired = clock_;
+  wave.segment = 0;
+}
+
 void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store) {
   const Segment &then = segments_[store.segment];
   if (!store.segment || before(store, group, wave))

@@ -72,6 +72,9 @@ public:
   // A wave has come to a barrier, or has just said so; it has passed it.
   void signal(GroupOrder &group, WaveOrder &wave, uint32_t record);
   void wait(WaveOrder &wave);
+  // The same of a barrier of the whole grid.
+  void signal_grid(GroupOrder &group, WaveOrder &wave);
+  void wait_for_grid(WaveOrder &wave);
   // Takes over what it knows behind a barrier: before any access.
   void meet(const GroupOrder &group, WaveOrder &wave) {
     if (wave.meets) {

@@ -24,7 +24,7 @@ struct Cell {
 
 class Shadow {
 public:
-  // Calls `each(cell, address)` for the cells of those bytes.
+  // Calls `each(cell, address, bytes)` for the cells of those bytes.
   template <typename Each> void visit(uint64_t address, uint64_t size, Each each) {
     for (const uint64_t end = address + size; address < end;) {
       const uint64_t part = std::min(end, (address | (kPage - 1)) + 1) - address;
@@ -35,7 +35,7 @@ public:
       const uint64_t step = page.bytes ? 1 : 4;
       Cell *cells = (page.bytes ? page.bytes : page.dwords).get() + offset / step;
       for (uint64_t at = 0; at < part; at += step)
-        each(cells[at / step], address + at);
+        each(cells[at / step], address + at, step);
       address += part;
     }
   }
