@@ -36,7 +36,7 @@ QUICK = {("streams", "gfx942"), ("variables", "gfx1100"), ("streams", "gfx1201")
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
 RANDOM = "/usr/libexec/rocm/librocrand1-tests"
 
-Build = Callable[[str], Path]
+Build = Callable[..., Path]
 
 
 def table(names: tuple[str, ...]) -> list[object]:
@@ -50,12 +50,12 @@ def table(names: tuple[str, ...]) -> list[object]:
 
 @pytest.fixture(scope="session")
 def build_newer() -> Build:
-    """``build_newer(name)``: the program of ``programs/<name>.hip``, built by the root's own hipcc."""
+    """``build_newer(name, *flags)``: the program of ``programs/<name>.hip``, built by the root's own hipcc."""
 
-    def build(name: str) -> Path:
+    def build(name: str, *flags: str) -> Path:
         source = PROGRAMS / f"{name}.hip"
         offload = [f"--offload-arch={target}" for target in TARGETS]
-        command = ["hipcc", *offload, "-O1", "-w", "-pthread"]
+        command = ["hipcc", *offload, "-O1", "-w", "-pthread", *flags]
         key = "rocm-stack", RELEASE, *command, digest(source), digest(PROGRAMS / "check.h")
         return kept(key, lambda output: run_command([*stack(RELEASE), *command, str(source), "-o", str(output)]), name)
 

@@ -30,6 +30,7 @@ BUGS = {
 """Bug -> kind, side, distance, and how many lanes; the program has them in `planted.hip`."""
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
 CONTAINERS = ("device", "managed", "host")
+ALL = "memory,race,init,barrier"
 ACCESSES = ("read", "write", "atomic")
 
 
@@ -109,9 +110,9 @@ def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
     assert [found["kind"] for found in json.loads(log.read_text())["findings"]] == ["invalid-address"]
 
 
-@pytest.mark.parametrize("name", ["streams"])
+@pytest.mark.parametrize("name", ["streams", "sparse", "grid_barrier"])
 def test_clean(build_program: Build, name: str) -> None:
-    done = sanitize("--", build_program(name))
+    done = sanitize("--checks", ALL, "--", build_program(name))
     assert done.returncode == 0, done
     assert "luthier: 0 findings" in done.stderr
 
@@ -132,17 +133,21 @@ def test_clean(build_program: Build, name: str) -> None:
         "physics",
         "scan",
         "sort",
-        "sparse",
+        "transpose",
     ],
 )
-def test_more_clean(build_program: Build, name: str) -> None:
-    done = sanitize("--checks", "memory", "--", build_program(name))
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+def test_more_clean(build_program: Build, name: str, target: str) -> None:
+    done = sanitize("--checks", ALL, "--device", f"emu:{target}", "--", build_program(name))
     assert "luthier: 0 findings" in done.stderr, done
 
 
 def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--checks", "memory,thoughts", "--", "true")
-    assert (done.returncode, "there is no check 'thoughts': memory, leak" in done.stderr) == (1, True)
+    assert (done.returncode, "there is no check 'thoughts': memory, leak, race, init, barrier" in done.stderr) == (
+        1,
+        True,
+    )
     with pytest.raises(LuthierError, match="no finding is of the kind"):
         suppressions.parse("out-of-bound", "file")
     with pytest.raises(LuthierError, match="line 2: a suppression is"):

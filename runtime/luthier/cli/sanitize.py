@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checks",
         default="memory",
         metavar="CHECK[,CHECK]",
-        help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back "
+        help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
+        "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to "
         "(default: %(default)s)",
     )
     parser.add_argument(

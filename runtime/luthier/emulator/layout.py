@@ -74,7 +74,7 @@ WAVE = Layout(
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
     scratch_size=8,  # bytes a lane
-    stepping=4,  # STEPPING or 0
+    stepping=4,  # STEPPING, OBSERVED or 0
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
@@ -129,6 +129,7 @@ CONTEXT = Layout(
     addresses=64 * 8,  # lane addresses under translation
     accesses=8,  # entries in the log, filled by stepped code only
     access_log=ACCESSES * ACCESS.size,
+    observe=8,  # function that observed code calls: of a wave, its record, an ACCESS or 0, and one of the EVENTs
 )
 """One thread."""
 
@@ -214,9 +215,11 @@ SKIP_SHIFT = 28
 """Position in MODE of GFX9's VSKIP: vector instructions do nothing."""
 SKIPPING = 1 << 16
 """Bit of vector skip mode in a table key."""
-TABLES = 1 << 17
+OBSERVED = 1 << 17
+"""Bit of a table key: code that says what it accesses, and where it waits."""
+TABLES = 1 << 18
 """Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
-bits of VGPR numbers, FP16_OVFL, STEPPING, and SKIPPING."""
+bits of VGPR numbers, FP16_OVFL, STEPPING, SKIPPING, and OBSERVED."""
 
 
 def mode_key(mode: int) -> int:
@@ -263,9 +266,10 @@ PLAN = Layout(
     entry=8,  # byte offset of the first record in a table
     beyond=8,  # u32 records whose execution is a fault: they name registers that the kernel does not have
     beyond_count=8,
+    uses=8,  # u16 by record, USEs of memory; of an observed kernel
     key=4,
     mode=4,
-    stepping=4,  # STEPPING or 0; then the entry is a record that leads to the kernel's
+    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; OBSERVED, or 0
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -296,6 +300,15 @@ PLAN = Layout(
     kernarg_preload_size=4,  # bytes
 )
 """Plan of a kernel's start: all that does not depend on the dispatch packet."""
+
+USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS = 1, 2, 4, 8
+"""An instruction reads memory, writes it, both if it is an atomic; it does so past caches that others do not see, as
+atomic loads and stores; it is an atomic that gives the old value."""
+USE_LDS_SHIFT = 4
+"""Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
+EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
+"""What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
+has passed it; the same of a barrier of the whole grid; it has ended."""
 
 FACT_SPANS = 26
 FACT = Layout(

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.plan import beyond, kernel_plan
-from luthier.emulator.running.worker import put_field
+from luthier.emulator.running.worker import get_field, put_field
 from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
 from luthier.objects.loaded_image import file_of_image
 from luthier.objects.origins import teller
+from luthier.run.selection import is_of_runtime
 from luthier.run.space import SharedSpace
 
 
@@ -71,10 +72,15 @@ class Plan:
 
 
 class Planner:
-    """Makes plans in shared memory, and binds what turns out to be reached. Safe from several threads."""
+    """Makes plans in shared memory, and binds what turns out to be reached. Safe from several threads.
 
-    def __init__(self, space: SharedSpace) -> None:
+    Args:
+        observed: the program's kernels tell what they access.
+    """
+
+    def __init__(self, space: SharedSpace, *, observed: bool = False) -> None:
         self._space = space
+        self._observed = observed
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
@@ -216,6 +222,9 @@ class Planner:
                 for plan in self.plans:
                     if plan.code is planned:
                         put_field(plan.fields, layout.PLAN, "record_count", planned.code.count + 1)
+                        if get_field(plan.fields, layout.PLAN, "uses"):
+                            observed = self._observe(planned, 0)
+                            put_field(plan.fields, layout.PLAN, "uses", observed["uses"])
             record = planned.code.record_at(address - delta)
             return record if record is not None and record in other.records else None
 
@@ -257,6 +266,8 @@ class Planner:
         code = planned.code
         fields = kernel_plan(kernel, target.target, code)
         entry = fields["entry"] // layout.RECORD.size
+        if self._observed and planned.object is not None and not is_of_runtime(kernel.name):
+            fields |= self._observe(planned, fields["key"])
         code.ensure(fields["key"], entry)
         plan = Plan(len(self.plans), kernel, object, planned, self._space.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
@@ -265,6 +276,17 @@ class Planner:
         self._look_at(plan)
         self.plans.append(plan)
         return plan
+
+    def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
+        """Return the fields of the plan of a kernel that tells what it accesses."""
+        from luthier.run.uses import Uses  # few runs need it
+
+        uses = planned.code.watcher
+        if not isinstance(uses, Uses):
+            uses = planned.code.watcher = Uses(planned.code, self._space.zeros)
+            uses.fill(planned.code.bound().tolist())
+        uses.fill(())  # code may have come
+        return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
 
     def _look_at(self, plan: Plan) -> None:
         """Determine which reachable code must be unchanged, and which reachable records must not be executed."""

@@ -36,9 +36,14 @@ class Selection:
         """Return why no launch of this kernel on that device is instrumented; None if some may be."""
         if self.devices is not None and gpu not in self.devices:
             return "device not selected"
-        if not self.runtime_kernels and any(matches(kernel, pattern) for pattern in RUNTIME_KERNELS):
+        if not self.runtime_kernels and is_of_runtime(kernel):
             return "launched by the HIP runtime itself"
         return None if is_selected(kernel, self.kernels) else "name not selected"
+
+
+def is_of_runtime(kernel: str) -> bool:
+    """Return whether HIP launches a kernel of its own."""
+    return any(matches(kernel, pattern) for pattern in RUNTIME_KERNELS)
 
 
 def parse_launches(text: str) -> tuple[int, int, int]:

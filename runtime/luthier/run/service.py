@@ -24,6 +24,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
+from luthier.run.findings.finding import CHECKS, OBSERVED
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
@@ -73,7 +74,8 @@ class Service:
         self._findings = findings
         self._space = SharedSpace()
         machine_code().load_into(self._space)
-        self._planner = Planner(self._space)
+        self._wanted = frozenset[str]() if findings is None else findings.kinds
+        self._planner = Planner(self._space, observed=not self._wanted.isdisjoint(OBSERVED))
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
         self._long_launches = LongLaunches()
@@ -189,7 +191,8 @@ class Service:
         if self._findings is None:
             raise protocol.ProtocolError("findings that nobody asked for")
         seen = request.numbers(messages.Sighting)
-        by_kernel = seen.kind in (messages.Sight.OUTSIDE, messages.Sight.FREED, messages.Sight.NOWHERE)
+        of_host = (messages.Sight.DOUBLE_FREE, messages.Sight.INVALID_FREE, messages.Sight.LEAK)
+        by_kernel = seen.kind not in of_host
         if by_kernel and seen.kernel >= len(self._planner.plans):
             raise protocol.ProtocolError("a finding in a kernel that was never planned")
         self._findings.add(pid, seen, self._planner.plans[seen.kernel] if by_kernel else None)
@@ -249,6 +252,9 @@ class Service:
             translate=code.translate,
             counts_wanted=self._executed is not None,
             capture_patience=0 if self._captures is None else round(1000 * self._captures.patience),
+            races="race" in self._wanted,
+            uninitialised="uninitialised-read" in self._wanted,
+            barriers=not self._wanted.isdisjoint(CHECKS["barrier"]),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

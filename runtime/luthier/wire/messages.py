@@ -95,6 +95,10 @@ class Setup(Message):
     counts_wanted: bool
     capture_patience: int
     """Milliseconds that launches wait for another one, which is captured, to end; 0: no captures are wanted."""
+    races: bool
+    uninitialised: bool
+    barriers: bool
+    """Checks that are wanted."""
     gpus: int
 
 
@@ -171,6 +175,14 @@ class Sight(enum.IntEnum):
     DOUBLE_FREE = 4
     INVALID_FREE = 5
     LEAK = 6
+    RACE = 7
+    """Two accesses, one of them a plain write, that nothing orders."""
+    UNINITIALISED = 8
+    """A read of what nobody has written."""
+    DIVERGENT_BARRIER = 9
+    """A barrier that lanes skipped which went on behind it."""
+    MISSED_BARRIER = 10
+    """A barrier that a wave of the work-group never came to: it had ended, or ended then."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +209,16 @@ class Sighting(Message):
     count: int
     launch: int
     """Number among the launches of the kernel in the process."""
+    in_lds: bool
+    """The address is an offset in LDS."""
+    has_other: bool
+    """There is another instruction: what follows is about it."""
+    other_record: int
+    other_address: int
+    other_size: int
+    other_lane: int
+    other_wave: int
+    other_group: int
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ void Execution::set_up(Triple first, Triple groups, Triple items, unsigned worke
   shape_.scratch = scratch ? host_.scratch(scratch) : 0;
   ranges_ = host_.ranges();
   bounds_ = host_.bounds();
+  observer_ = host_.observer();
   fill();
   put(launch_, launch::next_group, uint64_t{0});
   put(launch_, launch::group_count, uint64_t{groups.x} * groups.y * groups.z);
@@ -151,6 +152,7 @@ void Execution::prepare(Worker &worker, unsigned number) {
   see(worker, *ranges_);
   worker.context(context::translate,
                  bounds_ ? checked_translate() : reinterpret_cast<uint64_t>(worker.engine().translate));
+  worker.context(context::observe, observe_function());
   worker.context(context::code_base, dispatch_.code);
   worker.context(context::code_size, get(plan_, plan::code_size));
   worker.context(context::code_index, get(plan_, plan::code_index));
@@ -230,6 +232,8 @@ void Execution::work_together() {
 uint64_t Execution::advance_alone(Worker &worker) {
   if (bounds_)
     activate(bounds_, worker.engine().translate);
+  if (observer_)
+    activate(observer_);
   for (;;) {
     const uint64_t code = worker.run();
     if (code == MODE && worker.table(Worker::key_of(worker.current())))

@@ -73,6 +73,7 @@ private:
   Shape shape_{};
   std::shared_ptr<const RangeTable> ranges_;
   BoundsCheck *bounds_ = nullptr;
+  Observer *observer_ = nullptr;
   std::vector<std::shared_ptr<const RangeTable>> kept_; // tables that records may still look into
   alignas(64) char launch_[layout::launch::kSize] = {};
   alignas(64) char sgprs_[layout::SCALARS] = {};

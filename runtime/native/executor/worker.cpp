@@ -70,7 +70,7 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   }
   const uint64_t key = get(plan_, plan::key), entry = get(plan_, plan::entry);
   sync(key, entry / record::kSize, host);
-  if (get(plan_, plan::stepping)) { // where stepped waves begin: it leads elsewhere for each kernel
+  if (get(plan_, plan::stepping) == STEPPING) { // where stepped waves begin: it leads elsewhere for each kernel
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
     std::memcpy(tables_->copies[key].records.data() + entry, pointer<const char *>(master, master::records) + entry,
                 record::kSize);

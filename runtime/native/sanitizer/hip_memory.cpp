@@ -18,6 +18,7 @@
 extern "C" {
 // Of libluthier_kfd.so, which is loaded before.
 void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
+void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
 void luthier_freed(uint64_t address) __attribute__((weak));
 void luthier_forget(uint64_t address) __attribute__((weak));
 void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) __attribute__((weak));
@@ -77,6 +78,8 @@ void note(void *address, size_t size, Kind kind) {
   // Pools give pieces of pages.
   luthier_allocated(reinterpret_cast<uint64_t>(address), size,
                     kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
+  if (kind == Kind::kDevice)
+    luthier_fresh(reinterpret_cast<uint64_t>(address), size);
 }
 
 // Has memory made that is larger than the program asks for.

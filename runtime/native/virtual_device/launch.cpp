@@ -62,7 +62,10 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {}
+      sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {
+  if (get(plan_, plan::stepping) == OBSERVED)
+    observed_.emplace(resources.service.setup().checks, plan_);
+}
 
 // Return the fault for which a command processor refuses the launch.
 std::optional<Fault> Launch::check() const {
@@ -92,8 +95,11 @@ std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
   run_parts();
+  const uint64_t launch = checked_ || observed_ ? launch_number(plan_) : 0;
   if (checked_)
-    sightings_.tell(resources_.service);
+    sightings_.tell(resources_.service, launch);
+  if (observed_)
+    observed_->tell(resources_.service, launch);
   return fault_;
 }
 
@@ -119,7 +125,12 @@ void Launch::run_parts() {
 
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
-  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
+  // Accesses are looked at in the order in which they happen: on one thread.
+  const unsigned helpers = observed_ ? 0 : std::min<uint64_t>(count - 1, resources_.pool.size());
+  if (observed_) {
+    const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
+    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}});
+  }
   if (!packet_.cooperative) {
     execution_.set_up(first, groups, items, 1 + helpers);
     execution_.run(resources_.pool, resources_.own, helpers);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "access_checks.h"
 #include "execution.h"
 #include "hsa_layouts.h"
 #include "plans.h"
@@ -85,6 +86,7 @@ private:
   uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) override;
   std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.exact_table(packet_.node); }
   BoundsCheck *bounds() override { return checked_ ? &sightings_ : nullptr; }
+  Observer *observer() override { return observed_ ? &*observed_ : nullptr; }
   uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
   void interrupt() override { resources_.interrupt(); }
   void stopped(Worker &worker, uint64_t reason) override;
@@ -97,6 +99,7 @@ private:
   Triple block_, grid_; // work-items
   const bool checked_ = ProgramMemory::get().version() != 0;
   Sightings sightings_;
+  std::optional<AccessChecks> observed_;
   Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;

@@ -17,11 +17,17 @@ struct Gpu : wire::Gpu {
   std::string target; // gfx90a
 };
 
+// What is looked for at every access of memory and every barrier.
+struct Checks {
+  bool races = false, uninitialised = false, barriers = false;
+};
+
 struct Setup {
   std::vector<Gpu> gpus;
   Engine engine;
   bool counts_told = false;      // at the end of the process
   uint64_t capture_patience = 0; // milliseconds; 0: none are wanted
+  Checks checks;
 };
 
 class Service {

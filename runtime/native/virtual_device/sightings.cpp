@@ -1,22 +1,18 @@
 #include "sightings.h"
 
 #include "system.h"
+#include "unwritten.h"
 
 namespace luthier {
 
 using namespace layout;
 
-namespace {
-
-// Return the number of a launch among those of its kernel in this process, from 0 on.
 uint64_t launch_number(const char *plan) {
   static std::mutex mutex;
   static auto *const launches = new std::map<const char *, uint64_t>;
   std::lock_guard lock(mutex);
   return (*launches)[plan]++;
 }
-
-} // namespace
 
 bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) {
   // Memory may have come since the launch began.
@@ -48,8 +44,7 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   return exists;
 }
 
-void Sightings::tell(Service &service) {
-  const uint64_t launch = launch_number(plan_);
+void Sightings::tell(Service &service, uint64_t launch) {
   std::lock_guard lock(mutex_);
   for (auto &[key, found] : found_) {
     found.launch = launch;
@@ -59,6 +54,23 @@ void Sightings::tell(Service &service) {
 }
 
 } // namespace luthier
+
+// New memory of a device: what nobody writes is known again.
+extern "C" void luthier_fresh(uint64_t address, uint64_t size) {
+  using namespace luthier;
+  System *system = System::current();
+  if (!system || !system->service.setup().checks.uninitialised || size > kMostUnwritten)
+    return;
+  const char *there = nullptr;
+  for (unsigned node = 1; node < system->nodes() && !there; ++node)
+    there = system->memory.host(node, address, size);
+  if (reinterpret_cast<uint64_t>(there) != address)
+    return;
+  for (uint64_t at = round_up(address, 4); at + 4 <= address + size; at += 4) {
+    const uint32_t value = unwritten(at);
+    std::memcpy(reinterpret_cast<void *>(at), &value, sizeof value);
+  }
+}
 
 // What the library that stands before HIP's functions found itself: a bad free, or memory never given back.
 extern "C" void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {

@@ -12,13 +12,16 @@
 
 namespace luthier {
 
+// Return the number of a launch among those of its kernel in this process, from 0 on, and count it.
+uint64_t launch_number(const char *plan);
+
 class Sightings final : public BoundsCheck {
 public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
   // From any worker's thread.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
   // Throws `Failure`.
-  void tell(Service &service);
+  void tell(Service &service, uint64_t launch);
 
 private:
   using Key = std::tuple<uint64_t, wire::Sight, uint64_t, bool>; // record, kind, allocation, whether it is below

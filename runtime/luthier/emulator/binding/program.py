@@ -301,7 +301,9 @@ class Code:
             if table.bound[list(records)].all():
                 return
             reached = self._reach(records, table.bound)
-            mode = Mode(float_mode(key), bool(key & layout.STEPPING), bool(key & layout.SKIPPING))
+            mode = Mode(
+                float_mode(key), *(bool(key & bit) for bit in (layout.STEPPING, layout.SKIPPING, layout.OBSERVED))
+            )
             if self.watcher is not None:  # before another thread may come upon the records
                 self.watcher.fill(reached.tolist())
             for start, part in zip(self._starts, self.parts, strict=True):

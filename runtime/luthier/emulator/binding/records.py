@@ -38,6 +38,11 @@ _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL = -1, -2
+_OBSERVED = (
+    *("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_"),
+    *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic", "s_barrier", "s_endpgm"),
+)
+"""Beginnings of the names of operations whose code is another one where they are observed."""
 _REGISTER = int(OperandKind.REGISTER)
 
 
@@ -58,6 +63,8 @@ class Mode:
     stepping: bool
     skipping: bool = False
     """Vector instructions do nothing (GFX9, MODE.VSKIP)."""
+    observed: bool = False
+    """Accesses of memory and barriers are told."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,8 @@ class RecordBinder:
         if mode.skipping and not self.isa.opcode(int(code.opcode[index])).pseudo.startswith("S_"):
             return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
-        return replace(shape.variant, stepping=mode.stepping), shape.recipe
+        observed = mode.observed and shape.variant.operation.startswith(_OBSERVED)
+        return replace(shape.variant, stepping=mode.stepping, observed=observed), shape.recipe
 
     def _functions(
         self,

@@ -14,14 +14,13 @@ import functools
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.emulator.inspection.debug import Step
 from luthier.emulator.inspection.hazards import HAZARDS, HazardWatch, LaunchHazard, hazard_watch
 from luthier.emulator.inspection.waits import WAITS, WaitFinding, WaitWatch, wait_watch
@@ -43,14 +42,6 @@ _TITLES = {
 
 class CheckWarning(UserWarning):
     """A kernel did something that a check looks for."""
-
-
-class Kind(IntEnum):
-    """Kind of access of an instruction to the bytes it touches."""
-
-    READ = 0
-    WRITE = 1
-    ATOMIC = 2
 
 
 _VERBS = {Kind.READ: "reads", Kind.WRITE: "writes", Kind.ATOMIC: "updates atomically"}
@@ -120,20 +111,6 @@ def warn(findings: Iterable[object]) -> None:
     """Warn of each finding, where the kernel was launched."""
     for finding in findings:
         warnings.warn(str(finding), CheckWarning, stacklevel=4)
-
-
-@cache
-def kind_of(mnemonic: str) -> Kind:
-    """Return the kind of access of a memory instruction.
-
-    Loads that go to LDS read here; see `LaunchChecker`.
-    """
-    if "atomic" in mnemonic:
-        return Kind.ATOMIC
-    if "load" in mnemonic or "read" in mnemonic:
-        return Kind.READ
-    is_store = mnemonic.startswith(("ds_write", "ds_store")) if mnemonic.startswith("ds_") else "store" in mnemonic
-    return Kind.WRITE if is_store and "xchg" not in mnemonic else Kind.ATOMIC
 
 
 @dataclass
@@ -296,7 +273,7 @@ class LaunchChecker:
         offsets = (access.places - np.uint64(group.lds)).astype(np.int64)
         inside = (offsets >= 0) & (offsets < group.size)
         if inside.any():
-            self._lds(step, _kind_in_lds(step), access, offsets[inside], access.lanes[inside], group)
+            self._lds(step, kind_in_lds(_mnemonic(step)), access, offsets[inside], access.lanes[inside], group)
             if inside.all():
                 return
         if UNINITIALISED in self._names:
@@ -348,7 +325,7 @@ class LaunchChecker:
         place = int(access.places[0])
         lane = None if access.scalar else int(access.lanes[0])
         where = f"{access.size} bytes of LDS at offset {place:#x} of {group.size} bytes"
-        self._report(BOUNDS, step, _kind_in_lds(step), lane, place, where, len(access.lanes), ())
+        self._report(BOUNDS, step, kind_in_lds(_mnemonic(step)), lane, place, where, len(access.lanes), ())
 
     def _lds(
         self,
@@ -445,15 +422,6 @@ class LaunchChecker:
             other,
             count,
         )
-
-
-def _kind_in_lds(step: Step) -> Kind:
-    """Return what the instruction at a step does to LDS."""
-    mnemonic = _mnemonic(step)
-    kind = kind_of(mnemonic)
-    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_")):
-        return Kind.WRITE  # a load whose destination is LDS
-    return Kind.READ if mnemonic.startswith("buffer_store_lds") else kind
 
 
 def _mnemonic(step: Step) -> str:

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
-from luthier.emulator.ir.support import TRANSLATE_TYPE
+from luthier.emulator.ir.support import OBSERVE_TYPE, TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
@@ -36,16 +36,32 @@ def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: 
 def note_access(
     w: WaveBuilder, places: Value, size: int | Value, mask: Value | None = None, *, outside: bool = False
 ) -> None:
-    """Emit code by which stepped code reports what it accesses, for the checks.
+    """Emit code by which stepped code logs what it is about to access, and observed code tells it, for the checks.
 
     The host addresses (or offsets outside LDS) are per lane, or a scalar one.
     """
-    if not w.variant.stepping:
-        return
-    place = w.context_field("accesses")
-    number = w.load(place, "u64")
-    w.store(number + 1, place)
-    entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
+    if w.variant.stepping:
+        place = w.context_field("accesses")
+        number = w.load(place, "u64")
+        w.store(number + 1, place)
+        entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
+        _put_access(w, entry, places, size, mask, outside=outside)
+    elif w.variant.observed and not outside:
+        entry = w.context_field("access_log")
+        _put_access(w, entry, places, size, mask, outside=False)
+        tell(w, layout.EVENT_ACCESS, entry)
+
+
+def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
+    """Emit code by which observed code tells of an event; other code does nothing."""
+    if w.variant.observed:
+        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+        w.ir.call(observe, [w.wave, w.record, ir.Constant(PTR, None) if access is None else access, I32(event)])
+
+
+def _put_access(
+    w: WaveBuilder, entry: Any, places: Value, size: int | Value, mask: Value | None, *, outside: bool
+) -> None:
     scalar = not isinstance(places.llvm.type, ir.VectorType)
     kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")

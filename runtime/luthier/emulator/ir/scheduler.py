@@ -169,7 +169,7 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
     with c.ir.if_then(ready):
         # A wave that is stepped comes here for every instruction: its quantum goes on until it is used up.
         left, full = c.get(layout.CONTEXT, context, "budget"), c.get(layout.LAUNCH, launch, "quantum")
-        stepped = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "stepping"), c.number(0))
+        stepped = c.is_equal(c.get(layout.WAVE, wave, "stepping"), layout.STEPPING)
         going_on = c.ir.and_(stepped, c.ir.icmp_signed(">=", left, c.number(0)))
         given = c.ir.select(going_on, left, full)
         c.set(layout.CONTEXT, context, "budget", given)

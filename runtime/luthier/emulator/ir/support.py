@@ -8,6 +8,8 @@ from luthier.emulator import layout
 from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.scheduler import Code
 
+OBSERVE_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, I32])
+"""``void observe(wave, record, layout.ACCESS or null, one of layout's EVENTs)``."""
 TRANSLATE_TYPE = ir.FunctionType(I32, [PTR, PTR, I64, I64, I64])
 """``i32 translate(wave, cache slot, lane mask, size, flat)``: 0, or 1 with the fault in the context."""
 

@@ -98,6 +98,8 @@ class Variant:
     dpp: Dpp | None = None
     stepping: bool = False
     """The code returns after the instruction instead of going on."""
+    observed: bool = False
+    """The code says what it accesses, and where it waits."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

@@ -7,7 +7,7 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
-from luthier.emulator.ir.memory_code import fault
+from luthier.emulator.ir.memory_code import fault, tell
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 
@@ -148,6 +148,7 @@ def code_address(w: WaveBuilder, low: Slot, high: Slot) -> Value:
 @operations.control("s_barrier")
 def s_barrier(w: WaveBuilder) -> None:
     """Wait for every other live wave of the work-group."""
+    tell(w, layout.EVENT_BARRIER)
     w.stop(layout.BARRIER, w.following())
 
 
@@ -163,6 +164,7 @@ def _signal(w: WaveBuilder, number: Slot) -> Value:
     place = _group_field(w, "signals")
     before = w.load(place, "u64")
     with w.when(number.scalar() == 0xFFFFFFFF):
+        tell(w, layout.EVENT_SIGNAL)
         w.store(before + 1, place)
         # The wave waits for the next opening.
         w.store((w.load(_group_field(w, "phase"), "u64") + 1).to("u32"), w.wave_field("barrier"))
@@ -194,6 +196,8 @@ def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
             w.stop(layout.RETRY)
         w.store(w.number(0, "u64"), signals_place)
         w.store(phase + 1, phase_place)
+    with w.ir.if_then((number.scalar() == 0xFFFFFFFF).llvm):
+        tell(w, layout.EVENT_WAIT)
     # In a loop the wave may stop at this same place again: only this tells that it went on.
     w.store(w.number(1, "u64"), _group_field(w, "progress"))
     w.next()
@@ -202,6 +206,7 @@ def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
 @operations.control("s_endpgm s_endpgm_saved s_endpgm_ordered_ps_done")
 def s_endpgm(w: WaveBuilder) -> None:
     """End the wave."""
+    tell(w, layout.EVENT_END)
     w.stop(layout.END)
 
 

@@ -24,11 +24,12 @@ from luthier.emulator.ir.memory_code import (
     scatter_rows,
     scatter_small,
     spill,
+    tell,
 )
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
-from luthier.emulator.layout import GRID_BARRIERS, LAUNCH, RETRY
+from luthier.emulator.layout import EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, GRID_BARRIERS, LAUNCH, RETRY
 from luthier.emulator.operations.flat import small_row
 from luthier.emulator.operations.transpose import exchanged
 
@@ -368,11 +369,13 @@ def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
     target_place = w.wave_field("pending")
     target = w.load(target_place, "u32")
     with w.ir.if_then((target == 0).llvm):
+        tell(w, EVENT_GRID_SIGNAL)
         before = w.ir.atomic_rmw("add", arrived, ir.Constant(I64, 1), "seq_cst")
         last = w.wrap(before, "u64") >= others.scalar().to("u64")
         with w.ir.if_then(last.llvm):
             w.ir.atomic_rmw("xchg", arrived, ir.Constant(I64, 0), "seq_cst")
             w.ir.atomic_rmw("add", phase_place, ir.Constant(I64, 1), "seq_cst")
+            tell(w, EVENT_GRID_WAIT)
             w.next()
         w.store((phase + 1).to("u32"), target_place)
         w.uncount()
@@ -381,6 +384,7 @@ def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
         w.uncount()
         w.stop(RETRY)
     w.store(w.number(0), target_place)
+    tell(w, EVENT_GRID_WAIT)
     w.next()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
-from luthier.run.findings.finding import Allocation, Finding
+from luthier.run.findings.finding import Allocation, Finding, Other
 from luthier.run.planner import Plan
 from luthier.wire.messages import Sight, Sighting
 
@@ -18,6 +18,10 @@ _KINDS = {
     Sight.DOUBLE_FREE: "double-free",
     Sight.INVALID_FREE: "invalid-free",
     Sight.LEAK: "leak",
+    Sight.RACE: "race",
+    Sight.UNINITIALISED: "uninitialised-read",
+    Sight.DIVERGENT_BARRIER: "divergent-barrier",
+    Sight.MISSED_BARRIER: "missed-barrier",
 }
 
 
@@ -29,7 +33,7 @@ class Collector:
     """
 
     def __init__(self, kinds: Collection[str]) -> None:
-        self._kinds = kinds
+        self.kinds = frozenset(kinds)
         self._lock = threading.Lock()
         self._findings: dict[tuple[str | int, ...], Finding] = {}
 
@@ -51,7 +55,7 @@ class Collector:
         if seen.kind not in _KINDS:
             raise DeviceError(f"a finding of the unknown kind {seen.kind}")
         kind = _KINDS[Sight(seen.kind)]
-        if kind not in self._kinds:
+        if kind not in self.kinds:
             return
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base:
@@ -65,18 +69,33 @@ class Collector:
 
 
 def _locate(finding: Finding, seen: Sighting, plan: Plan) -> None:
-    code = plan.code.code
-    if seen.record >= code.count:
-        raise DeviceError("a finding at code that was never planned")
-    address, object = code.address_of(seen.record), plan.code.object
-    for other in plan.code.others.values():
-        if seen.record in other.records:
-            address, object = address - other.distance, other.object
-    finding.kernel, finding.object, finding.offset = plan.kernel.name, plan.object, address
-    finding.instruction = code.text(seen.record)
-    finding.frames = _frames(object.source.at(address)) if object is not None else ()
+    finding.kernel, finding.object = plan.kernel.name, plan.object
+    finding.offset, finding.instruction, finding.frames = _instruction(seen.record, plan)
+    finding.in_lds = bool(seen.in_lds)
+    if seen.has_other:
+        finding.other = Other(
+            plan.object,
+            *_instruction(seen.other_record, plan),
+            lane=seen.other_lane,
+            wave=seen.other_wave,
+            group=seen.other_group,
+            size=seen.other_size,
+            address=seen.other_address,
+        )
     finding.lane, finding.wave, finding.group, finding.size = seen.lane, seen.wave, seen.group, seen.size
     finding.first_launch = finding.last_launch = seen.launch
+
+
+def _instruction(record: int, plan: Plan) -> tuple[int, str, tuple[SourceFrame, ...]]:
+    """Return the address, the text and the source of an instruction."""
+    code = plan.code.code
+    if record >= code.count:
+        raise DeviceError("a finding at code that was never planned")
+    address, object = code.address_of(record), plan.code.object
+    for other in plan.code.others.values():
+        if record in other.records:
+            address, object = address - other.distance, other.object
+    return address, code.text(record), _frames(object.source.at(address)) if object is not None else ()
 
 
 def _frames(location: SourceLocation | None) -> tuple[SourceFrame, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
 
@@ -16,13 +17,22 @@ KINDS = {
     "double-free": "memory is given back that was given back before",
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
+    "race": "two accesses of the same memory, one of them a plain write, that nothing orders",
+    "uninitialised-read": "read of memory that nobody has written",
+    "divergent-barrier": "barrier that lanes skipped which went on behind it",
+    "missed-barrier": "barrier that a wave of the work-group never came to",
 }
 """Each kind, and what it means."""
 CHECKS = {
-    "memory": frozenset(KINDS) - {"leak"},
+    "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
+    "race": frozenset({"race"}),
+    "init": frozenset({"uninitialised-read"}),
+    "barrier": frozenset({"divergent-barrier", "missed-barrier"}),
 }
 """Each check, and the kinds that it finds."""
+OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"]
+"""Kinds for which every access of memory and every barrier is looked at."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,27 @@ class Allocation:
     """Bytes, as the program asked for them."""
     number: int
     """Number among the allocations of its process, from 1 on; 0: it is not known."""
+
+
+@dataclass
+class Other:
+    """Another instruction that has to do with a finding.
+
+    The earlier access of a race; what a lane did that had skipped a barrier; the end of a wave that never came to one.
+    """
+
+    object: str = ""
+    offset: int = 0
+    """Virtual address in the code object."""
+    instruction: str = ""
+    frames: tuple[SourceFrame, ...] = ()
+    lane: int = 0
+    wave: int = 0
+    group: int = 0
+    size: int = 0
+    """Bytes of the access; 0 where it is none."""
+    address: int = 0
+    """The first byte that both touch."""
 
 
 @dataclass
@@ -59,7 +90,10 @@ class Finding:
     size: int = 0
     """Bytes of the access."""
     address: int = 0
+    in_lds: bool = False
+    """The address is an offset in LDS."""
     allocation: Allocation | None = None
+    other: Other | None = None
     count: int = 1
     """Lanes and times that did it."""
     first_launch: int = 0
@@ -71,7 +105,8 @@ class Finding:
         """Return what equal findings share."""
         if not self.kernel:
             return self.kind, self.process, self.address
-        return self.kind, self.kernel, self.object, self.offset, self.side
+        other = () if self.other is None else (self.other.object, self.other.offset)
+        return self.kind, self.kernel, self.object, self.offset, self.side, *other
 
     @property
     def side(self) -> str:
@@ -95,10 +130,7 @@ class Finding:
     @property
     def access(self) -> str:
         """Return what the instruction does to memory: read, write, atomic."""
-        mnemonic = self.instruction.partition(" ")[0]
-        if "atomic" in mnemonic:
-            return "atomic"
-        return "write" if "store" in mnemonic else "read"
+        return access_of(self.instruction, in_lds=self.in_lds)
 
     def merge(self, other: Finding) -> None:
         """Add the same finding of a later launch."""
@@ -107,8 +139,9 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        frames = [{**frame._asdict(), "name": frame.name} for frame in self.frames]
-        kept = {**asdict(self), "frames": frames}
+        kept = {**asdict(self), "frames": _plain(self.frames)}
+        if self.other is not None:
+            kept["other"] |= {"frames": _plain(self.other.frames)}
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}
 
     @property
@@ -122,7 +155,10 @@ class Finding:
         if not self.kernel:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
             return f"{KINDS[self.kind]}: {self.address:#x}{of}"
-        return f"{self.kind}: {self.access} of {self.size} bytes at {self.address:#x}{self._place()}"
+        if not self.size:
+            return f"{self.kind}: {KINDS[self.kind]}"
+        where = f"byte {self.address:#x} of LDS" if self.in_lds else f"{self.address:#x}"
+        return f"{self.kind}: {self.access} of {self.size} bytes at {where}{self._place()}"
 
     def _place(self) -> str:
         if self.allocation is None:
@@ -135,16 +171,43 @@ class Finding:
         }[self.side]
         return f", {where} {whole}"
 
+    def _other(self) -> str:
+        assert self.other is not None
+        if self.kind == "race":
+            access = access_of(self.other.instruction, in_lds=self.in_lds)
+            return f"the other one is a {access} of {self.other.size} bytes by"
+        return {"divergent-barrier": "skipped, and later reached here, by", "missed-barrier": "ended:"}[self.kind]
+
     def lines(self) -> Iterator[str]:
         """Yield it as text for people."""
         yield self.message
         if not self.kernel:
             return
-        yield f"    by lane {self.lane} of wave {self.wave} of work-group {self.group}, kernel {self.name}"
-        yield f"    at {self.offset:#x} {self.instruction}"
-        for number, frame in enumerate(self.frames):
-            yield f"    {'inlined at' if number else 'source'} {frame.place} ({frame.name})"
+        lane = "" if self.kind == "missed-barrier" else f"lane {self.lane} of "
+        yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
+        yield from _code(self.offset, self.instruction, self.frames)
+        if self.other is not None:
+            lane = lane and f"lane {self.other.lane} of "
+            yield f"  {self._other()} {lane}wave {self.other.wave} of work-group {self.other.group}"
+            yield from _code(self.other.offset, self.other.instruction, self.other.frames)
         launches = f"{self.first_launch}"
         if self.last_launch != self.first_launch:
             launches = f"{self.first_launch} to {self.last_launch}"
-        yield f"    {self.count} lanes in all, launch {launches} of the kernel"
+        yield f"    {self.count} {'lanes' if lane else 'times'} in all, launch {launches} of the kernel"
+
+
+def access_of(instruction: str, *, in_lds: bool) -> str:
+    """Return what an instruction does to memory, or to LDS: read, write, atomic."""
+    mnemonic = instruction.partition(" ")[0]
+    kind = kind_in_lds(mnemonic) if in_lds else kind_of(mnemonic)
+    return {Kind.READ: "read", Kind.WRITE: "write", Kind.ATOMIC: "atomic"}[kind]
+
+
+def _plain(frames: tuple[SourceFrame, ...]) -> list[dict[str, Any]]:
+    return [{**frame._asdict(), "name": frame.name} for frame in frames]
+
+
+def _code(offset: int, instruction: str, frames: tuple[SourceFrame, ...]) -> Iterator[str]:
+    yield f"    at {offset:#x} {instruction}"
+    for number, frame in enumerate(frames):
+        yield f"    {'inlined at' if number else 'source'} {frame.place} ({frame.name})"

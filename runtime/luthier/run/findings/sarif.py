@@ -30,6 +30,9 @@ def _result(finding: Finding) -> dict[str, Any]:
     own = next((_physical(frame) for frame in finding.frames[:1] if frame.line), None)
     if place := location(own, finding.kernel, finding.name):
         result["locations"] = [place]
+    if finding.other is not None and finding.other.frames and finding.other.frames[0].line:
+        message = {"text": "the other access" if finding.kind == "race" else "where that shows"}
+        result["relatedLocations"] = [{"physicalLocation": _physical(finding.other.frames[0]), "message": message}]
     if len(finding.frames) > 1:
         stack = [
             {"location": {"physicalLocation": _physical(frame), "message": {"text": frame.name}}}

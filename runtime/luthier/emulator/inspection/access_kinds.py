@@ -1,0 +1,36 @@
+"""Kinds of access: what an instruction does to memory and to LDS, by its name."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+
+
+class Kind(IntEnum):
+    """Kind of access of an instruction to the bytes it touches."""
+
+    READ = 0
+    WRITE = 1
+    ATOMIC = 2
+
+
+@cache
+def kind_of(mnemonic: str) -> Kind:
+    """Return the kind of access of a memory instruction.
+
+    Loads that go to LDS read here; see `LaunchChecker`.
+    """
+    if "atomic" in mnemonic:
+        return Kind.ATOMIC
+    if "load" in mnemonic or "read" in mnemonic:
+        return Kind.READ
+    is_store = mnemonic.startswith(("ds_write", "ds_store")) if mnemonic.startswith("ds_") else "store" in mnemonic
+    return Kind.WRITE if is_store and "xchg" not in mnemonic else Kind.ATOMIC
+
+
+def kind_in_lds(mnemonic: str) -> Kind:
+    """Return the kind of access to LDS of a memory instruction."""
+    kind = kind_of(mnemonic)
+    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_")):
+        return Kind.WRITE  # a load whose destination is LDS
+    return Kind.READ if mnemonic.startswith("buffer_store_lds") else kind

@@ -1,0 +1,79 @@
+"""Memory that instructions use, as native code is told: the checks of races and of what was never written need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code, Zeros
+from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+
+_MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "s_load", "s_buffer_load", "s_store")
+_SCALAR_WRITES = ("s_buffer_store", "s_atomic", "s_buffer_atomic")
+_BITS = {
+    Kind.READ: layout.USE_READS,
+    Kind.WRITE: layout.USE_WRITES,
+    Kind.ATOMIC: layout.USE_READS | layout.USE_WRITES,
+}
+
+
+class Uses:
+    """By record of a code, its `layout.USE_READS` and the like: a `Watcher` of the code.
+
+    Args:
+        zeros: makes the array that native code reads.
+    """
+
+    def __init__(self, code: Code, zeros: Zeros) -> None:
+        self._code, self._zeros = code, zeros
+        self.table: NDArray[np.uint16] = zeros(code.count + 1, np.uint16)
+
+    def fill(self, records: Iterable[int]) -> None:
+        """Note what the instructions of these records do."""
+        if self._code.count >= len(self.table):
+            table = self._zeros(self._code.count + 1, np.uint16)
+            table[: len(self.table)] = self.table
+            self.table = table
+        for record in records:
+            self.table[record] = self._use(record)
+
+    def forget(self, records: Iterable[int]) -> None:
+        """Forget these records: other instructions are there now."""
+        for record in records:
+            self.table[record] = 0
+
+    def _use(self, record: int) -> int:
+        place = self._code.locate(record)
+        if place is None or place[0].opcode[place[1]] < 0:
+            return 0
+        part, position = place
+        opcode = self._code.isa.opcode(int(part.opcode[position]))
+        if not opcode.mnemonic.startswith(_MEMORY + _SCALAR_WRITES):
+            return 0
+        return use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
+
+
+@lru_cache(1 << 14)
+def use_of(mnemonic: str, returns: bool, text: str) -> int:
+    """Return what an instruction of memory does: a `layout.USE_READS` and the like, those for LDS above.
+
+    Args:
+        returns: of an atomic, whether it gives the old value.
+    """
+    more = layout.USE_RETURNS * returns | layout.USE_COHERENT * is_coherent(text)
+    in_lds = _BITS[kind_in_lds(mnemonic)]
+    return _BITS[kind_of(mnemonic)] | more | (in_lds | more) << layout.USE_LDS_SHIFT
+
+
+def is_coherent(text: str) -> bool:
+    """Return whether an access is seen by other work-groups, as atomic and volatile ones are.
+
+    LLVM marks these so (AMDGPUUsage, "Memory Model"): loads with ``glc`` up to GFX11, both with ``sc1`` on GFX940, with
+    a scope from GFX12 on. Nontemporal ones have ``slc`` besides.
+    """
+    words = text.replace(",", " ").split()
+    return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)

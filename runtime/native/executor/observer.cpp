@@ -1,0 +1,23 @@
+#include "observer.h"
+
+#include "bytes.h"
+
+namespace luthier {
+
+namespace {
+
+thread_local Observer *current = nullptr;
+
+void observe(const char *wave, const char *record, const char *access, uint32_t event) {
+  const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
+  const auto number = static_cast<uint32_t>(offset / layout::record::kSize);
+  current->observe({wave, number, get(record, layout::record::count)}, access, event);
+}
+
+} // namespace
+
+void activate(Observer *observer) { current = observer; }
+
+uint64_t observe_function() { return reinterpret_cast<uint64_t>(observe); }
+
+} // namespace luthier

@@ -1,0 +1,84 @@
+#include "ordering.h"
+
+namespace luthier {
+
+using namespace layout;
+
+GroupOrder &Ordering::group(const char *wave) {
+  const char *place = pointer<const char *>(wave, wave::group);
+  const uint64_t number = get(place, group::number);
+  GroupOrder *&now = current_[place];
+  if (now && now->number == number)
+    return *now;
+  now = &groups_[place];
+  now->number = number;
+  now->id = static_cast<uint32_t>(numbers_.size());
+  now->acquired = 0;
+  now->waves.assign(get(place, group::wave_count), {});
+  for (uint32_t index = 0; index < now->waves.size(); ++index)
+    now->waves[index].index = index;
+  now->written.assign(get(place, group::lds_size), 0);
+  numbers_.push_back(part_.number(number));
+  released_.push_back(0);
+  return *now;
+}
+
+uint32_t Ordering::begin(const GroupOrder &group, WaveOrder &wave) {
+  segments_.push_back({clock_, group.id, wave.signals + 1, wave.index});
+  return wave.segment = static_cast<uint32_t>(segments_.size() - 1);
+}
+
+void Ordering::signal(GroupOrder &group, WaveOrder &wave, uint32_t record) {
+  meet(group, wave);
+  ++wave.signals;
+  wave.last_barrier = record;
+  wave.segment = 0;
+  group.acquired = std::max(group.acquired, wave.acquired);
+}
+
+void Ordering::wait(WaveOrder &wave) {
+  ++wave.waits;
+  wave.segment = 0;
+  wave.meets = true;
+}
+
+void Ordering::signal_grid(GroupOrder &group, WaveOrder &wave) {
+  meet(group, wave);
+  wave.released = released_[group.id] = ++clock_;
+  wave.segment = 0;
+}
+
+void Ordering::wait_for_grid(WaveOrder &wave) {
+  wave.acquired = clock_;
+  wave.segment = 0;
+}
+
+void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store) {
+  const Segment &then = segments_[store.segment];
+  if (!store.segment || before(store, group, wave))
+    return;
+  ++clock_;
+  released_[then.group] = clock_;
+  if (then.group == group.id) {
+    group.waves[then.wave].released = clock_;
+    group.waves[then.wave].segment = 0; // what it does next is not known yet
+  } else {
+    for (auto &[place, other] : groups_)
+      if (other.id == then.group)
+        other.waves[then.wave].segment = 0;
+  }
+  wave.acquired = clock_;
+  wave.plain = true;
+}
+
+uint32_t Ordering::release(GroupOrder &group, WaveOrder &wave) {
+  if (!wave.segment || wave.plain) {
+    ++clock_;
+    begin(group, wave);
+    wave.plain = false;
+  }
+  wave.released = released_[group.id] = segments_[wave.segment].time;
+  return wave.segment;
+}
+
+} // namespace luthier

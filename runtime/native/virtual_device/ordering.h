@@ -1,0 +1,130 @@
+// The order of accesses in one launch: what happens before what.
+//
+// A wave's life is cut into segments, at barriers and atomics. Accesses of one wave are in order; so are those of a
+// work-group with a barrier between. Atomics, and loads that see what others store, order more: who does one is behind
+// all that others did before they did theirs at the same address. Of that just times are kept, so sometimes two
+// accesses count as ordered that are not; never the other way round.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "execution.h"
+#include "shadow.h"
+
+namespace luthier {
+
+struct Segment {
+  uint32_t time, group;
+  uint32_t barrier; // the first one of the work-group behind it, from 1 on
+  uint32_t wave;
+};
+
+// A barrier that not all lanes of a wave came to, as far as is known.
+struct Narrow {
+  uint32_t record;
+  uint64_t exec;
+};
+
+struct WaveOrder {
+  uint32_t index = 0;
+  uint32_t segment = 0;                // the one that goes on; 0: the next access begins another
+  uint32_t acquired = 0, released = 0; // times
+  uint32_t signals = 0, waits = 0;     // barriers that it came to, and passed
+  bool plain = false;                  // there were plain accesses in the segment
+  bool returned = false;               // it has done an atomic that gave it the old value
+  bool meets = false;                  // the others' knowledge is to be taken over
+  bool ended = false;
+  uint32_t last_barrier = 0, end = 0; // records
+  std::vector<Narrow> narrow;
+};
+
+// The work-group that a worker runs.
+struct GroupOrder {
+  uint32_t id = 0;                // of all that were started, from 1 on
+  uint64_t number = ~uint64_t{0}; // in its part
+  uint32_t acquired = 0;          // by waves that came to a barrier
+  std::vector<WaveOrder> waves;
+  std::vector<uint8_t> written; // by byte of LDS
+};
+
+// Work-groups that run under numbers from 0 on, as a part of a larger grid.
+struct Part {
+  Triple first, groups, whole; // of work-groups: the first one, how many, and how many the grid has
+  uint64_t number(uint64_t own) const {
+    const uint64_t x = own % groups.x, y = own / groups.x % groups.y, z = own / groups.x / groups.y;
+    return ((first.z + z) * whole.y + first.y + y) * whole.x + first.x + x;
+  }
+};
+
+class Ordering {
+public:
+  // Return the work-group that a wave is in, made anew where it is another one than the worker's last.
+  GroupOrder &group(const char *wave);
+  // Other work-groups follow, which may have the same numbers.
+  void next_part(const Part &part) {
+    part_ = part;
+    current_.clear();
+  }
+
+  // A wave has come to a barrier, or has just said so; it has passed it.
+  void signal(GroupOrder &group, WaveOrder &wave, uint32_t record);
+  void wait(WaveOrder &wave);
+  // The same of a barrier of the whole grid.
+  void signal_grid(GroupOrder &group, WaveOrder &wave);
+  void wait_for_grid(WaveOrder &wave);
+  // Takes over what it knows behind a barrier: before any access.
+  void meet(const GroupOrder &group, WaveOrder &wave) {
+    if (wave.meets) {
+      wave.meets = false;
+      wave.acquired = std::max(wave.acquired, group.acquired);
+    }
+  }
+  // Return the segment of a wave's plain access.
+  uint32_t plain(const GroupOrder &group, WaveOrder &wave) {
+    wave.plain = true;
+    return wave.segment ? wave.segment : begin(group, wave);
+  }
+  // Takes over what was known when a touch was made.
+  void acquire(WaveOrder &wave, Touch touch) {
+    if (touch.segment && segments_[touch.segment].time > wave.acquired) {
+      wave.acquired = segments_[touch.segment].time;
+      wave.plain = true; // there is something to release
+    }
+  }
+  // A wave has seen what another one has stored, which may have been done to tell that all before is done.
+  void acquire_store(GroupOrder &group, WaveOrder &wave, Touch store);
+  // Return the segment of a wave's atomic, which lets others know all before.
+  uint32_t release(GroupOrder &group, WaveOrder &wave);
+
+  // Return whether a touch happened before what a wave does now.
+  bool before(Touch touch, const GroupOrder &group, const WaveOrder &wave) const {
+    const Segment &then = segments_[touch.segment];
+    if (!touch.segment || touch.segment == wave.segment)
+      return true;
+    if (then.group == group.id) {
+      if (then.wave == wave.index || then.barrier <= wave.waits)
+        return true;
+      return then.time < wave.acquired && group.waves[then.wave].released > then.time;
+    }
+    return then.time < wave.acquired && released_[then.group] > then.time;
+  }
+  const Segment &of(Touch touch) const { return segments_[touch.segment]; }
+  // Return the number in the launch of a work-group by its id.
+  uint64_t number(uint32_t id) const { return numbers_[id]; }
+
+private:
+  uint32_t begin(const GroupOrder &group, WaveOrder &wave);
+
+  Part part_{};
+  uint32_t clock_ = 1;
+  std::deque<Segment> segments_ = std::deque<Segment>(1); // the first is none
+  std::vector<uint32_t> released_{0};                     // by id of the work-group: when it released last
+  std::vector<uint64_t> numbers_{0};
+  std::unordered_map<const char *, GroupOrder> groups_; // by layout::group
+  std::unordered_map<const char *, GroupOrder *> current_;
+};
+
+} // namespace luthier

@@ -1,0 +1,147 @@
+"""`luthier sanitize --checks race,init,barrier`: planted bugs are found at their lines, by the right kinds, and nothing
+is where there is none."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.run.findings import suppressions
+from luthier.run.findings.finding import Finding, Other
+from luthier.run.findings.sarif import sarif
+from luthier.run.uses import use_of
+from rocm_stacks import stack
+
+from .conftest import PATIENCE, PROGRAMS
+from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+
+__all__ = ["build_newer"]  # a fixture: pytest finds it here
+Build = Callable[..., Path]
+CHECKS = "race,init,barrier"
+RACE, INIT, DIVERGENT, MISSED = "race", "uninitialised-read", "divergent-barrier", "missed-barrier"
+BUGS: dict[tuple[str, str], set[tuple[str, str, str]]] = {
+    ("tree", "barrier"): {(RACE, "tree stores", "tree adds")},
+    ("tree", "init"): {(INIT, "tree adds", "")},
+    ("histogram", "barrier"): {(RACE, "histogram counts", "histogram clears")},
+    ("histogram", "atomic"): {(RACE, "histogram adds", "histogram adds")},
+    ("histogram", "init"): {(INIT, "histogram counts", "")},
+    ("last_one", "atomic"): {(RACE, "last_one counts", "last_one counts"), (RACE, "last_one adds", "last_one stores")},
+    ("locked", "atomic"): {(RACE, "locked adds", "locked adds")},
+    ("partial", "divergent"): {(DIVERGENT, "partial waits", "partial meets")},
+    ("partial", "ended"): {(MISSED, "partial meets", "")},
+}
+"""Kernel and bug of `unordered.hip` -> kinds, lines, and lines of the other accesses that must be found."""
+FURTHER = {
+    ("tree", "barrier"): {INIT},  # what is not there yet is read, too
+    ("histogram", "barrier"): {INIT},
+    ("partial", "divergent"): {RACE},  # the waves meet at different barriers
+}
+"""Kinds that may be found besides."""
+CLEAN = ("tree", "histogram", "last_one", "look_back", "locked", "partial")
+
+
+def lines_of(frames: list[dict[str, Any]]) -> set[str]:
+    """Return the names of the marked lines of `unordered.hip` that an instruction is of."""
+    text = (PROGRAMS / "unordered.hip").read_text().splitlines()
+    own = [text[frame["line"] - 1] for frame in frames if frame["file"].endswith("unordered.hip")]
+    return {found[1] for line in own if (found := re.search(r"// line: (.*)", line))}
+
+
+def look(program: Path, log: Path, *arguments: str, target: str, before: list[str]) -> list[dict[str, Any]]:
+    """Return what is found in a program."""
+    argv = [*before, LUTHIER, "sanitize", "--checks", CHECKS, "--device", f"emu:{target}", "--json", str(log)]
+    done = subprocess.run([*argv, "--", str(program), *arguments], capture_output=True, text=True, timeout=PATIENCE)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(told["findings"]), done
+    found: list[dict[str, Any]] = told["findings"]
+    return found
+
+
+def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: list[str]) -> None:
+    """Run one kernel with one bug, and compare what is found."""
+    found = look(program, log, kernel, bug, target=target, before=before)
+    expected = BUGS.get((kernel, bug), set())
+    told = {
+        (one["kind"], line, other)
+        for one in found
+        for line in lines_of(one["frames"])
+        for other in (lines_of(one["other"]["frames"]) or {""} if one["other"] else {""})
+    }
+    if (kernel, bug) == ("histogram", "barrier"):  # whichever wave is first
+        told |= {(kind, other, line) for kind, line, other in told}
+    assert expected <= told, found
+    assert {one["kind"] for one in found} <= {kind for kind, *_ in expected} | FURTHER.get((kernel, bug), set()), found
+    for one in found:
+        assert one["name"].startswith(kernel)
+        if one["kind"] == RACE:
+            other = one["other"]
+            assert (one["wave"], one["group"]) != (other["wave"], other["group"])
+            assert one["address"] <= other["address"] < one["address"] + one["size"]
+            assert one["in_lds"] or one["allocation"]["size"] == 4096
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize(("kernel", "bug"), BUGS)
+def test_planted(build_program: Build, tmp_path: Path, kernel: str, bug: str, target: str) -> None:
+    check(build_program("unordered", "-g"), tmp_path / "log", kernel, bug, target, [])
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.parametrize(("kernel", "bug"), BUGS)
+def test_planted_on_gfx12(build_newer: Build, tmp_path: Path, kernel: str, bug: str) -> None:
+    check(build_newer("unordered", "-g"), tmp_path / "log", kernel, bug, "gfx1201", stack(RELEASE))
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+@pytest.mark.parametrize("kernel", CLEAN)
+def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_program("unordered", "-g"), tmp_path / "log", kernel, "none", target, [])
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("kernel", CLEAN)
+def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_newer("unordered", "-g"), tmp_path / "log", kernel, "none", target, stack(RELEASE))
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "returns", "text", "use"),
+    [
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off", 1),
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off glc", 1 | 4),
+        ("global_load_dword", False, "global_load_dword v1, v[2:3], off glc slc", 1),
+        ("global_load_b32", False, "global_load_b32 v1, v[2:3], off scope:SCOPE_DEV", 1 | 4),
+        ("global_store_dword", False, "global_store_dword v[2:3], v1, off sc1", 2 | 4),
+        ("global_atomic_add", True, "global_atomic_add v1, v[2:3], v4, off glc", 1 | 2 | 4 | 8),
+        ("ds_write_b32", False, "ds_write_b32 v1, v2", 2),
+        ("s_load_dword", False, "s_load_dword s0, s[2:3], 0x0", 1),
+    ],
+)
+def test_use(mnemonic: str, returns: bool, text: str, use: int) -> None:
+    assert use_of(mnemonic, returns, text) & 0xF == use
+
+
+def test_load_to_lds() -> None:
+    """It reads memory, and writes LDS."""
+    assert use_of("global_load_lds_dword", False, "global_load_lds_dword v[2:3], off") == 1 | 2 << 4
+
+
+def test_other_access() -> None:
+    """Races at one place with different others are two; SARIF and suppressions know them."""
+    first, second = (
+        Finding(
+            "race", 1, "_Z3sumPf", "object", 4, "ds_write_b32 v1, v2", in_lds=True, size=4, other=Other("object", at)
+        )
+        for at in (8, 12)
+    )
+    assert first.key != second.key
+    assert suppressions.parse("race sum", "file")[0].fits(first)
+    assert "write of 4 bytes at byte 0x0 of LDS" in first.message
+    assert sarif([first], "1")["runs"][0]["results"][0]["properties"]["other"]["offset"] == 8
