@@ -22,7 +22,7 @@ _BITS = {
 
 
 class Uses:
-    """By record of a code, its `layout.USE_READS` and the like: a `Watcher` of the code.
+    """Table of what instructions do, by record of a code, as `layout.USE_READS` and the like: a `Watcher` of the code.
 
     Args:
         zeros: makes the array that native code reads.
