@@ -289,7 +289,7 @@ void Manifest::write(const WaveVariant &Variant) {
   // The first key and its place are part of the format: readers find the text in the bitcode by them.
   std::string Text = "{\"luthier\":" + std::to_string(FormatVersion);
   raw_string_ostream Stream(Text);
-  auto Member = [&](StringRef Key, json::Value Value) { Stream << ",\"" << Key << "\":" << Value; };
+  auto Member = [&](StringRef Key, const json::Value &Value) { Stream << ",\"" << Key << "\":" << Value; };
   if (!Variant.Bitcode.empty()) // right behind the version, where readers look for it before they trust the rest
     Member("follows", int64_t(Variant.Bitcode.size()));
   Member("llvm", LLVM_VERSION_STRING);

@@ -97,3 +97,9 @@ def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: 
     outcome = luthier_run(f"emu:{target}", *raw_program(target))
     assert (outcome.code, outcome.out) == (0, "2100 items\nqueue error 0x1003\n"), outcome
     assert "1048576 bytes of LDS; there are 65536" in outcome.err
+
+
+def test_a_kernel_that_is_no_longer_loaded(raw_program: Callable[[str, str], list[Path]], luthier_run: Run) -> None:
+    outcome = luthier_run("emu:gfx90a", *raw_program("gfx90a", "raw_unloaded"))
+    assert (outcome.code, outcome.out) == (0, "ran 1 times\nqueue error 0x1010\n"), outcome
+    assert "the kernel object of a dispatch lies in no memory of the device" in outcome.err

@@ -20,7 +20,7 @@ uint8_t byte(const char *fact, Field field, unsigned index = 0) {
 
 Span span_at(const char *fact, unsigned index) {
   Span found;
-  std::memcpy(&found, fact + fact::spans.offset + 4 * index, sizeof found);
+  std::memcpy(&found, fact + fact::spans.offset + size_t{4} * index, sizeof found);
   return found;
 }
 
@@ -102,12 +102,12 @@ void Watch::late(char *wave, uint64_t index) {
 
 char *Watch::place(char *wave, unsigned unit) const {
   if (unit >= AGPR_UNIT)
-    return wave + VECTORS + (VECTOR_ROWS + unit - AGPR_UNIT) * 4 * wave_size_;
+    return wave + VECTORS + size_t{VECTOR_ROWS + unit - AGPR_UNIT} * 4 * wave_size_;
   if (unit >= VECTOR_UNIT)
-    return wave + VECTORS + (unit - VECTOR_UNIT) * 4 * wave_size_;
-  if (unit * 4 >= SCALARS)
+    return wave + VECTORS + size_t{unit - VECTOR_UNIT} * 4 * wave_size_;
+  if (size_t{unit} * 4 >= SCALARS)
     return wave + wave::scc.offset;
-  return wave + unit * 4;
+  return wave + size_t{unit} * 4;
 }
 
 Watch::Operation *Watch::fresh(uint32_t record) {

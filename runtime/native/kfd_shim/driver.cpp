@@ -215,8 +215,8 @@ void *device_mmap(void *address, size_t size, int protection, int flags, uint64_
       if (found != process->gem.end())
         return mmap(address, size, protection, flags, found->second.object->file(0), 0);
     } else if (flags & MAP_FIXED)
-      return address; // the allocation has put the memory there
-  } catch (const Failure &) {
+      return address;         // the allocation has put the memory there
+  } catch (const Failure &) { // NOLINT(bugprone-empty-catch): told by the error number
   }
   errno = EINVAL;
   return MAP_FAILED;

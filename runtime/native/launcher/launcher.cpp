@@ -104,7 +104,8 @@ string find(const string &Name) {
       return "";
     return Name[0] == '/' ? Name : string(Here) + "/" + Name;
   }
-  string_view Path = getenv("PATH") ? getenv("PATH") : "";
+  const char *Search = getenv("PATH");
+  string_view Path = Search ? Search : "";
   while (!Path.empty()) {
     string_view Folder = Path.substr(0, Path.find(':'));
     Path.remove_prefix(Path.size() == Folder.size() ? Folder.size() : Folder.size() + 1);
@@ -168,7 +169,8 @@ struct Answer {
 Answer remembered(const string &Compiler, const string &Home) {
   string Question = Compiler + "\n" + stateOf(Compiler, '\n') + "\n" + Home;
   for (string_view Name : Variables) {
-    const char *Value = getenv(Name.data()); // each is a literal, which ends with a zero
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): each is a literal, which ends with a zero
+    const char *Value = getenv(Name.data());
     Question += "\n" + string(Name) + (Value ? string("=") + Value : "");
   }
   string Cache;
@@ -216,6 +218,7 @@ string findHome() {
 
 [[noreturn]] void become(const std::vector<string> &Before, char **Rest, const char *Program) {
   std::vector<char *> Arguments;
+  Arguments.reserve(Before.size());
   for (const string &Word : Before)
     Arguments.push_back(const_cast<char *>(Word.c_str()));
   for (; *Rest; ++Rest)

@@ -194,7 +194,7 @@ void addBlock(Program &program, int first, int last, Exit exit, int longest) {
 }
 
 /// @param blocks first and last instruction and exit of each, @param edges from, to and kind
-std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const Column<int32_t> &blocks,
+std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, const Column<int32_t> &blocks,
                                     const Column<int32_t> &edges, const std::vector<FunctionRow> &functions,
                                     const std::vector<CallRow> &calls, const std::vector<int> &entries,
                                     const Overrides &overrides, int launched, bool unknown, int longest) {
@@ -303,7 +303,7 @@ struct BoundLiveness {
   std::unique_ptr<Liveness> liveness;
 };
 
-std::unique_ptr<BoundLiveness> makeLiveness(std::shared_ptr<BoundFlow> flow, const py::bytes &touched) {
+std::unique_ptr<BoundLiveness> makeLiveness(const std::shared_ptr<BoundFlow> &flow, const py::bytes &touched) {
   const Units units = unitsOf(touched);
   auto result = std::make_unique<BoundLiveness>();
   result->flow = flow;

@@ -152,6 +152,7 @@ void LaneFlow::run(std::set<int> work) {
 /// Go through a block; `again` gets those that must be visited because of what was found.
 void LaneFlow::visit(int number, std::set<int> &again) {
   const Block &block = program_.blocks[size_t(number)];
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a block is visited because something reaches it
   LaneMasks state = *before_[size_t(number)];
   BlockLanes &lanes = blocks[size_t(number)];
   lanes.segments.clear();

@@ -38,7 +38,7 @@ void Origins::forget(const Units &writes) {
         lanes_.end());
   for (int i = 0; i < ScalarWords; ++i)
     for (uint64_t rest = writes.word[size_t(i)]; rest; rest &= rest - 1)
-      scalars_[size_t(i * 64 + __builtin_ctzll(rest))] = None;
+      scalars_[size_t(i) * 64 + size_t(__builtin_ctzll(rest))] = None;
 }
 
 bool Origins::join(const Origins &other) {

@@ -24,13 +24,13 @@ template <int Sets> Bits<Sets> constant(const Units &units) {
 template <int Sets> Bits<Sets> unknowns(int part) {
   Bits<Sets> result;
   for (int i = 0; i < UnitWords; ++i)
-    result.word[size_t(part * UnitWords + i)] = ~uint64_t(0);
+    result.word[size_t(part) * UnitWords + size_t(i)] = ~uint64_t(0);
   return result;
 }
 
 Units part(const TripleUnits &units, int which) {
   Units result;
-  std::copy_n(units.word.begin() + which * UnitWords, UnitWords, result.word.begin());
+  std::copy_n(units.word.begin() + ptrdiff_t(which) * UnitWords, UnitWords, result.word.begin());
   return result;
 }
 

@@ -20,6 +20,7 @@ using namespace llvm;
 namespace luthier {
 
 namespace {
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): only if no memory is left to load a library
 const Triple TheTriple("amdgcn-amd-amdhsa");
 
 const Target *registeredTarget() {
@@ -258,6 +259,7 @@ OperandKind Isa::literalKind(const MCExpr &expression) const {
 }
 
 int64_t Isa::branchTarget(const MCInst &inst, uint64_t address, uint64_t size) const {
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): a number, -1 for none
   const int operand = tables_.branchOperand[inst.getOpcode()];
   if (operand < 0 || unsigned(operand) >= inst.getNumOperands() || !inst.getOperand(unsigned(operand)).isImm())
     return NoTarget;

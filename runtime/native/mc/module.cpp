@@ -136,6 +136,7 @@ PYBIND11_MODULE(_mc, m) {
   luthier::flow1024::bindFlow(m, "Wide");
 
   static py::handle error = py::exception<McError>(m, "McError", PyExc_ValueError).release();
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer)
@@ -255,6 +256,7 @@ PYBIND11_MODULE(_mc, m) {
       [](const std::vector<std::string> &names) {
         const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
         std::vector<int> found;
+        found.reserve(names.size());
         for (const std::string &name : names)
           found.push_back(opcodeNumber(*instructions, name));
         return found;
@@ -272,6 +274,7 @@ PYBIND11_MODULE(_mc, m) {
       "named_operand_positions",
       [](unsigned opcode, unsigned names) {
         std::vector<int> positions;
+        positions.reserve(names);
         for (unsigned name = 0; name < names; ++name)
           positions.push_back(
               llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));

@@ -30,9 +30,7 @@ template <typename T> uint64_t word(T value) {
 template <typename T> constexpr size_t output_size() {
   using Pointee = std::remove_pointer_t<T>;
   if constexpr (!std::is_pointer_v<T> || std::is_const_v<Pointee> || std::is_void_v<Pointee> ||
-                std::is_function_v<Pointee> || std::is_same_v<Pointee, char>)
-    return 0;
-  else if constexpr (!requires { sizeof(Pointee); })
+                std::is_function_v<Pointee> || std::is_same_v<Pointee, char> || !requires { sizeof(Pointee); })
     return 0;
   else
     return sizeof(Pointee) <= sizeof(uint64_t) ? sizeof(Pointee) : 0;

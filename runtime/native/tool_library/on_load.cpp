@@ -264,7 +264,7 @@ hsa_status_t create_intercepted(hsa_agent_t agent, int gpu, uint32_t size, hsa_q
   }
   const hsa_status_t status = library->runtime.amd.hsa_amd_queue_intercept_create_fn(agent, size, type, callback, data,
                                                                                      private_size, group_size, queue);
-  if (status != HSA_STATUS_SUCCESS)
+  if (status != HSA_STATUS_SUCCESS || !queue)
     return status;
   intercept(*queue, gpu);
   if (is_shared)

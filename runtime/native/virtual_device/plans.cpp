@@ -13,6 +13,8 @@ using namespace layout;
 
 namespace {
 
+constexpr const char *kInNoMemory = "the kernel object of a dispatch lies in no memory of the device";
+
 // Read memory that may be unmapped or change meanwhile.
 bool read_safely(void *to, uint64_t from, size_t size) {
   iovec here{to, size}, there{reinterpret_cast<void *>(from), size};
@@ -80,12 +82,16 @@ bool Plans::is_current(const char *plan, uint64_t kernel) {
 }
 
 const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
+  // Also if there is a plan: the code may have been unloaded since.
+  constexpr uint64_t kDescriptor = 64;
+  if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
+    throw Failure(kInNoMemory);
   const uint64_t key = kernel | uint64_t{gpu} << 56;
   std::lock_guard lock(mutex_);
   auto found = plans_.find(key);
   if (found != plans_.end() && is_current(found->second, kernel))
     return found->second;
-  return plans_[key] = make(gpu, node, kernel);
+  return plans_[key] = make(gpu, kernel);
 }
 
 uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address) {
@@ -102,10 +108,7 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
 }
 
-const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
-  constexpr uint64_t kDescriptor = 64;
-  if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
-    throw Failure("the kernel object of a dispatch lies in no memory of the device");
+const char *Plans::make(unsigned gpu, uint64_t kernel) {
   const void *descriptor = reinterpret_cast<const void *>(kernel);
   if (const auto found = find_loaded(kernel)) {
     const std::string object = read_object(found->uri);
@@ -118,6 +121,8 @@ const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   }
   // No file, or another one: what is in memory around it.
   const auto around = memory_.find(kernel);
+  if (!around)
+    throw Failure(kInNoMemory);
   const auto bytes = std::string_view(reinterpret_cast<const char *>(around->address), around->size);
   auto plan = static_cast<const char *>(service_.plan(gpu, kernel, descriptor, around->address, false, "", bytes));
   if (!plan)

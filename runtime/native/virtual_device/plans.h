@@ -19,7 +19,7 @@ public:
   uint64_t find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address);
 
 private:
-  const char *make(unsigned gpu, unsigned node, uint64_t kernel);
+  const char *make(unsigned gpu, uint64_t kernel);
   static bool is_current(const char *plan, uint64_t kernel);
 
   Service &service_;

@@ -38,9 +38,10 @@ std::string Reader::bytes() {
 Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (socket_ < 0 || std::strlen(path) >= sizeof address.sun_path)
+  const size_t path_size = std::strlen(path) + 1;
+  if (socket_ < 0 || path_size > sizeof address.sun_path)
     throw Failure(std::string("cannot use the socket ") + path);
-  std::strcpy(address.sun_path, path);
+  std::memcpy(address.sun_path, path, path_size);
   ucred peer{};
   socklen_t length = sizeof peer;
   const char *problem = nullptr;
