@@ -32,6 +32,11 @@ from luthier_build.workspace import digest
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
+ONE_A_FAMILY = [
+    target if target in ("gfx90a", "gfx1030") else pytest.param(target, marks=pytest.mark.thorough)
+    for target in TARGETS
+]
+"""Parameters, of which `make test` takes a target of each family: for tests of what does not depend on the others."""
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 PATIENCE = 300
 """Seconds for a program, on a machine with other work."""

@@ -24,7 +24,7 @@ from luthier.debug.expressions import Expression
 from luthier.emulator.inspection.debug import observer_of
 from luthier.errors import DeviceError, LuthierError
 
-from .conftest import MAIN, PATIENCE, PROGRAMS, TARGETS
+from .conftest import MAIN, ONE_A_FAMILY, PATIENCE, PROGRAMS, TARGETS
 
 pytestmark = pytest.mark.covering(1)
 SOURCE = PROGRAMS / "debugged.hip"
@@ -87,7 +87,7 @@ def group_of(debugger: Debugger) -> tuple[int, Any]:
     return view.workgroup, view.workgroup * 64 + view.wave * size + np.arange(size)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_variables_are_what_the_program_computes(captured: Callable[..., Path], target: str) -> None:
     with opened(captured(target, "-O0")) as debugger:
         loop = debugger.break_at(f"debugged.hip:{line_of('in the loop')}")
@@ -114,7 +114,7 @@ def test_variables_are_what_the_program_computes(captured: Callable[..., Path], 
         assert np.array_equal(variable(debugger, "tile")[0], 6 * LANES + 3)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_variables_of_optimised_code(captured: Callable[..., Path], target: str) -> None:
     """Those that are told are right; the others say that nobody knows."""
     with opened(captured(target, "-O2")) as debugger:
@@ -139,7 +139,7 @@ def test_variables_of_optimised_code(captured: Callable[..., Path], target: str)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_positions(captured: Callable[..., Path], target: str, level: str) -> None:
     """Every position is the same state on each way that leads there."""
     trace = executed(captured(target, level))
@@ -213,7 +213,7 @@ def test_steps_by_line(debugger: Debugger) -> None:
     assert debugger.reverse_resume().why == "entry"
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_watchpoints_are_the_stores_of_the_trace(captured: Callable[..., Path], target: str) -> None:
     """A watchpoint on an element of the result stops behind the one instruction that writes it."""
     with opened(captured(target, "-O2")) as debugger:
@@ -442,7 +442,7 @@ def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None
             debugger.file_of("/elsewhere/programs/other.hip")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str) -> None:
     editor = Editor(captured(target, "-O0"))
     client = editor.client

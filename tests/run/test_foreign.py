@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from luthier_build.toolchain import Toolchain
 
-from .conftest import TARGETS, Outcome, RunUnderTools
+from .conftest import ONE_A_FAMILY, TARGETS, Outcome, RunUnderTools
 from .test_tools import Counts, expected
 
 FOREIGN = Path(__file__).parent / "foreign"
@@ -368,7 +368,7 @@ def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[To
 # Python --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_hip_python(
     under_tools: UnderTools,
     executed: Callable[..., Counts],
@@ -404,7 +404,7 @@ def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
 
 
 @pytest.mark.covering(0)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_training_with_tinygrad(
     under_tools: UnderTools, shipped: list[Tool], tinygrad: Callable[[str], tuple[Any, ...]], target: str
 ) -> None:
