@@ -37,6 +37,7 @@ check: setup ## lint, format, types, rules of the house
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format --dry-run -Werror
+	@$(PYTHON) scripts/lint_native.py
 	@$(PYTHON) -m mypy
 	@$(PYTHON) scripts/house_rules.py
 	@$(PYTHON) scripts/draw_packages.py --check

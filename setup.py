@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import runpy
 import shlex
@@ -14,7 +15,8 @@ from pathlib import Path
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import Extension, find_packages, setup
 
-from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
+from distutils.ccompiler import gen_preprocess_options  # isort: skip  (setuptools brings it)
+from distutils.command.build_scripts import build_scripts  # isort: skip
 
 REGISTERS = Path("runtime/luthier/isa/registers.py")
 AGREEMENT, DEVICE_HEADER = "luthier.emulator.agreement", "luthier.wire.device_header"
@@ -69,9 +71,11 @@ class BuildNative(build_ext):
         agreement, device = (importlib.import_module(name) for name in (AGREEMENT, DEVICE_HEADER))
         write_header(headers / agreement.HEADER, agreement.header())
         write_header(Path(device.PATH), device.header())
-        with contextlib.suppress(FileNotFoundError):  # without ROCm's headers the tool library is not built either
+        self.has_rocm = False  # without ROCm's headers the tool library is not built either
+        with contextlib.suppress(FileNotFoundError):
             api = runpy.run_path(str(TOOL_LIBRARY / "api_header.py"))["header"]()
             write_header(headers / "api_functions.h", api)
+            self.has_rocm = True
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -107,6 +111,39 @@ def write_header(target: Path, text: str) -> None:
         target.write_text(text)
 
 
+class CompileCommands(BuildNative):
+    """Writes ``compile_commands.json`` and the headers that are made, into the folder for temporary files: which source
+    is compiled how, for tools that read C++; compiles nothing."""
+
+    description = "write the commands that compile the native parts, for tools that read C++"
+
+    def build_extensions(self) -> None:
+        """Write the commands, one a source: the first one of those that are in several libraries."""
+        self.commands: dict[str, list[str]] = {}
+        super().build_extensions()
+        headers = Path(self.build_temp) / "headers"
+        write_header(headers / WRAPPER_TABLES, wrapper_tables())
+        self.commands[LAUNCHER] = launcher_command(headers, hipcc=True)
+        entries = [
+            {"directory": os.getcwd(), "file": source, "arguments": [*command, "-c", source]}
+            for source, command in self.commands.items()
+        ]
+        write_header(Path(self.build_temp) / "compile_commands.json", json.dumps(entries, indent=1))
+
+    def build_extension(self, extension: Extension) -> None:
+        """Note how the sources of an extension are compiled, unless it is left out for want of ROCm's headers."""
+        if extension.optional and not self.has_rocm:
+            return
+        options = gen_preprocess_options(
+            extension.define_macros, [*self.compiler.include_dirs, *extension.include_dirs]
+        )
+        for source in extension.sources:
+            self.commands.setdefault(source, [*self.compiler.compiler_so_cxx, *options, *extension.extra_compile_args])
+
+    def copy_extensions_to_source(self) -> None:
+        """Copy nothing: nothing is built."""
+
+
 NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
 LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
 AGREED = [
@@ -115,6 +152,21 @@ AGREED = [
 ]
 """What `agreement.h` is made of."""
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
+WRAPPER_TABLES = "wrapper_tables.h"
+
+
+def wrapper_tables() -> str:
+    """Return the header that the launchers include."""
+    return runpy.run_path("luthier_build/wrapper_tables.py")["header"]()
+
+
+def launcher_command(headers: Path, *, hipcc: bool) -> list[str]:
+    """Return the command that compiles a launcher, without its source."""
+    return [
+        *shlex.split(os.environ.get("CXX", "c++")),
+        *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti"),
+        *(f"-DLUTHIER_HIPCC={int(hipcc)}", f"-I{headers}"),
+    ]
 
 
 class BuildLaunchers(build_scripts):
@@ -124,20 +176,13 @@ class BuildLaunchers(build_scripts):
         """Build the launchers."""
         self.mkpath(self.build_dir)
         headers = Path(self.build_dir).parent / "headers"
-        write_header(headers / "wrapper_tables.h", runpy.run_path("luthier_build/wrapper_tables.py")["header"]())
-        for name, hipcc in (("luthier-cc", 0), ("luthier-hipcc", 1)):
+        write_header(headers / WRAPPER_TABLES, wrapper_tables())
+        for name, hipcc in (("luthier-cc", False), ("luthier-hipcc", True)):
             subprocess.run(
                 [
-                    *shlex.split(os.environ.get("CXX", "c++")),
-                    *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-static-libstdc++", "-static-libgcc"),
-                    *(
-                        "-Wl,-s",
-                        f"-DLUTHIER_HIPCC={hipcc}",
-                        f"-I{headers}",
-                        LAUNCHER,
-                        "-o",
-                        os.path.join(self.build_dir, name),
-                    ),
+                    *launcher_command(headers, hipcc=hipcc),
+                    *("-static-libstdc++", "-static-libgcc", "-Wl,-s", LAUNCHER),
+                    *("-o", os.path.join(self.build_dir, name)),
                 ],
                 check=True,
             )
@@ -236,5 +281,5 @@ setup(
             optional=True,
         ),
     ],
-    cmdclass={"build_ext": BuildNative, "build_scripts": BuildLaunchers},
+    cmdclass={"build_ext": BuildNative, "build_scripts": BuildLaunchers, "compile_commands": CompileCommands},
 )

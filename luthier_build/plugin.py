@@ -72,23 +72,27 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
 def _build(sources: list[Path], toolchain: Toolchain, cxx: str, output: Path) -> None:
     # One translation unit: reading LLVM's headers is most of the work.
     unit = "".join(f'#include "{source.name}"\n' for source in sources)
-    headers = toolchain.llvm_include
-    run(
-        [
-            _host_compiler(toolchain, cxx),
-            *("-x", "c++", *_FLAGS, "-I", sources[0].parent, "-isystem", headers),
-            *("-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS"),
-            *("-o", output, "-"),
-        ],
-        stdin=unit,
-    )
+    run([_host_compiler(toolchain, cxx), *plugin_compile_flags(toolchain), "-o", output, "-"], stdin=unit)
     try:
         run([toolchain.clang, f"-fpass-plugin={output}", "-x", "c", "-c", "-o", os.devnull, os.devnull])
     except BuildError as problem:
         raise BuildError(
-            f"the compiler plugin built with the headers in {headers} does not load into {toolchain.clang}: they are "
-            f"of different builds of LLVM\n{problem}"
+            f"the compiler plugin built with the headers in {toolchain.llvm_include} does not load into "
+            f"{toolchain.clang}: they are of different builds of LLVM\n{problem}"
         ) from problem
+
+
+def plugin_compile_flags(toolchain: Toolchain) -> list[str]:
+    """Return the flags that the plugin for a compiler is built with, without its source.
+
+    Raises:
+        BuildError: LLVM's headers are missing.
+    """
+    return [
+        *("-x", "c++", *_FLAGS, "-I", os.fspath(plugin_sources() / "src")),
+        *("-isystem", os.fspath(toolchain.llvm_include)),
+        *("-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS"),
+    ]
 
 
 def _host_compiler(toolchain: Toolchain, cxx: str) -> str:
