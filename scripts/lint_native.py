@@ -5,11 +5,13 @@ compile_commands` and `luthier_build.plugin`. A source without findings is not l
 keeps that) until it, a file of the project that it includes, its flags, `.clang-tidy` or clang-tidy changes. Headers of
 others, as LLVM's, are taken not to change.
 
-Use: python scripts/lint_native.py    (exit code 1 if there are findings)
+Use: python scripts/lint_native.py [--analyse]    (exit code 1 if there are findings; --analyse: the static analyser of
+clang, too, which takes five times as long as all else)
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -35,6 +37,8 @@ TIDY = Path(sys.executable).with_name("clang-tidy")
 BUILD = Path("build/native")
 """Folder for the compilation database and the headers that are made."""
 FOLDERS = ("runtime/native", "compiler_plugin/src")
+WITHOUT_ANALYSER = "-clang-analyzer-*"
+"""Checks that are left out of what `.clang-tidy` says, or none."""
 OTHER_COMPILERS = ("-Qunused-arguments", "-Wno-unknown-warning-option")
 """Flags for clang, where what else is given are flags for another compiler."""
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
@@ -60,14 +64,16 @@ def native_units(root: Path = ROOT) -> list[Unit]:
     return [Unit(root / entry["file"], tuple(entry["arguments"][1:-2])) for entry in entries]
 
 
-def plugin_units() -> list[Unit]:
-    """Return the sources of the compiler plugin.
+def plugin_units(root: Path = ROOT) -> list[Unit]:
+    """Return the sources of the compiler plugin, as one that includes them: to read LLVM's headers is most of the work.
 
     Raises:
         BuildError: what it is built with is missing.
     """
     flags = tuple(plugin_compile_flags(Toolchain.find()))
-    return [Unit(source, flags) for source in sorted((plugin_sources() / "src").glob("*.cpp"))]
+    source = root / BUILD / "compiler_plugin.cpp"
+    source.write_text("".join(f'#include "{path.name}"\n' for path in sorted((plugin_sources() / "src").glob("*.cpp"))))
+    return [Unit(source, flags)]
 
 
 def include_folders(unit: Unit, root: Path) -> list[Path]:
@@ -90,20 +96,24 @@ def closure(unit: Unit, root: Path = ROOT) -> list[Path]:
     return found
 
 
-def key_of(unit: Unit, version: str, root: Path = ROOT) -> bytes:
+def key_of(unit: Unit, version: str, root: Path = ROOT, checks: str = "") -> bytes:
     """Return a digest of all that a source's findings follow from; the same wherever the project lies."""
     flags = [flag.replace(os.fspath(root), ".") for flag in unit.flags]
-    digest = hashlib.sha256(json.dumps([version, flags]).encode())
+    digest = hashlib.sha256(json.dumps([version, checks, flags]).encode())
     for path in (CONFIGURATION, *closure(unit, root)):
         name, content = os.path.relpath(path, root).encode(), path.read_bytes()
         digest.update(b"%d %s %d " % (len(name), name, len(content)) + content)
     return digest.digest()
 
 
-def findings(unit: Unit, root: Path = ROOT) -> str:
-    """Return what clang-tidy says of a source; empty if it finds nothing."""
-    tidy = [os.fspath(TIDY), "--quiet", f"--config-file={CONFIGURATION}", os.fspath(unit.source)]
-    command = [*tidy, "--", *unit.flags, *OTHER_COMPILERS]
+def findings(unit: Unit, root: Path = ROOT, checks: str = "") -> str:
+    """Return what clang-tidy says of a source; empty if it finds nothing.
+
+    Args:
+        checks: added to those of `.clang-tidy`, or taken from them.
+    """
+    tidy = [os.fspath(TIDY), "--quiet", f"--config-file={CONFIGURATION}", f"--checks={checks}"]
+    command = [*tidy, os.fspath(unit.source), "--", *unit.flags, *OTHER_COMPILERS]
     try:
         run(["sh", "-c", 'exec "$@" 2>&1', "sh", *command], cwd=root)  # findings are on standard output
     except BuildError as problem:
@@ -111,15 +121,15 @@ def findings(unit: Unit, root: Path = ROOT) -> str:
     return ""
 
 
-def check(units: Sequence[Unit], kept: Store, root: Path = ROOT) -> tuple[list[str], int]:
+def check(units: Sequence[Unit], kept: Store, root: Path = ROOT, checks: str = "") -> tuple[list[str], int]:
     """Return what is found in sources, and how many were looked at: those that are not kept as without findings."""
     version = run([TIDY, "--version"])
-    keys = {unit: key_of(unit, version, root) for unit in units}
+    keys = {unit: key_of(unit, version, root, checks) for unit in units}
     known = kept.get(keys.values())
     changed = [unit for unit in units if keys[unit] not in known]
 
     def look_at(unit: Unit) -> str:
-        found = findings(unit, root)
+        found = findings(unit, root, checks)
         if not found:
             kept.put({keys[unit]: b""})  # at once: a run that is ended is not lost
         return found
@@ -137,6 +147,9 @@ def unchecked(units: Iterable[Unit], root: Path = ROOT) -> Iterator[Path]:
 
 def main() -> int:
     """Print what is found; the exit code says whether anything is."""
+    parser = argparse.ArgumentParser(description="Run clang-tidy over the native code.")
+    parser.add_argument("--analyse", action="store_true", help="have the static analyser look, too")
+    checks = "" if parser.parse_args().analyse else WITHOUT_ANALYSER
     units = native_units()
     try:
         units += plugin_units()
@@ -146,7 +159,7 @@ def main() -> int:
         say(f"clang-tidy: not checked, as it is not compiled here: {path.relative_to(ROOT)}", file=sys.stderr)
     folder = cache_root()
     kept = Store(folder / "lint" / "native.sqlite") if folder else Store(ROOT / BUILD / "lint.sqlite")
-    found, looked_at = check(units, kept)
+    found, looked_at = check(units, kept, ROOT, checks)
     for text in found:
         say_text(text)
     say(f"clang-tidy: {len(units)} sources, {looked_at} of them changed, {len(found)} with findings")

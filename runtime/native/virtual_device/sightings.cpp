@@ -64,7 +64,7 @@ extern "C" void luthier_fresh(uint64_t address, uint64_t size) {
   const char *there = nullptr;
   for (unsigned node = 1; node < system->nodes() && !there; ++node)
     there = system->memory.host(node, address, size);
-  if (reinterpret_cast<uint64_t>(there) != address)
+  if (!there || reinterpret_cast<uint64_t>(there) != address)
     return;
   for (uint64_t at = round_up(address, 4); at + 4 <= address + size; at += 4) {
     const uint32_t value = unwritten(at);
