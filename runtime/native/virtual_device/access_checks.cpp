@@ -75,7 +75,7 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
 }
 
 // Return whether a store may be an atomic one, which the instruction does not tell everywhere: of a wave that does
-// atomics with results, and to where somebody did an atomic. So locks are released.
+// atomics with results, or met one that did, and to where somebody did an atomic. So locks are released.
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   bool found = false;
   if (where.wave.returned)
@@ -88,13 +88,16 @@ bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
 
 void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   const bool writes = use & USE_WRITES;
+  // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
+  // looks like any other.
+  const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
   for (unsigned index = 0; index < lanes.count; ++index) {
     bool told = false;
     shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t) {
       const bool of_others = lanes.in_lds && ordering_.of(cell.write).group != where.group.id;
       if (!lanes.in_lds || ordering_.of(cell.atomic).group == where.group.id)
         ordering_.acquire(where.wave, cell.atomic);
-      if (!writes && !of_others)
+      if (acquires && !of_others)
         ordering_.acquire_store(where.group, where.wave, cell.write);
       else if (writes && !told && collides(where, lanes, cell.write)) {
         race(where, lanes, index, cell.write, address);

@@ -40,6 +40,8 @@ std::vector<Worker *> Resources::workers(uint64_t count) {
 
 namespace {
 
+bool is_observed(const char *plan) { return get(plan, plan::stepping) == OBSERVED; }
+
 Dispatch dispatch_of(const Packet &from) {
   const auto &packet = *from.packet;
   const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
@@ -52,7 +54,7 @@ Dispatch dispatch_of(const Packet &from) {
   made.kernarg = packet.kernarg_address;
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
-  made.cooperative = from.cooperative;
+  made.cooperative = from.cooperative || is_observed(from.plan);
   return made;
 }
 
@@ -63,7 +65,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
       sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {
-  if (get(plan_, plan::stepping) == OBSERVED)
+  if (is_observed(plan_))
     observed_.emplace(resources.service.setup().checks, plan_);
 }
 
@@ -125,22 +127,24 @@ void Launch::run_parts() {
 
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
-  // Accesses are looked at in the order in which they happen: on one thread.
-  const unsigned helpers = observed_ ? 0 : std::min<uint64_t>(count - 1, resources_.pool.size());
+  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   if (observed_) {
     const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
     observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}});
   }
-  if (!packet_.cooperative) {
+  if (!packet_.cooperative && !observed_) {
     execution_.set_up(first, groups, items, 1 + helpers);
     execution_.run(resources_.pool, resources_.own, helpers);
     return;
   }
-  if (count > kResidentGroups)
+  if (packet_.cooperative && count > kResidentGroups)
     return fail(refusal(QueueError::kDimensions, "a cooperative launch of " + std::to_string(count) + " work-groups; " +
                                                      std::to_string(kResidentGroups) + " fit"));
-  execution_.set_up(first, groups, items, count);
-  execution_.run_together(resources_.pool, resources_.own, resources_.workers(count), helpers);
+  // Accesses are looked at in the order in which they happen: by one thread, which takes turns among as many
+  // work-groups as would run at once. So those that wait for each other go on here, too.
+  const uint64_t resident = packet_.cooperative ? count : 1 + helpers;
+  execution_.set_up(first, groups, items, resident);
+  execution_.run_together(resources_.pool, resources_.own, resources_.workers(resident), observed_ ? 0 : helpers);
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {

@@ -14,10 +14,11 @@ GroupOrder &Ordering::group(const char *wave) {
   now->number = number;
   now->id = static_cast<uint32_t>(numbers_.size());
   now->acquired = 0;
+  now->returned = false;
   now->waves.assign(get(place, group::wave_count), {});
   for (uint32_t index = 0; index < now->waves.size(); ++index)
     now->waves[index].index = index;
-  now->written.assign(get(place, group::lds_size), 0);
+  now->written.assign(get(place, group::lds_size) + kWidest, 0);
   numbers_.push_back(part_.number(number));
   released_.push_back(0);
   return *now;
@@ -34,6 +35,7 @@ void Ordering::signal(GroupOrder &group, WaveOrder &wave, uint32_t record) {
   wave.last_barrier = record;
   wave.segment = 0;
   group.acquired = std::max(group.acquired, wave.acquired);
+  group.returned |= wave.returned;
 }
 
 void Ordering::wait(WaveOrder &wave) {

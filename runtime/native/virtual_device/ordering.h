@@ -16,6 +16,8 @@
 
 namespace luthier {
 
+inline constexpr uint32_t kWidest = 64; // bytes of the widest access
+
 struct Segment {
   uint32_t time, group;
   uint32_t barrier; // the first one of the work-group behind it, from 1 on
@@ -34,7 +36,7 @@ struct WaveOrder {
   uint32_t acquired = 0, released = 0; // times
   uint32_t signals = 0, waits = 0;     // barriers that it came to, and passed
   bool plain = false;                  // there were plain accesses in the segment
-  bool returned = false;               // it has done an atomic that gave it the old value
+  bool returned = false;               // it, or who it met at a barrier, has done an atomic that gave it the old value
   bool meets = false;                  // the others' knowledge is to be taken over
   bool ended = false;
   uint32_t last_barrier = 0, end = 0; // records
@@ -46,8 +48,9 @@ struct GroupOrder {
   uint32_t id = 0;                // of all that were started, from 1 on
   uint64_t number = ~uint64_t{0}; // in its part
   uint32_t acquired = 0;          // by waves that came to a barrier
+  bool returned = false;          // the same of `WaveOrder::returned`
   std::vector<WaveOrder> waves;
-  std::vector<uint8_t> written; // by byte of LDS
+  std::vector<uint8_t> written; // by byte of LDS, and of what an access at its end reaches over
 };
 
 // Work-groups that run under numbers from 0 on, as a part of a larger grid.
@@ -80,6 +83,7 @@ public:
     if (wave.meets) {
       wave.meets = false;
       wave.acquired = std::max(wave.acquired, group.acquired);
+      wave.returned |= group.returned;
     }
   }
   // Return the segment of a wave's plain access.

@@ -59,13 +59,19 @@ void Sightings::tell(Service &service, uint64_t launch) {
 extern "C" void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;
   System *system = System::current();
-  if (!system || !system->service.setup().checks.uninitialised || size > kMostUnwritten)
+  if (!system || !system->service.setup().checks.uninitialised)
     return;
+  const auto leave = [size](const char *why) {
+    std::fprintf(stderr, "luthier: reads of an allocation of %llu bytes are not checked by init: %s\n",
+                 static_cast<unsigned long long>(size), why);
+  };
+  if (size > kMostUnwritten)
+    return leave("it is larger than 256 MiB");
   const char *there = nullptr;
   for (unsigned node = 1; node < system->nodes() && !there; ++node)
     there = system->memory.host(node, address, size);
   if (!there || reinterpret_cast<uint64_t>(there) != address)
-    return;
+    return leave("the host has no memory at its address");
   for (uint64_t at = round_up(address, 4); at + 4 <= address + size; at += 4) {
     const uint32_t value = unwritten(at);
     std::memcpy(reinterpret_cast<void *>(at), &value, sizeof value);

@@ -1,5 +1,6 @@
 // Contents of memory that the program has asked for and nobody has written: numbers that follow from the address, by
 // which it is known again whoever writes, by whatever way. One of four thousand million other numbers is the same.
+// Where a program writes a part of a dword, it mostly is a small number, or all ones: no byte is 0, 1 or 255.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,13 @@ namespace luthier {
 // Larger allocations are left as they are: to write them would take their memory.
 inline constexpr uint64_t kMostUnwritten = uint64_t{256} << 20;
 
-inline uint32_t unwritten(uint64_t address) { return static_cast<uint32_t>((address >> 2) * 0x9E3779B97F4A7C15 >> 32); }
+inline uint32_t unwritten(uint64_t address) {
+  const auto number = static_cast<uint32_t>((address >> 2) * 0x9E3779B97F4A7C15 >> 32);
+  uint32_t usual = 0; // bit 7 of each byte that is 0, 1 or 255
+  for (unsigned shift = 0; shift < 32; shift += 8)
+    usual |= uint32_t{static_cast<uint8_t>((number >> shift) + 1) < 3} << (shift + 7);
+  return number ^ (usual | usual >> 2); // 0xA0, 0xA1, 0x5F
+}
 
 // Return whether all dwords that have a part in these bytes are as they were.
 inline bool is_unwritten(uint64_t address, uint64_t size) {
