@@ -150,7 +150,8 @@ def _threads() -> int:
     """Return how many host threads a replay on this worker has, so that all of its replays have all cores."""
     from distributed import get_worker
 
-    return max(1, len(os.sched_getaffinity(0)) // get_worker().state.nthreads)
+    replays: int = get_worker().state.nthreads
+    return max(1, len(os.sched_getaffinity(0)) // replays)
 
 
 # On the client --------------------------------------------------------------------------------------------------------
