@@ -99,6 +99,14 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
         assert (done.returncode, message in done.stderr) == (1, True), done
 
 
+def test_a_folder_that_is_not_empty(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
+    (temporary / "kept").write_text("mine")
+    for more in ([], ["--scheduler", "local"]):
+        done = luthier("replay", "-t", "instr_count", "-o", temporary, *more, captured("histogram")[0])
+        assert (done.returncode, "Traceback" in done.stderr, "error: " in done.stderr) == (1, False, True), done
+    assert (temporary / "kept").read_text() == "mine"
+
+
 def test_a_capture_that_cannot_be_run_under_tools(luthier: Luthier, temporary: Path) -> None:
     (temporary / "damaged.lcap").write_bytes(b"PK")
     done = luthier("replay", "-t", "instr_count", temporary / "damaged.lcap")

@@ -223,8 +223,10 @@ def replay_on_under_tools(
     """
     from luthier.cli.replay_tools import texts
     from luthier.report.merge import merge
-    from luthier.run.folder import RunFolder
+    from luthier.run.folder import Claim, RunFolder
 
+    with Claim(output):  # before hours of work, whose results could not be written
+        pass
     threads = sum(client.nthreads().values())
     size = min(_CHUNK, -(-len(paths) // max(1, threads)))
     chunks = [list(paths[at : at + size]) for at in range(0, len(paths), size)]

@@ -21,7 +21,10 @@ from luthier.tool import parse_tools
 
 def _here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Replay in this process; return the rows of the replays and what tools report."""
-    recorder = Recorder(Path(task["output"])) if task["output"] else None
+    try:
+        recorder = Recorder(Path(task["output"])) if task["output"] else None
+    except LuthierError as problem:
+        return _nothing(problem)
     try:
         return _replayed(task, recorder)
     finally:
@@ -29,11 +32,16 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
             recorder.discard()
 
 
+def _nothing(problem: LuthierError) -> dict[str, Any]:
+    """Return what is told where nothing can be replayed."""
+    return {"replays": [], "sections": [], "tools": [], "faults": [], "error": str(problem)}
+
+
 def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, Any]:
     try:
         run = ReplayedRun(parse_tools(task["tool"]), recorder, hoist=task["hoist"])
     except LuthierError as problem:
-        return {"replays": [], "sections": [], "faults": [], "error": str(problem)}
+        return _nothing(problem)
     target = target_of(task["device"])
     rows = [_replay(run, file, target, task.get("threads")) for file in task["files"]]
     instrumentation = run.instrumentation
