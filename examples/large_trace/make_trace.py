@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from luthier.run.folder import SUMMARY, begin
+from luthier.run.folder import Claim
 from luthier.run.schema import TABLES
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
 
@@ -27,7 +27,12 @@ BATCH = 1 << 20
 
 def make(folder: Path, size: int) -> int:
     """Write the run directory, whose trace has at least `size` bytes on disk; gives the number of records."""
-    begin(folder)
+    with Claim(folder) as claim:
+        return _make(claim, size)
+
+
+def _make(claim: Claim, size: int) -> int:
+    folder = claim.folder
     choose = np.random.default_rng(1)
     columns = Schema.of_dtype("", "", ACCESS, dict.fromkeys(ACCESS.names or (), "of the tool's record")).columns
     own = Column("process", "int64", "process"), Column("device", "int64", "number of the device")
@@ -49,7 +54,7 @@ def make(folder: Path, size: int) -> int:
             writer.append(batch, process=1, device=0)
         rows[trace.name] = writer.rows
     summary = {"schema": SCHEMA, "luthier": "0", "command": ["made up"], "exit_code": 0, "tools": [], "processes": []}
-    (folder / SUMMARY).write_text(json.dumps({**summary, "faults": [], "devices": [], "tables": rows}))
+    claim.finish(json.dumps({**summary, "faults": [], "devices": [], "tables": rows}))
     return rows[trace.name]
 
 

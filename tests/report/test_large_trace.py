@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from luthier.run.folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[2] / "examples/large_trace"
 
 
 def test_workers_and_numpy_agree(tmp_path: Path) -> None:
-    if importlib.util.find_spec("distributed") is None:
-        pytest.skip("Dask is not installed (pip install luthier[cluster])")
     run = tmp_path / "run"
     made = subprocess.run(
         [sys.executable, EXAMPLE / "make_trace.py", run, "1000"], capture_output=True, text=True, check=True
