@@ -47,6 +47,15 @@ def test_all_values_meet_in_few_rows(factors: tuple[int, ...], strength: int) ->
     assert len(chosen) <= min(len(rows), 2 * least)
 
 
+def test_a_few_rows_are_those_in_which_the_most_values_meet() -> None:
+    rows = {f"{a}{b}": {"a": a, "b": b} for a in range(4) for b in range(4)}
+    few = covering(rows, 1, most=3)
+    assert len(few) == 3
+    assert few < covering(rows, 1)
+    assert len({name[0] for name in few}) == len({name[1] for name in few}) == 3
+    assert covering(rows, 1, most=100) == covering(rows, 1)
+
+
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_every_test_is_in_exactly_one_shard(count: int) -> None:
     names = [f"tests/folder/test_file.py::test_this[{number}]" for number in range(1000)]

@@ -116,6 +116,7 @@ def test_a_new_plugin_compiles_again(project: Path, toolchain: Toolchain, tmp_pa
     assert work(scons(project, LUTHIER_CACHE_DIR=str(cache)))[-2:] == ALL_WORK[1:]
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_as_from_pip(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     scons(project)
     other = tmp_path / "elsewhere"
@@ -273,6 +274,7 @@ def test_a_src_layout_and_leftovers_of_an_editable_install(project: Path) -> Non
     assert sorted(path.name for path in (project / OUTPUT).iterdir()) == sorted([*EVERYTHING, "more.py"])
 
 
+@pytest.mark.covering(1, most=3)
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [

@@ -166,6 +166,7 @@ def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolch
     assert (folder / "plain.o").read_bytes() == (folder / "wrapped.o").read_bytes()
 
 
+@pytest.mark.covering(1, most=3)
 @pytest.mark.parametrize("flags", [["-save-temps"], ["-foffload-lto"], ["-O0"], ["-g"], ["--cuda-device-only"]])
 def test_flags_that_change_how_device_code_is_made(source: Path, toolchain: Toolchain, flags: list[str]) -> None:
     output = source.parent / "out.o"

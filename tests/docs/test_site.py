@@ -24,6 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "html"
 
 
+@pytest.mark.thorough
 def test_every_document_is_a_page_in_the_navigation(site: Path) -> None:
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/tools/*/README.md")]
     first = (site / "index.html").read_text()

@@ -142,8 +142,6 @@ def apart(work: Callable[[], Any]) -> Any:
     code is loaded yet, as it is here when other tests have run before."""
     reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
 
-    gc.collect()
-
     def child() -> None:
         gc.freeze()  # what came along is not finalised here: its addresses may be something else's by then
         machine_code.cache_clear()

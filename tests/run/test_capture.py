@@ -27,6 +27,7 @@ def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
 
 
+@pytest.mark.covering(1, most=2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path, name: str, target: str) -> None:

@@ -113,6 +113,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.covering(1, most=4)
 @pytest.mark.parametrize("kind", ["read-only", "full"])
 @pytest.mark.parametrize("variable", ["LUTHIER_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", "RUN"])
 def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, kind: str, variable: str) -> None:

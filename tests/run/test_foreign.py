@@ -198,7 +198,7 @@ def random_numbers(name: str, out: Path) -> tuple[str, ...]:
     return str(program), str(kind), str(SOBOL_DIMENSIONS if kind >= 500 else SEED), str(COUNT), str(out)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.covering(1, most=2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", GENERATORS)
 def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
@@ -368,6 +368,7 @@ def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[To
 # Python --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_hip_python(
     under_tools: UnderTools,

@@ -92,6 +92,7 @@ def test_many_queues(raw_program: Callable[[str, str], list[Path]], luthier_run:
     assert (outcome.code, outcome.out, outcome.err) == (0, "2000 queues\n", "")
 
 
+@pytest.mark.covering(1, most=2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", *raw_program(target))

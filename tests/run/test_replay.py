@@ -30,6 +30,7 @@ def spoil(file: Path, output: Path) -> Path:
 # Tools --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_tools_count_as_the_replay_does(
     captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path, target: str
@@ -67,6 +68,7 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
     assert records[at + 1][2:] == [str(60000 + 13 * 256), "0", "0"]
 
 
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("name", ["pointers", "stack", "grid_barrier"])
 def test_tools_and_calls_back_to_the_original(captured: Callable[..., list[Path]], luthier: Luthier, name: str) -> None:
     files = captured(name)
@@ -149,6 +151,7 @@ def test_another_build_leaves_the_same_bytes(
     assert "no kernel" in wrong.stdout
 
 
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("name", ["variables", "managed"])
 def test_variables_go_with_the_launch(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
@@ -231,6 +234,7 @@ def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) ->
     return smaller, done.stdout
 
 
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("defect", ["WRONG", "BEYOND"])
 def test_minimised_to_where_other_code_fails(
     captured: Callable[..., list[Path]],

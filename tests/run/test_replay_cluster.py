@@ -99,6 +99,7 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
     assert killed
 
 
+@pytest.mark.thorough
 def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
     """It is a row that says so, and the others have theirs."""
     (file, *_) = captured("histogram")
@@ -173,6 +174,7 @@ def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -
     assert (done.returncode, "error: no scheduler of Dask at tcp://127.0.0.1:9: " in done.stderr) == (1, True), done
 
 
+@pytest.mark.thorough
 def test_another_luthier(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
     from luthier.cli.replay_cluster import Sent, Task, work
 

@@ -57,6 +57,7 @@ def line_of(access: str) -> int:
     return next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {access}"))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("bug", "target", "container", "access"), combinations())
 def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, container: str, access: str) -> None:
     log = tmp_path / "findings.json"

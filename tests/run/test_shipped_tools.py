@@ -168,7 +168,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
     build_program: Build,

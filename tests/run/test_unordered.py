@@ -91,6 +91,7 @@ def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: 
             assert one["in_lds"] or one["allocation"]["size"] == 4096
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize(("kernel", "bug"), BUGS)
 def test_planted(build_program: Build, tmp_path: Path, kernel: str, bug: str, target: str) -> None:
@@ -103,6 +104,7 @@ def test_planted_on_gfx12(build_newer: Build, tmp_path: Path, kernel: str, bug: 
     check(build_newer("unordered", "-g"), tmp_path / "log", kernel, bug, "gfx1201", stack(RELEASE))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", CLEAN)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -116,6 +118,7 @@ def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kern
     check(build_newer("unordered", "-g"), tmp_path / "log", kernel, "none", target, stack(RELEASE))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -> None:

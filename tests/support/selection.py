@@ -18,8 +18,8 @@ COLLECTED = pytest.StashKey[set[Path]]()
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take of tables marked `covering(strength)` the rows in which that many values meet wherever they do in the whole
-    table, and none of the tests marked `thorough`: `make test-all` has everything, and who names a test gets it. A
-    shard takes its part of all that is left."""
+    table, at most the `most` with the most of them, and none of the tests marked `thorough`: `make test-all` has
+    everything, and who names a test gets it. A shard takes its part of all that is left."""
     config.stash[COLLECTED] = {item.path for item in items}
     named = any("::" in argument for argument in config.args)
     chosen = items if EVERYTHING or named else [item for item in items if item.get_closest_marker("thorough") is None]
@@ -37,13 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def covering_rows(items: Iterable[pytest.Item]) -> set[str]:
     """Return the node ids of tests in covering arrays of their tables."""
-    tables: dict[tuple[str, int], dict[str, dict[str, Hashable]]] = {}
+    tables: dict[tuple[str, int, int | None], dict[str, dict[str, Hashable]]] = {}
     for item in items:
         if mark := item.get_closest_marker("covering"):
             strength, *names = mark.args
-            table = item.nodeid.partition("[")[0]
-            tables.setdefault((table, strength), {})[item.nodeid] = factors(item, names)
-    return {name for (_, strength), rows in tables.items() for name in covering(rows, strength)}
+            table = item.nodeid.partition("[")[0], strength, mark.kwargs.get("most")
+            tables.setdefault(table, {})[item.nodeid] = factors(item, names)
+    return {name for (_, strength, most), rows in tables.items() for name in covering(rows, strength, most)}
 
 
 def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
@@ -60,7 +60,7 @@ def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
     return found
 
 
-def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int) -> set[str]:
+def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int, most: int | None = None) -> set[str]:
     """Return the names of few rows of a table in which all values meet that meet anywhere in it.
 
     The array is greedy: the row with the most new combinations comes next. Rows that are as good as each other are
@@ -69,6 +69,7 @@ def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int) -> set[s
     Args:
         rows: by name, the value of each factor; not every row needs the same factors.
         strength: how many values are to meet: 1, each value of each factor; 2, every pair of values that any row has.
+        most: rows that are chosen at most: those in which the most values meet.
     """
     meetings = {
         name: set(combinations(sorted(row.items(), key=lambda one: one[0]), min(strength, len(row))))
@@ -79,7 +80,7 @@ def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int) -> set[s
     queue = [(-len(found), zlib.crc32(name.encode()), name) for name, found in meetings.items()]
     heapq.heapify(queue)
     chosen = set()
-    while left:
+    while left and (most is None or len(chosen) < most):
         _, order, name = heapq.heappop(queue)
         gain = len(meetings[name] & left)
         if queue and gain < -queue[0][0]:
