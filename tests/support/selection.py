@@ -79,7 +79,7 @@ def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int, most: in
     # A row never gains by what others cover, so only the first of the queue needs to be counted again.
     queue = [(-len(found), zlib.crc32(name.encode()), name) for name, found in meetings.items()]
     heapq.heapify(queue)
-    chosen = set()
+    chosen: set[str] = set()
     while left and (most is None or len(chosen) < most):
         _, order, name = heapq.heappop(queue)
         gain = len(meetings[name] & left)
