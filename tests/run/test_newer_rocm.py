@@ -82,6 +82,19 @@ def counted(summary: Path) -> int:
     return int(variable["value"])
 
 
+def check_counts(tmp_path: Path, target: str, *command: str | Path, packages: tuple[str, ...] = ()) -> str:
+    """Return what a program prints alone; under a tool as many instructions are counted as the device counts."""
+    executed, summary = tmp_path / "executed.json", tmp_path / "summary.json"
+    program = "--device", f"emu:{target}", "--", *command
+    alone = run("--executed", "--json", executed, *program, packages=packages)
+    tool = run("-t", "instr_count:per_wave=true", "--json", summary, *program, packages=packages)
+    assert alone.code == tool.code == 0, (alone, tool)
+    kernels = json.loads(executed.read_text())["executed"]
+    own = (one["wave_instructions"] for one in kernels if one["kernel"] and not one["kernel"].startswith("__amd_"))
+    assert counted(summary) == sum(own) > 0
+    return alone.out
+
+
 @pytest.mark.parametrize(
     "target",
     [pytest.param(one, marks=[] if one == "gfx1201" else [pytest.mark.thorough]) for one in EMULATED],
@@ -140,17 +153,8 @@ def test_a_fault_on_the_device(
 def test_random_numbers(tmp_path: Path, target: str) -> None:
     """rocRAND's own tests of a generator, and as many instructions under a tool as the device counts."""
     numbers = f"{RANDOM}/test_rocrand_philox_prng", "--gtest_filter=*generator_prng_tests/0.uniform_float_test"
-    executed, summary = tmp_path / "executed.json", tmp_path / "summary.json"
-    device = "--device", f"emu:{target}", "--"
-    alone = run("--executed", "--json", executed, *device, *numbers, packages=SUITES)
-    assert alone.code == 0, alone
-    assert "[  PASSED  ] 1 test." in alone.out
-    tool = run("-t", "instr_count:per_wave=true", "--json", summary, *device, *numbers, packages=SUITES)
-    assert tool.code == 0, tool
-    assert "[  PASSED  ] 1 test." in tool.out
-    kernels = json.loads(executed.read_text())["executed"]
-    own = (one["wave_instructions"] for one in kernels if one["kernel"] and not one["kernel"].startswith("__amd_"))
-    assert counted(summary) == sum(own) > 0
+    out = check_counts(tmp_path, target, *numbers, packages=SUITES)
+    assert "[  PASSED  ] 1 test." in out
 
 
 @with_suites
@@ -190,3 +194,12 @@ def test_virtual_memory(build_newer: Build, target: str) -> None:
         "done",
     ]
     assert (outcome.code, outcome.out.splitlines(), outcome.err) == (0, said, "")
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[] if one == "gfx1100" else [pytest.mark.thorough]) for one in TARGETS]
+)
+def test_opencl(tmp_path: Path, target: str) -> None:
+    """A program compiles its kernels when it runs."""
+    out = check_counts(tmp_path, target, "python3", PROGRAMS / "opencl.py")
+    assert out == "axpy right\nsum right\nhistogram right\n"
