@@ -3,7 +3,7 @@
     python benchmarks/run_matrix.py --release 6.4 --target gfx90a,gfx1100 --suite rocRAND,llama.cpp
 
 Cases that have been tried are not tried again, unless with --again. Outcomes are kept in matrix.json beside this file,
-and each run makes the table between the markers in docs/running.md of them: without --suite it does just that.
+and each run makes the table between the markers in docs/what-runs.md of them: without --suite it does just that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/matrix.json"
-DOCUMENT = ROOT / "docs/running.md"
+DOCUMENT = ROOT / "docs/what-runs.md"
 MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
 PROGRAMS = ROOT / "tests/run/programs"
 NOT_ALONE = ("devices", "two_units")

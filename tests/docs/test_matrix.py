@@ -22,7 +22,7 @@ def matrix() -> ModuleType:
 
 
 def test_the_table_is_of_the_outcomes(matrix: ModuleType) -> None:
-    document = (ROOT / "docs/running.md").read_text()
+    document = (ROOT / "docs/what-runs.md").read_text()
     between = document.partition(matrix.MARKERS[0])[2].partition(matrix.MARKERS[1])[0]
     assert between.strip().splitlines() == list(matrix.table(matrix.recorded()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,3 +170,19 @@ def test_what_is_no_program(tmp_path: Path) -> None:
         library.write_bytes(contents)
         base = {"LD_LIBRARY_PATH": str(tmp_path), "PATH": str(tmp_path)}
         assert rocr.find_runtime(base, "script") == rocr.find_runtime(base, "no such program") == library
+
+
+def test_null_in_place_of_a_path(luthier_run: Run) -> None:
+    """The kernel answers, as it does alone: hashcat asks so for files that it has not found."""
+    calls = "access(None, 0)", "open(None, 0)", "open64(None, 0)", "readlink(None, b' ', 1)", "fopen(None, b'r')"
+    code = f"""
+import ctypes, errno
+c = ctypes.CDLL(None, use_errno=True)
+for call in {calls}:
+    answer = eval("c." + call)
+    print(call, answer, errno.errorcode[ctypes.get_errno()])
+"""
+    outcome = luthier_run("emu:gfx90a", sys.executable, "-c", code)
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert alone.stdout.count("EFAULT") == len(calls)
+    assert (outcome.code, outcome.out, outcome.err) == (0, alone.stdout, "")

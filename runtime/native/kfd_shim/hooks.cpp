@@ -37,6 +37,8 @@ template <typename Function> Function next(const char *name) {
 class Path {
 public:
   explicit Path(const char *path) : path_(path) {
+    // Programs pass null to functions whose headers promise that nobody does: the compiler must not trust them.
+    asm("" : "+r"(path));
     if (!path || path[0] != '/' || !folder())
       return;
     for (const Place &moved : kPlaces) {
