@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser, required=False)
     parser.add_argument(
         "--device",
-        default="emu:gfx90a",
         metavar="DEVICES",
-        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
+        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: what the program has code for, "
+        "emu:gfx90a if it can be)",
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
@@ -90,12 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import parse_devices, run_program
+    from luthier.run import devices_for, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
-    devices = parse_devices(args.device)
+    devices = devices_for(args.device, command)
+    args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
     executed = None
     if args.executed:
         from luthier.run.executed import Executed
