@@ -73,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_hoist_argument(select)
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", metavar="RUN", help="a new folder for results: see `luthier report`")
+    results.add_argument(
+        "--calls", action="store_true", help="record the program's calls of HIP functions, too: for time lines, with -o"
+    )
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
@@ -104,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
         executed = Executed()
     if not args.tool:
         _check_without_tools(args)
+    if args.calls and not args.output:
+        raise LuthierError("--calls is about what -o writes: give a folder with -o")
     if args.json and args.json != "-":
         check_writable(args.json)
     _warn_of_temporary_folder()
@@ -115,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         from luthier.run.record import Recorder
 
-        recorder = Recorder(Path(args.output))
+        recorder = Recorder(Path(args.output), calls=args.calls)
     try:
         code = _run_watched(args, command, devices, recorder, executed)
     finally:
