@@ -11,17 +11,20 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from luthier import __version__
 from luthier.errors import BuildError, LuthierError
+from luthier.isa.targets import TargetId
+from luthier.module import Manifest
+from luthier.module.demand import first_of
 from luthier.module.packages import RECORD
 from luthier.terminal import say, say_text
 
 from luthier_build.package import BuiltModule, compile_tool
-from luthier_build.settings import Settings, load_settings, read_table
+from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
 from luthier_build.workspace import write_atomic, written_since
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
@@ -57,6 +60,7 @@ def write_record(
     """Leave the record of a build into the source tree.
 
     Args:
+        settings: with all targets, also those that are not compiled yet.
         table: what ``setup(luthier=…)`` was given in place of ``[tool.luthier]``.
     """
     project = project.resolve()
@@ -75,6 +79,7 @@ def write_record(
         if start is not None and not own and path.exists() and written_since(path, start):
             states[str(path)] = UNCERTAIN
     record = {
+        "targets": {module.name: module.targets or settings.targets for module in settings.modules},
         "luthier": __version__,
         "project": str(project),
         "package": settings.package,
@@ -87,8 +92,47 @@ def write_record(
     write_atomic(destination / RECORD, json.dumps(record, indent=0) + "\n")
 
 
-def refresh(folder: Path) -> None:
+def for_targets(settings: Settings, choose: Callable[[ModuleSettings, Sequence[str]], Sequence[str]]) -> Settings:
+    """Return settings with fewer targets of each module.
+
+    Args:
+        choose: which, given a module and all that it has.
+    """
+    modules = [
+        dataclasses.replace(module, targets=tuple(choose(module, module.targets or settings.targets)))
+        for module in settings.modules
+    ]
+    return dataclasses.replace(settings, modules=tuple(modules))
+
+
+def for_first_targets(settings: Settings, target: TargetId | None = None) -> Settings:
+    """Return settings with one target of each module: the first, or that of an application."""
+    return for_targets(settings, lambda _, targets: [first_of(targets, target)])
+
+
+def _built(folder: Path, module: str) -> tuple[str, ...]:
+    """Return the targets that a module has been compiled for."""
+    return Manifest.read(folder / f"{module}.json").targets
+
+
+def _missing(folder: Path, record: Mapping[str, Any], target: TargetId | None) -> dict[str, list[str]]:
+    """Return module -> the targets that it is to have, of those that lack code for an application's target."""
+    missing: dict[str, list[str]] = {}
+    if target is None:
+        return missing
+    for module, targets in record.get("targets", {}).items():
+        built = _built(folder, module)
+        chosen = first_of(targets, target)
+        if chosen not in built and TargetId.parse(chosen).covers(target):
+            missing[module] = [one for one in targets if one in (*built, chosen)]
+    return missing
+
+
+def refresh(folder: Path, target: TargetId | None = None) -> None:
     """Build the device modules in a package's folder again if their sources have changed; prints what is compiled.
+
+    Only code for one target is compiled: the application's, else the first. What is there already gets code for the
+    application's target if it lacks it.
 
     Nothing happens in a folder without a record. With the setting `editable-rebuild` off, or `VARIABLE` now, a line on
     standard error says that they are stale.
@@ -109,12 +153,14 @@ def refresh(folder: Path) -> None:
         given, setup = dict(record["given"]), record["setup"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BuildError(f"{path} is damaged ({problem!r}): remove it, and install the tool again") from problem
-    if not changed:
+    missing = {} if changed else _missing(folder, record, target)
+    if not changed and not missing:
         return
+    why = f"{changed[0]} has changed since" if changed else f"code for {target} was not among what was compiled when"
     if rebuild.lower() in ("0", "off", "no", "false", ""):
         say(
-            f"luthier: {package}: {changed[0]} has changed since the device modules were built, which are used as they "
-            f"are ({VARIABLE} is off); `{again}` builds them",
+            f"luthier: {package}: {why} the device modules were built, which are used as they are ({VARIABLE} is off); "
+            f"`{again}` builds them",
             file=sys.stderr,
         )
         return
@@ -130,13 +176,16 @@ def refresh(folder: Path) -> None:
             raise BuildError(f"no [tool.luthier] in {project / 'pyproject.toml'}")
         settings = load_settings(found, flags=given, environment={})
         settings = dataclasses.replace(settings, package=package)
-        built = compile_tool(settings, project=project, destination=folder, report=report)
+        chosen = for_first_targets(settings, target)
+        if missing:
+            chosen = for_targets(settings, lambda module, _: missing.get(module.name) or _built(folder, module.name))
+        built = compile_tool(chosen, project=project, destination=folder, report=report)
         settings = dataclasses.replace(
             settings, origins={name: "flag" if name in given else "" for name in settings.origins}
         )
         write_record(folder, project, settings, built, table)
     except LuthierError as problem:
         raise BuildError(
-            f"{changed[0]} has changed since the device modules of {package} were built, and they cannot be built "
+            f"{why} the device modules of {package} were built, and they cannot be built "
             f"again ({VARIABLE}=0 takes them as they are): {problem}"
         ) from problem

@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from luthier.errors import BuildError
+from luthier.isa.targets import TargetId
 from luthier.module import Manifest
+from luthier.module.demand import first_of
 from luthier.terminal import say_text
 
 from luthier_build.cache import cache_dir, drop_foreign, keep_own
@@ -32,13 +34,18 @@ _MARK = "MARK_LUTHIER_DEVICE_MODULE"
 _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 
 
-def compile_inline(source: str, name: str, given: Mapping[str, object], caller: str) -> tuple[bytes, Manifest]:
-    """Return the offload bundle of a source, and its manifest; compiled only if it is not in the cache.
+def compile_inline(
+    source: str, name: str, given: Mapping[str, object], caller: str, target: TargetId | None = None
+) -> tuple[bytes, Manifest, tuple[TargetId, ...], bool]:
+    """Return the offload bundle of a source for one target, and its manifest; compiled only if it is not in the cache.
+
+    Also return the targets that it may be compiled for, and whether it may be for any other processor.
 
     Args:
         name: name of the module.
         given: settings by field name; the environment has the others, as for every build.
         caller: file that has `source` as a literal: places in errors are then lines of that file.
+        target: of an application; None: not known.
 
     Raises:
         BuildError: there is no compiler, the compiler fails, or a hook cannot be spliced.
@@ -54,9 +61,11 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
     text = source if re.search(rf"\b{_MARK}\b", source) else f"{source}\n{_MARK}\n"
     module = ModuleSettings(name, (file_name,))
     settings = load_settings({}, flags=_lists(given), flag_origin="argument {}")
+    offered, every = settings.targets, settings.origins["targets"] == "default"
     settings = dataclasses.replace(
         settings,
         package=PACKAGE,
+        targets=(first_of(offered, target, every=every),),
         modules=(module,),
         flags=(*_HEADERS, *settings.flags),
         # The compiler runs in the cache, where relative paths would lead nowhere.
@@ -89,7 +98,7 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
             raise
         finally:
             keep_own(folder)
-        return device.bundle.read_bytes(), manifest
+        return device.bundle.read_bytes(), manifest, tuple(map(TargetId.parse, offered)), every
 
 
 def _lists(given: Mapping[str, object]) -> dict[str, object]:

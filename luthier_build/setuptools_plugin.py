@@ -119,13 +119,16 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
 
     def run(self) -> None:
         """Do what the command line asks for; the exit status."""
-        from luthier_build.editable import write_record
+        from luthier_build.editable import for_first_targets, write_record
         from luthier_build.package import compile_tool
 
         into_sources = self.inplace or self.editable_mode
         destination = self._package_folder() if into_sources else self._built_folder()
         try:
-            built = compile_tool(self.settings, project=Path.cwd(), destination=destination, report=self._report)
+            # What an editable install's sources give for other targets is compiled when somebody needs it.
+            on_demand = self.editable_mode and self.settings.editable_rebuild
+            chosen = for_first_targets(self.settings) if on_demand else self.settings
+            built = compile_tool(chosen, project=Path.cwd(), destination=destination, report=self._report)
             if into_sources:
                 keyword = getattr(self.distribution, "luthier", None)
                 write_record(destination, Path.cwd(), self.settings, built, keyword)

@@ -81,6 +81,48 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     assert python(project, code)[0] == "gfx90a\n"
 
 
+def instrumented(*targets: str) -> str:
+    """A program that instruments kernels for these targets, one after the other."""
+    return f"""
+from luthier import load_object, patch_object, Tool
+from luthier_build.compile import compile_application
+from pathlib import Path
+import tempfile
+class Counting(Tool):
+    def instrument(self, task):
+        from followed import device
+        task.insert_hook_at_kernel_entry(device.count, 1)
+folder = Path(tempfile.mkdtemp())
+(folder / "k.hip").write_text('#include <hip/hip_runtime.h>\\nextern "C" __global__ void k(int *out) {{ *out = 1; }}')
+for target in {targets!r}:
+    object = load_object(compile_application(folder / "k.hip", target, folder / "k.hsaco"))
+    assert patch_object(object, Counting().instrument, strict=True).report.kernels[0].sites == 1
+from followed import device
+print(*sorted(map(str, device.targets_compiled)))
+"""
+
+
+def test_only_what_runs_is_compiled(project: Path) -> None:
+    """After an edit the application's target, and others when they are needed, each once."""
+    edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942", "gfx1100"]')
+    edit(project / "followed/device.hip", "step", "pace")
+    output, told = python(project, instrumented("gfx1100", "gfx942"))
+    assert [line for line in told.splitlines() if "compiling" in line] == [
+        "luthier: followed: [1/1] device: compiling for gfx1100",
+        "luthier: followed: [1/1] device: compiling for gfx942",
+    ]
+    assert output == "gfx1100 gfx942\n"
+    assert python(project, instrumented("gfx942", "gfx1100"))[1] == ""
+    assert (
+        "not built for this target, only for gfx90a, gfx942, gfx1100"
+        in (python(project, instrumented("gfx1030"), fails=True)[1])
+    )
+    told = python(project, instrumented("gfx90a"), LUTHIER_EDITABLE_REBUILD="0", fails=True)[1]
+    assert "code for gfx90a was not among what was compiled when the device modules were built" in told
+    edit(project / "followed/device.hip", "pace", "stride")
+    assert "[1/1] device: compiling for gfx90a" in python(project, HOOKS)[1]
+
+
 @pytest.mark.thorough
 def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
     edit(project / "pyproject.toml", "modules.device", "modules.probes")

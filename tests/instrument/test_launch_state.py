@@ -13,11 +13,11 @@ import pytest
 from effort import EVERYTHING
 from luthier import ToolModule, lift, open_device, patch_object
 from luthier.errors import HookError
-from luthier.isa.registers import VGPRS, mask_of
+from luthier.isa.registers import AGPRS, VGPRS, mask_of
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_object
 from luthier.patch.registers.budget import budget_of
-from luthier.patch.registers.copies import LANES
+from luthier.patch.registers.copies import LANES, PRIVATE
 from luthier.patch.registers.launch_state import plan_state
 from luthier.tool.counts import CounterBudget
 from luthier.tool.task import InstrumentationTask
@@ -315,6 +315,56 @@ def test_a_kernel_that_uses_every_sgpr(module: ToolModule, tmp_path: Path, targe
     plan = plan_state(lifted, budget_of(lifted), {"dispatch_ptr", "workgroup_id_x"}, 0)
     assert any(place in LANES for place in plan.places.values())
     check(module, object, ["bx", "tx", "ty", "packet", "argument", "id", "queue"], DEEP)
+
+
+EVERY_VGPR = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ __launch_bounds__(BLOCK) void k(uint32_t *out, uint32_t a, uint32_t b) {
+  uint32_t v = a * 31 + threadIdx.x + 100 * blockIdx.y;
+  asm volatile("FILL" : "+v"(v) :: CLOBBERED);
+  atomicAdd(out + (v & 63), v);
+}
+"""
+"""Kernel that writes every VGPR, and then adds up what is in them."""
+
+
+def with_every_vgpr(target: str, block: int, folder: Path) -> CodeObject:
+    fitting = TargetId.parse(target).target.vgpr_file_size(64) // (block // 64 // 4)
+    many = min(fitting, 256)
+    names = [f"v{number}" for number in range(3, many)]
+    fill = "".join(f"v_xor_b32_e32 {name}, {3 + 64 * at}, %0\\n" for at, name in enumerate(names))
+    fill += "".join(f"v_mad_u32_u24 %0, %0, 3, {name}\\n" for name in names)
+    clobbered = ", ".join(f'"{name}"' for name in names)
+    source = EVERY_VGPR.replace("BLOCK", str(block)).replace("FILL", fill).replace("CLOBBERED", clobbered)
+    (folder / "k.hip").write_text(source)
+    flags = Application().flags(target)
+    return load_object(compile_application(folder / "k.hip", target, folder / "k.hsaco", flags=flags))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("block", [256, 1024])
+def test_a_kernel_that_uses_every_vgpr(module: ToolModule, tmp_path: Path, target: str, block: int) -> None:
+    """Work-item ids are in AGPRs or private memory then, where all VGPRs are live, too."""
+    object = with_every_vgpr(target, block, tmp_path)
+    lifted = lift(object, "k")
+    budget = budget_of(lifted)
+    assert lifted.kernel.descriptor.architected_vgprs == budget.vgpr_limit
+    states = {"workitem_id"} if lifted.target.packed_work_item_ids else {f"workitem_id_{axis}" for axis in "xyz"}
+    places = plan_state(lifted, budget, states, mask_of(VGPRS[:3]), no_frame="", frame=64).places.values()
+    assert all(place in (AGPRS if budget.agpr_slots else PRIVATE) for place in places)
+    check(module, object, ["tx", "tz"], DEEP)
+
+
+@pytest.mark.parametrize("target", THIN)
+def test_no_room_for_work_item_ids(module: ToolModule, tmp_path: Path, target: str) -> None:
+    """A budget that forbids spills leaves no place for them."""
+
+    def once(task: InstrumentationTask) -> None:
+        task.budget(on_excess="refuse")
+        task.insert_hook_before(next(task.instructions), module.hook("tz"))
+
+    with pytest.raises(HookError, match=r"threadIdx.*no VGPR .* no private memory for it: its budget"):
+        patch_object(with_every_vgpr(target, 256, tmp_path), once, strict=True)
 
 
 CALLS = """

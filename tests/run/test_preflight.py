@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -189,3 +190,52 @@ def test_no_time_limit(value: str) -> None:
     outcome = run(f"--time-limit={value}", "--", "true")
     assert outcome.code == 2
     assert "no number of seconds above 0" in outcome.err
+
+
+def compiled_for(folder: Path, *targets: str) -> Path:
+    """A program with one kernel for these targets, which prints what it computed."""
+    (folder / "own.hip").write_text(
+        """
+        #include <hip/hip_runtime.h>
+        #include <cstdio>
+        __global__ void number(int *out) { *out = 42; }
+        int main() {
+          int *out;
+          if (hipMallocManaged(&out, 4) != hipSuccess) return 3;
+          number<<<1, 1>>>(out);
+          if (hipDeviceSynchronize() != hipSuccess || hipGetLastError() != hipSuccess) return 4;
+          hipDeviceProp_t facts;
+          (void)hipGetDeviceProperties(&facts, 0);
+          std::printf("%d on %s\\n", *out, facts.gcnArchName);
+        }
+        """
+    )
+    program = folder / "own"
+    flags = [f"--offload-arch={target}" for target in targets]
+    processes.run(["env", "HIP_PLATFORM=amd", "hipcc", *flags, "-w", str(folder / "own.hip"), "-o", str(program)])
+    return program
+
+
+def test_the_device_is_one_that_the_program_has_code_for(tmp_path: Path) -> None:
+    program = compiled_for(tmp_path, "gfx906", "gfx1030")
+    for arguments in ((), ("--device", "emu:gfx1030")):
+        outcome = run(*arguments, "--", str(program))
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out.startswith("42 on gfx1030")
+    outcome = run("-o", str(tmp_path / "run"), "--", str(program))
+    assert outcome.code == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["devices"] == ["emu:gfx1030"]
+    outcome = run("--device", "emu:gfx90a", "--", str(program))
+    assert outcome.code != 0
+    assert outcome.err.startswith(f"luthier: {program}: code is for gfx1030, gfx906; use --device emu:gfx1030\n")
+
+
+def test_programs_for_the_usual_device_or_without_code(tmp_path: Path) -> None:
+    outcome = run("--", str(compiled_for(tmp_path, "gfx1030", "gfx90a")))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("42 on gfx90a")
+    text = tmp_path / "script"
+    text.write_text("#!/bin/sh\necho started\n")
+    text.chmod(0o755)
+    outcome = run("--", str(text))
+    assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")

@@ -18,8 +18,9 @@ from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.run.elements import element_type
 from luthier.run.folder import SUMMARY, RunFolder
-from luthier.run.schema import TABLES
+from luthier.run.schema import CALLS, TABLES
 from luthier.run.sessions import HEAD, RECORD, ROW, ROWS, Session
+from luthier.run.tables import TableWriter
 from luthier.wire.memory import NEVER
 
 from .conftest import RunUnderTools
@@ -213,6 +214,77 @@ def test_time_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert unknown["args"]["times"] == "not known"
     names = {(one["pid"], one["name"]) for one in trace["traceEvents"] if one["ph"] == "M"}
     assert names == {(row["process"], kind) for row in launches for kind in ("process_name", "thread_name")}
+    waits = read_trace(trace)
+    assert sorted(waits) == sorted(
+        ((row["time_ns"] - began) / 1000, (row["begin_ns"] - began) / 1000)
+        for row in launches
+        if row["end_ns"] is not None
+    )
+
+
+def read_trace(trace: Any) -> list[tuple[float, float]]:
+    """Read a trace as its format says, and return the waits: begin and end of each.
+
+    Source: "Trace Event Format". Slices of a track either follow each other or one is within the other; what begins
+    ends, with the same name and category; tracks and processes have names.
+    """
+    open_slices: dict[tuple[int, int], list[float]] = {}
+    begun: dict[tuple[int, str, int], tuple[str, float]] = {}
+    waits, named = [], set()
+    for event in trace["traceEvents"]:
+        if event["ph"] == "M":
+            named.add((event["pid"], event.get("tid")))
+            assert event["args"]["name"]
+    events = [one for one in trace["traceEvents"] if one["ph"] != "M"]
+    for event in sorted(events, key=lambda one: (one["ts"], -one.get("dur", 0), one["ph"] != "b")):
+        assert {"name", "cat", "ph", "ts", "pid", "tid"} <= event.keys()
+        assert (event["pid"], None) in named
+        key = event["pid"], event["cat"], event.get("id")
+        if event["ph"] == "b":
+            assert key not in begun
+            begun[key] = event["name"], event["ts"]
+        elif event["ph"] == "e":
+            name, at = begun.pop(key)
+            assert name == event["name"]
+            waits.append((at, event["ts"]))
+        else:
+            assert event["ph"] in ("X", "i", "B")
+            assert (event["pid"], event["tid"]) in named
+        if event["ph"] == "X":
+            around = open_slices.setdefault((event["pid"], event["tid"]), [])
+            while around and around[-1] <= event["ts"]:
+                around.pop()
+            assert event["dur"] >= 0
+            assert not around or event["ts"] + event["dur"] <= around[-1] + 0.001, "slices that overlap"
+            around.append(event["ts"] + event["dur"])
+    assert not begun
+    return waits
+
+
+def test_calls_on_the_time_line(
+    build_program: Build, tmp_path: Path, luthier_run: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Launches are called before they wait, and wait before they run; copies have their sizes."""
+    run = tmp_path / "run"
+    outcome = luthier_run("emu:gfx90a", build_program("streams"), options=["--calls", "-o", str(run)])
+    assert outcome.code == 0, outcome.err
+    calls = list(RunFolder(run).rows("calls"))
+    assert all(row["begin_ns"] <= row["end_ns"] for row in calls)
+    named = Counter(row["name"] for row in calls)
+    assert main(["report", str(run), "--format", "perfetto"]) == 0
+    trace = json.loads(capfd.readouterr().out)
+    assert read_trace(trace)
+    slices = [one for one in trace["traceEvents"] if one["ph"] == "X"]
+    assert Counter(one["name"] for one in slices if one["cat"] in ("hip", "copy")) == named
+    copies = [one for one in slices if one["cat"] == "copy"]
+    assert copies
+    assert all(one["args"]["sizeBytes"] > 0 for one in copies if one["name"] == "hipMemcpyAsync")
+    launched = sorted(one["ts"] for one in slices if "LaunchKernel" in one["name"])
+    ran = sorted(one["ts"] for one in slices if one["cat"] == "original")
+    assert launched
+    assert launched[0] <= ran[0]
+    assert main(["run", "--calls", "--", "echo"]) == 1
+    assert "give a folder with -o" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -351,6 +423,36 @@ def test_ledger_is_taken_in_order_and_given_back() -> None:
 )
 def test_elements_of_variables(type: str, size: int, wanted: str | None) -> None:
     assert element_type(type, size) == (None if wanted is None else np.dtype(wanted))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"arguments": "[1]"}, "arguments of a call are no JSON object"),
+        ({"arguments": "{"}, "arguments of a call are no JSON object"),
+        ({"name": None}, "a call without a name"),
+        ({"begin_ns": None}, "without the time"),
+    ],
+)
+def test_damaged_calls(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], change: dict[str, Any], says: str
+) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(folder, bad)
+    (bad / "calls.parquet").unlink()
+    row = {
+        "process": 1,
+        "thread": 1,
+        "name": "hipMalloc",
+        "begin_ns": 1,
+        "end_ns": None,
+        "result": 0,
+        "arguments": "{}",
+    }
+    with TableWriter(bad, CALLS) as writer:
+        writer.append({name: [value] for name, value in {**row, **change}.items()})
+    assert main(["report", str(bad), "--format", "perfetto"]) == 1
+    assert says in capfd.readouterr().err
 
 
 def test_documentation_lists_every_column() -> None:

@@ -25,7 +25,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.usage = "luthier capture [--device DEVICES] [OPTION ...] -o DIR [--] PROGRAM [ARGUMENT ...]"
-    parser.add_argument("--device", default="emu:gfx90a", metavar="DEVICES", help="as of `luthier run` (%(default)s)")
+    parser.add_argument("--device", metavar="DEVICES", help="as of `luthier run`")
     add_kernel_argument(parser)
     parser.add_argument("--launches", default="::", metavar="[FIRST:]END[:STEP]", help="as of `luthier run`")
     parser.add_argument("--runtime-kernels", action="store_true", help="also what HIP launches of its own")
@@ -64,14 +64,14 @@ def size(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status: the program's."""
-    from luthier.run import parse_devices, run_program
+    from luthier.run import devices_for, run_program
     from luthier.run.captures import Captures
     from luthier.run.selection import Selection, parse_launches
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
-    devices = parse_devices(args.device)
+    devices = devices_for(args.device, command)
     selection = Selection(tuple(args.kernel), *parse_launches(args.launches), runtime_kernels=args.runtime_kernels)
     folder = Path(args.output)
     try:

@@ -30,7 +30,7 @@ _TAKEN = 75
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.usage = "luthier debug [OPTION ...] FILE | [OPTION ...] -- PROGRAM [ARGUMENT ...]"
-    parser.add_argument("--device", metavar="DEVICE", help="e.g. emu:gfx942 (default: the capture's; else emu:gfx90a)")
+    parser.add_argument("--device", metavar="DEVICE", help="e.g. emu:gfx942 (default: the capture's, or as of run)")
     add_kernel_argument(parser)
     parser.add_argument("--launch", type=int, default=0, metavar="N", help="which launch of the kernel (default: 0)")
     parser.add_argument("-x", "--command", metavar="FILE", help="read commands from a file")
@@ -55,14 +55,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _captured(command: list[str], folder: Path, args: argparse.Namespace) -> Path:
     """Run a program, and return the capture of the launch that is asked for."""
-    from luthier.run import parse_devices, run_program
+    from luthier.run import devices_for, run_program
     from luthier.run.captures import Captures
     from luthier.run.selection import Selection, parse_launches
 
     selection = Selection(tuple(args.kernel), *parse_launches(f"{args.launch}:{args.launch + 1}"))
     captures = Captures(folder, selection, MOST)
     with _aside(args.dap):
-        code = run_program(command, parse_devices(args.device or "emu:gfx90a"), captures=captures)
+        code = run_program(command, devices_for(args.device, command), captures=captures)
     for text in captures.refused:
         say_text(f"luthier debug: not captured: {text}", file=sys.stderr)
     if not captures.files:

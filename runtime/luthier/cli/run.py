@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser, required=False)
     parser.add_argument(
         "--device",
-        default="emu:gfx90a",
         metavar="DEVICES",
-        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
+        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: what the program has code for, "
+        "emu:gfx90a if it can be)",
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
@@ -73,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_hoist_argument(select)
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", metavar="RUN", help="a new folder for results: see `luthier report`")
+    results.add_argument(
+        "--calls", action="store_true", help="record the program's calls of HIP functions, too: for time lines, with -o"
+    )
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
@@ -90,12 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import parse_devices, run_program
+    from luthier.run import devices_for, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
-    devices = parse_devices(args.device)
+    devices = devices_for(args.device, command)
+    args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
     executed = None
     if args.executed:
         from luthier.run.executed import Executed
@@ -103,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
         executed = Executed()
     if not args.tool:
         _check_without_tools(args)
+    if args.calls and not args.output:
+        raise LuthierError("--calls is about what -o writes: give a folder with -o")
     if args.json and args.json != "-":
         check_writable(args.json)
     _warn_of_temporary_folder()
@@ -114,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         from luthier.run.record import Recorder
 
-        recorder = Recorder(Path(args.output))
+        recorder = Recorder(Path(args.output), calls=args.calls)
     try:
         code = _run_watched(args, command, devices, recorder, executed)
     finally:

@@ -32,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device",
-        default="emu:gfx90a",
         metavar="DEVICES",
-        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
+        help="as of `luthier run`",
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     from luthier import __version__
     from luthier.cli.run import end_as
-    from luthier.run import parse_devices, run_program
+    from luthier.run import devices_for, run_program
     from luthier.run.findings import suppressions
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import CHECKS
@@ -85,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
     collector = Collector(frozenset().union(*(CHECKS[check] for check in args.checks.split(","))))
-    code = run_program(command, parse_devices(args.device), findings=collector, seconds=args.time_limit)
+    code = run_program(command, devices_for(args.device, command), findings=collector, seconds=args.time_limit)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
     _print(told, len(collector.findings) - len(told))
     if args.json:

@@ -18,7 +18,7 @@ import json
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from luthier.cli.common import say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
-from luthier.module.packages import follow_sources
+from luthier.module.packages import follow_sources, targets_on_demand
 from luthier.support.table import Table
 from luthier.terminal import say, say_text
 from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
@@ -139,12 +139,15 @@ def _wants_modules(folder: Path) -> bool:
 
 def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]) -> InstalledTool:
     manifests: list[Manifest] = []
+    offered: list[Sequence[str]] = []
     try:
         folder = package_folder(point.module)
         follow_sources(folder)
+        on_demand = targets_on_demand(folder)
         for path in sorted(folder.glob("*.hipfb")):
             try:
                 manifests.append(Manifest.read(path.with_suffix(".json")))
+                offered.append([str(one) for one in on_demand.get(path.stem, ())] or manifests[-1].targets)
             except LuthierError as problem:
                 problems.append(str(problem))
         if not manifests and not problems and _wants_modules(folder):
@@ -152,7 +155,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
     except LuthierError as problem:
         problems.append(str(problem))
     problems += [complaint for manifest in manifests for complaint in _skew(manifest)]
-    every = manifests[0].targets if manifests else ()
+    every = offered[0] if offered else ()
     return InstalledTool(
         point.name,
         package,
@@ -160,7 +163,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
         _summary(point),
         point.value,
         tuple(manifest.module for manifest in manifests),
-        tuple(target for target in every if all(target in manifest.targets for manifest in manifests)),
+        tuple(target for target in every if all(target in others for others in offered)),
         _wave_sizes(manifests),
         tuple(f"{manifest.module}.{hook}" for manifest in manifests for hook in manifest.hooks),
         tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),

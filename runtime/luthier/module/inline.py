@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from luthier.errors import BuildError
+from luthier.isa.targets import TargetId
+from luthier.module.demand import OnDemand, wanted
 from luthier.module.manifest import Manifest
 from luthier.module.tool_module import ToolModule, load_built
 
 COMPILERS = "luthier.compilers"
-"""Entry-point group: the function ``inline(source, name, settings, caller)`` that gives bundle and manifest."""
+"""Entry-point group: the function ``inline(source, name, settings, caller, target)`` that gives bundle and manifest for
+a target, all that there may be, and whether any other processor may be asked for, too."""
 
 
 def load_inline(
@@ -32,10 +35,12 @@ def load_inline(
     missing: hooks and variables are enough. What is not given comes from the environment (``LUTHIER_TARGETS``, …), as
     in every build. Safe in several processes and threads at once.
 
+    Targets are compiled when they are needed, the first one at once, so that errors are known.
+
     Args:
         source: of one device module.
         name: what errors call it.
-        targets: target ids, e.g. ``["gfx942:xnack-"]``.
+        targets: target ids, e.g. ``["gfx942:xnack-"]``; without, and without ``LUTHIER_TARGETS``, every processor.
         include_dirs: folders of headers.
         defines: preprocessor definitions, ``NAME`` or ``NAME=VALUE``.
         flags: further compiler flags.
@@ -55,8 +60,20 @@ def load_inline(
             "flags": flags,
             "check_hooks": check_hooks,
         }
-        return _loaded(*point.load()(source, name, given, sys._getframe(1).f_code.co_filename))
+        compile: _Compile = functools.partial(point.load(), source, name, given, sys._getframe(1).f_code.co_filename)
+        return _on_demand(compile)
     raise BuildError(f"no compiler of device modules is installed (entry-point group {COMPILERS}): reinstall luthier")
+
+
+_Compile = Callable[[TargetId | None], tuple[bytes, Manifest, tuple[TargetId, ...], bool]]
+
+
+def _on_demand(compile: _Compile) -> ToolModule:
+    """Return the module that is compiled for one target now, for the others when they are needed."""
+    bundle, manifest, targets, every = compile(wanted())
+    loaded = _loaded(bundle, manifest)
+    loaded.compile_for_more(OnDemand(lambda target: compile(target)[:2], targets, every))
+    return loaded
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,41 +3,67 @@
 from __future__ import annotations
 
 import importlib.resources
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from luthier.errors import ToolError
+from luthier.isa.targets import TargetId
 from luthier.module.manifest import Manifest
 from luthier.support.extensions import points_of
 
 RECORD = ".luthier-editable.json"
 """File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
 REFRESHERS = "luthier.refreshers"
-"""Entry-point group: functions ``refresh(folder: Path)`` that build what has such a record again where needed."""
+"""Entry-point group: functions ``refresh(folder: Path, target: TargetId | None)`` that build what has such a record
+again where needed, and for one more target."""
 
 
-def follow_sources(folder: Path) -> None:
+def follow_sources(folder: Path, target: TargetId | None = None) -> None:
     """Build what lies in a source tree again if its sources have changed; nothing to do for what was installed.
+
+    Args:
+        target: of an application, which it must have code for if it can.
 
     Raises:
         LuthierError: they have changed and cannot be built.
     """
     if (folder / RECORD).is_file():
         for point in points_of(REFRESHERS):
-            point.load()(folder)
+            point.load()(folder, target)
 
 
-def read_installed(package: str, module: str) -> tuple[bytes, Manifest]:
-    """Return the bundle of a tool package's device module, and its manifest.
+def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
+    """Return the targets that each module in a source tree is compiled for when it is needed; none of what was
+    installed."""
+    try:
+        recorded = json.loads((folder / RECORD).read_text()).get("targets", {})
+    except FileNotFoundError:
+        return {}
+    return {module: tuple(map(TargetId.parse, targets)) for module, targets in recorded.items()}
+
+
+def read_installed(
+    package: str, module: str, target: TargetId | None = None
+) -> tuple[bytes, Manifest, tuple[TargetId, ...]]:
+    """Return the bundle of a tool package's device module, its manifest, and the targets that it is compiled for when
+    it is needed.
+
+    Args:
+        target: as of `follow_sources`.
 
     Raises:
         ToolError: there is no such package or module.
     """
+    targets: Mapping[str, tuple[TargetId, ...]] = {}
     try:
         folder = importlib.resources.files(package)
         if isinstance(folder, Path):
-            follow_sources((folder / f"{module}.hipfb").resolve().parent)
+            sources = (folder / f"{module}.hipfb").resolve().parent
+            follow_sources(sources, target)
+            targets = targets_on_demand(sources)
         data = (folder / f"{module}.hipfb").read_bytes()
         text = (folder / f"{module}.json").read_text()
     except (ImportError, OSError, ValueError) as problem:
         raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
-    return data, Manifest.from_text(text, f"{package}/{module}.json")
+    return data, Manifest.from_text(text, f"{package}/{module}.json"), targets.get(module, ())

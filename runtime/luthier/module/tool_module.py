@@ -12,6 +12,7 @@ from pathlib import Path
 
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
+from luthier.module.demand import OnDemand, wanted
 from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter
 from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
 from luthier.module.manifest import Manifest
@@ -29,6 +30,9 @@ class ToolModule:
         contents: one a target, all of the same sources.
         name: what errors call it.
     """
+
+    _more: OnDemand | None = None
+    """What it can be compiled for, besides `contents`."""
 
     def __init__(self, contents: Sequence[DeviceContents], name: str) -> None:
         self.name = name
@@ -96,12 +100,14 @@ class ToolModule:
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
-        """Return the targets that it was built for."""
-        return tuple(contents.target for contents in self._contents)
+        """Return the targets that it was built for, or is when it is needed for them."""
+        built = tuple(contents.target for contents in self._contents)
+        more = self._more.targets if self._more else ()
+        return (*more, *(one for one in built if one not in more))
 
     @property
     def wave_sizes(self) -> Mapping[TargetId, tuple[int, ...]]:
-        """Return for each target the lanes per wave of the kernels that its hooks can go into."""
+        """Return for each target that it was built for the lanes per wave of the kernels that its hooks can go into."""
         return {contents.target: contents.wave_sizes for contents in self._contents}
 
     @functools.cached_property
@@ -169,11 +175,15 @@ class ToolModule:
         return found
 
     def contents_for(self, target: TargetId) -> DeviceContents:
-        """Return what was compiled for applications of this target.
+        """Return what was compiled for applications of this target, or compile it where that can be done.
 
         Raises:
+            BuildError: it cannot be compiled.
             ToolError: the module was not built for it.
         """
+        covering = self._more.covering(target) if self._more else []
+        if self._more and covering and self.targets_compiled.isdisjoint(covering):
+            self._add(*self._more.compile(covering[0]))
         fitting = [contents for contents in self._contents if contents.target.covers(target)]
         if not fitting:
             raise ToolError(
@@ -182,6 +192,33 @@ class ToolModule:
                 target=str(target),
             )
         return min(fitting, key=lambda contents: contents.target.target.is_generic)
+
+    def compile_for_more(self, more: OnDemand) -> None:
+        """Let targets that are missing be compiled when they are needed."""
+        self._more = more
+
+    def _add(self, bundle: bytes, manifest: Manifest) -> None:
+        """Take in what was compiled for another target.
+
+        Raises:
+            ToolError: it is of other sources.
+        """
+        loaded = load_built(bundle, manifest)
+        other = loaded.hooks
+        for symbol, hook in self.hooks.items():
+            if symbol in other and other[symbol].parameters != hook.parameters:
+                raise ToolError(
+                    f"its sources were changed since this program has loaded it: hook {symbol}", object=self.name
+                )
+        have = self.targets_compiled
+        self._contents = (*self._contents, *(one for one in loaded._contents if one.target not in have))
+        self._told = {**loaded._told, **self._told}
+        self.__dict__.pop("variables", None)
+
+    @property
+    def targets_compiled(self) -> frozenset[TargetId]:
+        """Return the targets that it has code for by now."""
+        return frozenset(contents.target for contents in self._contents)
 
 
 def _fit(told: Sequence[Parameter], compiled: Sequence[Parameter]) -> bool:
@@ -209,7 +246,15 @@ Loader = Callable[[str, str], ToolModule]
 
 @functools.lru_cache(maxsize=64)
 def _load_installed(package: str, module: str) -> ToolModule:
-    return load_built(*read_installed(package, module))
+    bundle, manifest, targets = read_installed(package, module, wanted())
+    loaded = load_built(bundle, manifest)
+    if targets:
+
+        def compile(target: TargetId) -> tuple[bytes, Manifest]:
+            return read_installed(package, module, target)[:2]
+
+        loaded.compile_for_more(OnDemand(compile, targets))
+    return loaded
 
 
 _loader: Loader = _load_installed

@@ -7,6 +7,7 @@ What it needs to know of a kernel comes from a service in the process of `luthie
 | module | does |
 | --- | --- |
 | `virtual_gpus` | the devices: what programs see of them |
+| `device_choice` | those of a run: asked for, or the program's code |
 | `space`, `shared_memory` | memory that service and programs share: machine code, records, plans; rings and counts |
 | `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
 | `faults` | the state in which a kernel stopped -> words |
@@ -20,9 +21,10 @@ What it needs to know of a kernel comes from a service in the process of `luthie
 
 from __future__ import annotations
 
+from luthier.run.device_choice import devices_for as devices_for
 from luthier.run.program import Later as Later
 from luthier.run.program import run_program as run_program
 from luthier.run.virtual_gpus import VirtualGpu as VirtualGpu
 from luthier.run.virtual_gpus import parse_devices as parse_devices
 
-__all__ = ["Later", "VirtualGpu", "parse_devices", "run_program"]
+__all__ = ["Later", "VirtualGpu", "devices_for", "parse_devices", "run_program"]

@@ -23,7 +23,7 @@ from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
-from luthier.tool.observation import Launch, LiveChannel, LoadedObject
+from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
 from luthier.wire import messages
 from luthier.wire.messages import Request
@@ -41,6 +41,13 @@ class Recording(Asked, Protocol):
     @property
     def folder(self) -> Path:
         """Return the run directory."""
+
+    @property
+    def apis(self) -> Sequence[str]:
+        """Return the APIs of which it wants to be told every call."""
+
+    def called(self, api: str, event: ApiEvent) -> None:
+        """Record that a call of an API function has begun or ended."""
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
         """Start recording: the program is about to start.
@@ -113,7 +120,7 @@ class Instrumentation:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
                 raise ToolError(f"{tool.label()} failed when it was to begin: {problem!r}") from problem
-        if any(events.patterns(self.tools.tools, api) for api in events.APIS):
+        if any(map(self._wanted_calls, events.APIS)):
             threading.Thread(target=self._tell_events_soon, name="luthier-events", daemon=True).start()
 
     def end(self) -> None:
@@ -169,7 +176,7 @@ class Instrumentation:
         )
         reply = Writer().numbers(wishes)
         for api in events.APIS:
-            wanted = events.patterns(self.tools.tools, api)
+            wanted = self._wanted_calls(api)
             reply.number(len(wanted))
             for pattern in wanted:
                 reply.text(pattern)
@@ -261,6 +268,11 @@ class Instrumentation:
             if fault not in self.faults:
                 self.faults.append(fault)
 
+    def _wanted_calls(self, api: str) -> list[str]:
+        """Return the patterns of the functions of an API whose calls somebody wants reported."""
+        everything = ["*"] if self._recorder is not None and api in self._recorder.apis else []
+        return [*everything, *events.patterns(self.tools.tools, api)]
+
     def _tell_events(self, session: Session) -> None:
         """Pass the calls of API functions that a process has recorded to tools."""
         with self._lock:
@@ -268,6 +280,8 @@ class Instrumentation:
                 return
             try:
                 for api, event in session.events.take():
+                    if self._recorder is not None:
+                        self._recorder.called(api, event)
                     for tool in self.tools.tools:
                         if events.is_for(tool, api, event.name):
                             self._call(tool, getattr(tool, f"at_{api}_event"), event)

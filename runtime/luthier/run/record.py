@@ -20,6 +20,7 @@ from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
+from luthier.run.api_calls import Calls, columns_of
 from luthier.run.elements import element_type
 from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
@@ -29,7 +30,7 @@ from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.tool import Share
 from luthier.tool.counts import CellModule
-from luthier.tool.observation import LiveVariable
+from luthier.tool.observation import ApiEvent, LiveVariable
 from luthier.tool.task import InstrumentationTask
 from luthier.wire.memory import NEVER
 
@@ -46,14 +47,18 @@ class Recorder:
 
     Args:
         folder: a new one, or empty.
+        calls: whether calls of HIP functions are recorded, too.
 
     Raises:
         LuthierError: it cannot be made, there is something in it, or another run writes there.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, calls: bool = False) -> None:
         self.folder = folder
         """The run directory."""
+        self.apis: tuple[str, ...] = ("hip",) if calls else ()
+        """APIs whose calls it wants to be told of, all of them."""
+        self._calls = Calls()
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
         """Not yet written: a kernel's each."""
@@ -94,6 +99,17 @@ class Recorder:
                 self._listed.add((same["kernel"], same["digest"]))
                 self._append(schema.LISTINGS, listings.instructions(task.lifted), **same)
                 self._append(schema.BLOCKS, listings.blocks(task.lifted), **same)
+
+    def called(self, api: str, event: ApiEvent) -> None:
+        """Record that a call of an API function has begun or ended."""
+        if api in self.apis:
+            with self._lock:
+                self._calls.add(event)
+                self._write_calls(_BATCH)
+
+    def _write_calls(self, least: int) -> None:
+        if len(self._calls.rows) >= least:
+            self._append(schema.CALLS, columns_of(self._calls.take()))
 
     def _drain(self) -> None:
         while not self._stop.wait(_PERIOD):
@@ -148,6 +164,8 @@ class Recorder:
             self._write_launches(session, ended=True)
         with self._lock:
             self._write_sites(1)
+            self._calls.end()
+            self._write_calls(1)
         for table, rows in (
             (schema.KERNELS, _kernels(launched_kernels(self._sessions))),
             (schema.COUNTERS, _counters(instrumentation, self._tools)),

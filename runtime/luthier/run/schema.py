@@ -170,7 +170,21 @@ BLOCKS = Schema(
     ),
 )
 
-TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS, LISTINGS, BLOCKS)
+CALLS = Schema(
+    "calls",
+    "calls of HIP functions, in the order in which they ended; none unless they were asked for",
+    _columns(
+        process="int64: its number in the system",
+        thread="int64: the system's number of it",
+        name="string: of the function",
+        begin_ns="int64: when it was called, nanoseconds since 1970",
+        end_ns="int64: when it came back; null if it did not before the process ended",
+        result="int64: what it returned; null if that is not known",
+        arguments="string: integers, addresses and handles among its arguments, by name, as a JSON object",
+    ),
+)
+
+TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS, LISTINGS, BLOCKS, CALLS)
 """All of these are written; traces of tools may be beside them."""
-ADDED = frozenset((LISTINGS.name, BLOCKS.name))
+ADDED = frozenset((LISTINGS.name, BLOCKS.name, CALLS.name))
 """Tables that runs of this schema may lack, since the first Luthiers that wrote it did not have them."""

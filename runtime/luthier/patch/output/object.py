@@ -13,6 +13,7 @@ import numpy as np
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule, qualified
+from luthier.module.demand import wanting
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 from luthier.objects.metadata import KERNELS
@@ -104,7 +105,8 @@ def patch_object_with(
             work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
             continue
         task = InstrumentationTask(lifted, options)
-        instrument(task)
+        with wanting(object.target):
+            instrument(task)
         if task.insertions or task.counts or task.edits:
             work.add(task)
     return work.finish()

@@ -26,6 +26,7 @@ from luthier.patch.payloads.uses import Refusals
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.registers.binding import Binding, RegisterBudget, touched_by
 from luthier.patch.registers.choices import Choices, least_vectors
+from luthier.patch.registers.copies import holders
 from luthier.patch.registers.lane_masks import LaneMasks
 from luthier.payload import Template
 from luthier.tool.hook_budget import HookBudget
@@ -153,7 +154,7 @@ class Binder:
         # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
         uses = uses_of(sites)
         changes = {use for use in uses if use.template.destinations & self._exec}
-        heedless = {use for use in uses if use.reads >> AGPRS.start}
+        heedless = {use for use in uses if holders(use.sources) >> AGPRS.start}
         if changes or heedless:
             changed = {site.point for site in sites if site.use in changes}
             live.let_any_lane_be_active(

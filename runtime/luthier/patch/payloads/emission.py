@@ -18,8 +18,8 @@ from luthier.patch.boundary.scalar_reads import Leftovers, copies_settled, settl
 from luthier.patch.payloads.code import BoundPayload, Reference, snippet
 from luthier.patch.registers import lane_masks
 from luthier.patch.registers.binding import Binding, last_copies
-from luthier.patch.registers.copies import LANES, copy_text, parallel_copy, unit_text
-from luthier.patch.registers.spill_slots import spills_of
+from luthier.patch.registers.copies import LANES, PRIVATE, copy_text, parallel_copy, private_offset, unit_text
+from luthier.patch.registers.spill_slots import load_text, spills_of
 from luthier.payload.template import Template
 
 PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
@@ -137,10 +137,17 @@ def _inputs(isa: Isa, template: Template, binding: Binding) -> dict[int, list[st
         # A fixed unit may already be overwritten where LLVM reads it as an input; its saved copy is valid everywhere.
         origin = saved.get(source, source)
         if destination != origin:
-            copies.setdefault(taken.position, []).append(copy_text(destination, origin))
-            if origin in LANES:
-                copies[taken.position] += waits_around_outputs(isa.target.target)[1]
+            copies.setdefault(taken.position, []).extend(_input(isa, destination, origin))
     return copies
+
+
+def _input(isa: Isa, destination: int, source: int) -> list[str]:
+    """Copy one input, also from where launch state is kept that is in no register."""
+    target = isa.target.target
+    if source in PRIVATE:
+        return load_text(target, destination, private_offset(source))
+    copy = [copy_text(destination, source)]
+    return [*copy, *waits_around_outputs(target)[1]] if source in LANES else copy
 
 
 def _own_numbers(template: Template, binding: Binding) -> dict[int, list[str]]:
@@ -381,9 +388,7 @@ def emit_call(
     else:
         copies += wait_model(isa.target.target).text(limits)
     for taken, source in zip(template.inputs, sources, strict=True):
-        copies.append(copy_text(units[taken.unit], source))
-        if source in LANES:
-            copies += waits_around_outputs(isa.target.target)[1]
+        copies += _input(isa, units[taken.unit], source)
     numbers = [f"s_mov_b32 {unit_text(units[own.unit])}, {_PLACEHOLDER:#x}" for own in template.immediates]
     guard = [] if template.runs_without_lanes else ["s_cbranch_execz 0"]
     copied, count = snippet(isa, "\n".join([*guard, *copies, *numbers]))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.patch.payloads.zones import Zone
-from luthier.patch.registers.copies import holder
+from luthier.patch.registers.copies import holders
 from luthier.payload import Template
 from luthier.payload.plain import PlainCount
 from luthier.tool.counts import CELL_BYTES, Cell
@@ -41,7 +41,7 @@ class Use:
     @functools.cached_property
     def renamed_sources(self) -> int:
         """Return the bit set of the registers that inputs come from, except for those with a fixed place."""
-        return mask_of(map(holder, self.sources)) & _RENAMED
+        return holders(self.sources) & _RENAMED
 
 
 def cell_of(call: HookCall, plain: PlainCount) -> Cell:

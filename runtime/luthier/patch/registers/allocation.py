@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from luthier.isa.registers import EXEC, M0, SCC, SGPRS, VGPRS, bits_of, mask_of
 from luthier.lifting import Live
 from luthier.patch.registers.binding import Binding, RegisterBudget, Slice, kept_places, last_copies, range_mask
-from luthier.patch.registers.copies import holder, needs_spare
+from luthier.patch.registers.copies import holders, needs_spare
 from luthier.payload.template import Group, Template
 
 LINK = 2, 2, 0
@@ -176,7 +176,7 @@ class _Allocation:
         self._template, self._sources, self._live, self._budget = template, sources, live, budget
         self._wave_size, self._spills, self._called = wave_size, spills, called
         self._in_lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
-        self._fixed_places = mask_of(map(holder, sources)) | template.destinations
+        self._fixed_places = holders(sources) | template.destinations
         self._keep = self._in_lanes | self._fixed_places
         own, most = range_mask(0, budget.sgprs), range_mask(0, budget.sgpr_limit)
         self._dead_sgprs = [budget.untouched & own & ~self._keep, own & ~self._keep, most & ~self._keep]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
-from luthier.patch.registers.copies import holder
+from luthier.patch.registers.copies import holders
 from luthier.payload.template import Template
 
 
@@ -169,7 +169,7 @@ class KeptPlace(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def kept_places(template: Template, sources: tuple[int, ...], wave_size: int) -> tuple[KeptPlace, ...]:
     """Return what may have to survive a payload at its fixed place."""
-    inputs = mask_of(sources)
+    inputs = holders(sources)
     vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
     places = []
     for units in ((SCC,), *vcc, (M0,)):
@@ -201,5 +201,5 @@ def touched_by(template: Template, binding: Binding, sources: tuple[int, ...]) -
     written = binding.temporaries | template.clobber_mask | template.destinations | fixed
     if binding.lds is not None:
         written |= 1 << M0
-    read = mask_of((*map(holder, sources), *binding.fixed, *EXEC))
+    read = holders(sources) | mask_of((*binding.fixed, *EXEC))
     return read | written, written

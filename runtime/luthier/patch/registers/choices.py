@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.isa.registers import M0, SCC, SGPRS, mask_of
+from luthier.isa.registers import M0, SCC, SGPRS
 from luthier.lifting import LivePoints
 from luthier.patch.registers.allocation import LINK, bind, direct_place
 from luthier.patch.registers.binding import SPILLING, Binding, RegisterBudget, kept_places
-from luthier.patch.registers.copies import holder
+from luthier.patch.registers.copies import holders
 from luthier.payload import Template
 
 _STRETCH = 4096
@@ -103,7 +103,7 @@ class Choices:
         scalars = sum(group.count for group in groups if group.first in SGPRS)
         self._scalars = scalars + (LINK[0] if called else 0)
         self._vectors = sum(group.count for group in groups) - scalars
-        taken = mask_of(map(holder, sources)) | template.destinations
+        taken = holders(sources) | template.destinations
         self._free_scalars, self._free_vectors = budget.scalars & ~taken, budget.vectors & ~taken
 
     def choose(self, points: LivePoints) -> list[int]:

@@ -8,13 +8,15 @@ scalar is overwritten that they read. Only the copy to SCC changes SCC.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from luthier.errors import PatchError
-from luthier.isa.registers import AGPRS, EXEC, M0, MODE, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, unit_name
+from luthier.isa.registers import AGPRS, EXEC, M0, MODE, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, mask_of, unit_name
 
 LANES = range(2 * UNIT_LIMIT, 2 * UNIT_LIMIT + 64 * len(VGPRS))
 """No registers: the places that lanes of VGPRs are for scalars that payloads take in."""
+PRIVATE = range(LANES.stop, LANES.stop + (1 << 20))
+"""No registers either: places in a lane's private memory, by their byte offset there, 4 bytes each."""
 _MOVABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, *VGPRS, *AGPRS))
 
 
@@ -40,9 +42,21 @@ def lane_text(unit: int) -> tuple[str, int]:
     return unit_text(VGPRS.start + vgpr), lane
 
 
-def holder(unit: int) -> int:
-    """Return the register unit that holds a value: for a unit of `LANES`, that of the VGPR."""
-    return VGPRS.start + (unit - LANES.start) // 64 if unit in LANES else unit
+def private_unit(offset: int) -> int:
+    """Return the unit of `PRIVATE` for a byte offset in a lane's private memory."""
+    return PRIVATE.start + offset // 4
+
+
+def private_offset(unit: int) -> int:
+    """Return the byte offset in a lane's private memory that a unit of `PRIVATE` stands for."""
+    return 4 * (unit - PRIVATE.start)
+
+
+def holders(units: Iterable[int]) -> int:
+    """Return the bit set of the register units that hold values: for a unit of `LANES`, that of the VGPR; for one of
+    `PRIVATE` there is none."""
+    held = (VGPRS.start + (unit - LANES.start) // 64 if unit in LANES else unit for unit in units)
+    return mask_of(unit for unit in held if unit not in PRIVATE)
 
 
 _HWREG_MODE = 1

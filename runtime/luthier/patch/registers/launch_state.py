@@ -2,7 +2,8 @@
 
 A value stays in the register where the hardware puts it, if nothing in the kernel writes that. Otherwise code at the
 kernel's entry saves it, cheapest place first: an SGPR that neither the kernel nor what it calls ever names, a lane of
-such a VGPR; values that differ between lanes in a VGPR of their own. Such places are out of bounds for every payload.
+such a VGPR; values that differ between lanes in a VGPR of their own, else in an AGPR, else in the lane's private memory
+below what payloads spill there. Such places are out of bounds for every payload.
 
 What the kernel does not ask for is asked for in its descriptor. This moves the inputs that come after it; the code at
 the entry moves them back, so the kernel finds all that it knows where it was.
@@ -13,23 +14,34 @@ Source: LLVM AMDGPUUsage, "Initial Kernel Execution State".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from luthier.hazards.insertion import waits_around_outputs
-from luthier.isa.registers import SGPRS, TTMPS, VGPRS, mask_of
+from luthier.isa.registers import SGPRS, TTMPS, VGPRS, bits_of, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import KernelDescriptor
 from luthier.patch.boundary.scalar_reads import copies_settled
 from luthier.patch.registers import lds_slots as slices
 from luthier.patch.registers.binding import RegisterBudget
-from luthier.patch.registers.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
-from luthier.patch.registers.spill_slots import set_flat_scratch
+from luthier.patch.registers.copies import (
+    LANES,
+    copy_text,
+    lane_text,
+    lane_unit,
+    needs_spare,
+    parallel_copy,
+    private_unit,
+    unit_text,
+)
+from luthier.patch.registers.spill_slots import set_flat_scratch, store_text
 from luthier.payload.launch_state import HIDDEN_V4, HIDDEN_V5, STATES
 
 MOST_USER_SGPRS = 16
 """SGPRs that the hardware fills in before the work-group ids."""
+_FIRST_FREE = 3
+"""VGPRs in which work-item ids arrive."""
 _ID_BITS = 10
 """Bits of each work-item id, where they share a register."""
 
@@ -42,7 +54,7 @@ class StatePlan:
     """Places of the launch state, and what it takes to have it there."""
 
     places: Mapping[Part, int] = field(default_factory=dict)
-    """Register unit, or a unit of `LANES`."""
+    """Register unit, or a unit of `LANES` or `PRIVATE`."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """State -> why this kernel cannot have it."""
     reserved: int = 0
@@ -54,6 +66,10 @@ class StatePlan:
     sgprs: int = 0
     """SGPRs and VGPRs that the kernel must have for it."""
     vgprs: int = 0
+    private: int = 0
+    """Where the launch state in private memory ends, in bytes a lane; 0 if none is there."""
+    homeless: bool = False
+    """True if some of it is missing which private memory would have room for."""
     no_frame: str = "nothing asked for it"
     """Why payloads have no private memory; empty if they have."""
     wave_lds: int | None = None
@@ -70,6 +86,9 @@ def plan_state(
     written: int,
     no_frame: str = StatePlan.no_frame,
     no_lds: str = StatePlan.no_lds,
+    *,
+    frame: int = 0,
+    in_registers: Collection[str] = (),
 ) -> StatePlan:
     """Find places for launch state.
 
@@ -79,11 +98,13 @@ def plan_state(
         written: bit set of the units that hooks give new values.
         no_frame: why payloads are not to have private memory; empty if they are.
         no_lds: the same of LDS of each wave's own.
+        frame: byte offset, within a lane's private memory, of what they may have.
+        in_registers: states that must be in SGPRs, VGPRs or lanes of VGPRs.
     """
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
     if not wanted and no_frame and no_lds:
         return StatePlan(no_frame=no_frame, no_lds=no_lds)
-    return _Planner(lifted, budget, written, no_frame, no_lds).plan(wanted)
+    return _Planner(lifted, budget, written, no_frame, no_lds, frame, in_registers).plan(wanted)
 
 
 _Inputs = Mapping[str, tuple[int, int]]
@@ -106,9 +127,19 @@ class _Placing(NamedTuple):
 
 class _Planner:
     def __init__(
-        self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int, no_frame: str, no_lds: str
+        self,
+        lifted: LiftedRepresentation,
+        budget: RegisterBudget,
+        written: int,
+        no_frame: str,
+        no_lds: str,
+        frame: int,
+        in_registers: Collection[str],
     ) -> None:
         self.lifted = lifted
+        self.frame, self.in_registers = frame, in_registers
+        self.private = 0
+        self.homeless = False
         self.no_frame, self.no_lds = no_frame, no_lds
         self.budget = budget
         self.descriptor = lifted.kernel.descriptor
@@ -153,6 +184,8 @@ class _Planner:
             self.changes,
             max((reserved & mask_of(SGPRS)).bit_length(), last_input, temporaries),
             (reserved >> VGPRS.start & (1 << len(VGPRS)) - 1).bit_length(),
+            self.private,
+            self.homeless,
             self.no_frame,
             wave_lds,
             self.no_lds,
@@ -209,7 +242,8 @@ class _Planner:
     def _prologue(self, lines: Sequence[str], after: _Inputs) -> list[str]:
         """Code for the kernel's entry with what must stand around it: private memory comes before anything uses it."""
         target = self.lifted.target
-        prologue = [*lines, *(waits_around_outputs(target)[1] if lines else [])]
+        stored = target.wait_for_everything if self.private else ()
+        prologue = [*lines, *stored, *(waits_around_outputs(target)[1] if lines else [])]
         if self.no_frame or target.architected_flat_scratch:
             return prologue
         init, offset = after["flat_scratch_init"][0], after["private_segment_wavefront_offset"][0]
@@ -382,11 +416,21 @@ class _Planner:
             self.taken |= 1 << arrives
             return
         free = self._free_vgpr()
-        if free is None:
+        if name not in self.in_registers and free is None:
+            free = self._free_agpr()
+        if free is not None:
+            vectors.append(copy_text(free, arrives))
+            self.places[name, 0] = free
+        elif name in self.in_registers:
             self.missing[name] = "it has no VGPR that it never uses"
-            return
-        vectors.append(copy_text(free, arrives))
-        self.places[name, 0] = free
+        elif self.no_frame:
+            self.missing[name] = f"it has no VGPR that it never uses, and no private memory for it: {self.no_frame}"
+            self.homeless = True
+        else:
+            place = self.private or self.frame
+            vectors += store_text(self.lifted.target, arrives, place, self._dead_at_entry())
+            self.places[name, 0] = private_unit(place)
+            self.private = place + 4
 
     def _masked_ids(self) -> list[str]:
         """Return assembly that masks work-item ids to what the kernel expects.
@@ -402,8 +446,19 @@ class _Planner:
         return self._free(SGPRS.start, (self.budget.sgprs, self.budget.sgpr_limit))
 
     def _free_vgpr(self) -> int | None:
-        # Work-item ids arrive in the first three.
-        return self._free(VGPRS.start, (self.budget.vgprs, self.budget.vgpr_limit), skip=3)
+        return self._free(VGPRS.start, (self.budget.vgprs, self.budget.vgpr_limit), skip=_FIRST_FREE)
+
+    def _free_agpr(self) -> int | None:
+        free = next(bits_of(self.budget.agpr_slots & ~self.taken), None)
+        if free is not None:
+            self.taken |= 1 << free
+        return free
+
+    def _dead_at_entry(self) -> int:
+        """Return a VGPR in which neither an input arrives nor launch state is; there is one, since the others are all
+        in use."""
+        vgprs = VGPRS[_FIRST_FREE : max(self.budget.vgprs, self.budget.vgpr_limit)]
+        return next(unit for unit in vgprs if not self.taken >> unit & 1)
 
     def _free(self, first: int, limits: tuple[int, int], skip: int = 0) -> int | None:
         for limit in limits:

@@ -36,7 +36,12 @@ def frame_place(lifted: LiftedRepresentation, most_stack: int | None) -> int:
     own = lifted.kernel.private_segment_fixed_size
     if lifted.kernel.uses_dynamic_stack:
         own += most_stack or 0
-    return -(-own // ALIGNMENT) * ALIGNMENT
+    return aligned(own)
+
+
+def aligned(size: int) -> int:
+    """Return the least multiple of `ALIGNMENT` that is no less than a number of bytes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def refusal(lifted: LiftedRepresentation, most_stack: int | None) -> str:
@@ -90,6 +95,29 @@ def set_flat_scratch(target: Target, init: int, offset: int) -> list[str]:
     if target.flat_scratch_sgprs:
         return lines
     return [*lines, f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_LO), {low}", f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_HI), {high}"]
+
+
+def store_text(target: Target, unit: int, place: int, address: int) -> list[str]:
+    """Return assembly that stores a VGPR in the lanes' private memory.
+
+    Args:
+        unit: its register unit.
+        place: byte offset in a lane's private memory.
+        address: unit of a VGPR that is overwritten.
+    """
+    width = "b32" if target.sized_memory_names else "dword"
+    return [
+        f"v_mov_b32_e32 {unit_name(address)}, {place:#x}",
+        f"scratch_store_{width} {unit_name(address)}, {unit_name(unit)}, off",
+    ]
+
+
+def load_text(target: Target, unit: int, place: int) -> list[str]:
+    """Return assembly that loads a VGPR from there and waits for it. It needs no other register: the VGPR holds the
+    address before.
+    """
+    name, width = unit_name(unit), "b32" if target.sized_memory_names else "dword"
+    return [f"v_mov_b32_e32 {name}, {place:#x}", f"scratch_load_{width} {name}, {name}, off", target.wait_for_loads]
 
 
 def spills_of(binding: Binding, place: int, target: Target, wave_size: int) -> Spills | Slots | Moves:

@@ -26,7 +26,7 @@ def splice(task: InstrumentationTask) -> Splicer:
         splicer = Splicer(task, Attempt(strict and not sample, spill=False, enough=not sample))
     except TooFewRegisters:
         return _spilling(task, strict=strict)
-    if not splicer.starved:
+    if not splicer.starved and not splicer.state.homeless:
         return Splicer(task, Attempt(strict=True, spill=False)) if strict and splicer.refusals else splicer
     every = 1 if budget is None else budget.every
     left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}

@@ -48,7 +48,8 @@ class RegisterNeeds(NamedTuple):
             edited: what instructions that are added need.
             sites: of hooks, which read and write registers of the application.
         """
-        named = functools.reduce(operator.or_, (site.use.reads | site.use.template.destinations for site in sites), 0)
+        hooks = (site.use.reads | site.use.template.destinations for site in sites)
+        named = functools.reduce(operator.or_, hooks, state.reserved)
         return cls(
             max(counting.sgprs, state.sgprs, edited.sgprs, *(binding.sgprs for binding in bindings)),
             max(counting.vgprs, state.vgprs, edited.vgprs, *(binding.vgprs for binding in bindings)),

@@ -11,7 +11,7 @@ from luthier.hazards.wait_counters import Outstanding
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.patch.boundary.edits import with_waits
 from luthier.patch.counters.wave_rows import states_for_rows
-from luthier.patch.payloads.assignment import Binder
+from luthier.patch.payloads.assignment import Binder, TooFewRegisters
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.collection import Payloads
 from luthier.patch.payloads.sites import Site
@@ -21,7 +21,7 @@ from luthier.patch.registers import lds_slots
 from luthier.patch.registers.binding import RegisterBudget
 from luthier.patch.registers.budget import budget_of, named_registers
 from luthier.patch.registers.launch_state import StatePlan, plan_state
-from luthier.patch.registers.spill_slots import frame_place, refusal
+from luthier.patch.registers.spill_slots import aligned, frame_place, refusal
 from luthier.patch.splicing.costs import RegisterNeeds, Tally
 from luthier.patch.splicing.counting import CountingPlanner
 from luthier.patch.splicing.placements import Bound, PayloadNames, Placements
@@ -73,10 +73,12 @@ class Splicer:
         self.lifted = self.edited.seen_by_liveness(task.lifted)
         refusals = Refusals(self.lifted, strict=attempt.strict)
         templates = Templates(self.lifted)
-        kernel_budget = budget_of(task.lifted, task.options.hook_budget)
+        kernel_budget = self._without_named_agprs(budget_of(task.lifted, task.options.hook_budget), templates)
         files = self._files(kernel_budget)
         self.state = self._plan_state(kernel_budget, templates)
-        budget = self._with_places_to_spill(kernel_budget, templates)
+        if attempt.enough and self.state.homeless:
+            raise TooFewRegisters("not enough VGPRs for launch state", kernel=self.lifted.kernel.name)
+        budget = self._with_places_to_spill(kernel_budget)
         uses = Uses(self.lifted, templates, files, self.state, refusals)
         compiled = uses.sites(task.insertions, attempt.left_out)
         self.hook_lds = uses.lds
@@ -86,7 +88,7 @@ class Splicer:
         ).plan(compiled)
         self.counting = counting.plan
         sites = [*counting.sites, *self._direct_counters(uses)]
-        self._payloads = Payloads(self.lifted, frame_place(self.lifted, task.options.most_stack))
+        self._payloads = Payloads(self.lifted, aligned(self.state.private) or self._frame_place)
         bound = self._bind(sites, refusals)
         self.placements = Placements.of(self.lifted.isa, self._payloads, bound, edits, self.counting.splices)
         self.entries = [self._at_entry(site, number) for site, number in bound if site.zone is None]
@@ -112,7 +114,7 @@ class Splicer:
 
         If it is 0, none of them is used.
         """
-        return self._payloads.private_memory(self.placements.numbers.tolist())
+        return max(self._payloads.private_memory(self.placements.numbers.tolist()), self.state.private)
 
     @property
     def lds(self) -> int:
@@ -152,8 +154,9 @@ class Splicer:
         place is out of bounds for all payloads, so it must be known before any is bound."""
         task, spill = self._task, self._attempt.spill
         states, written, frame = set(), 0, spill
-        if any(request.granularity == "wave" for request in task.counts):
-            states.update(states_for_rows(self.lifted.target))
+        by_waves = any(request.granularity == "wave" for request in task.counts)
+        in_registers = states_for_rows(self.lifted.target) if by_waves else []
+        states.update(in_registers)
         for call in {insertion.call: None for insertion in task.insertions}:
             template = templates.of(call)
             if isinstance(template, LuthierError):
@@ -162,22 +165,36 @@ class Splicer:
             written |= template.destinations
             frame |= template.stack is not None
         written |= self.edited.units
-        no_frame = refusal(self.lifted, task.options.most_stack) if frame else StatePlan.no_frame
-        plan = plan_state(self.lifted, budget, states, written, no_frame)
+        asked = task.options.hook_budget
+        no_frame = "its budget says so" if asked and asked.on_excess == "refuse" else StatePlan.no_frame
+        if frame:
+            no_frame = refusal(self.lifted, task.options.most_stack)
+        plan_for = functools.partial(
+            plan_state, self.lifted, budget, states, written, frame=self._frame_place, in_registers=in_registers
+        )
+        plan = plan_for(no_frame)
         if not spill or not plan.no_frame:
             return plan
         # Use LDS only as a last resort: other work-groups, and launches that ask for it, may need it.
         no_lds = self._attempt.no_lds or lds_slots.refusal(self.lifted)
-        with_lds = plan_state(self.lifted, budget, states, written, plan.no_frame, no_lds)
+        with_lds = plan_for(plan.no_frame, no_lds)
         return plan if with_lds.missing.keys() - plan.missing.keys() else with_lds
 
-    def _with_places_to_spill(self, budget: RegisterBudget, templates: Templates) -> RegisterBudget:
-        """The budget with private memory, if payloads may spill there, and without AGPRs that a hook reads or writes;
-        without any where edits may."""
+    @property
+    def _frame_place(self) -> int:
+        return frame_place(self.lifted, self._task.options.most_stack)
+
+    def _without_named_agprs(self, budget: RegisterBudget, templates: Templates) -> RegisterBudget:
+        """The budget without AGPRs that a hook reads or writes; without any where edits may."""
         slots = 0 if self._task.edits else budget.agpr_slots
         if slots:
             slots &= ~self._named_by_hooks(templates)
-        return replace(budget, spill=self._attempt.spill and not self.state.no_frame, agpr_slots=slots)
+        return replace(budget, agpr_slots=slots)
+
+    def _with_places_to_spill(self, budget: RegisterBudget) -> RegisterBudget:
+        """The budget with private memory, if payloads may spill there, and without AGPRs that hold launch state."""
+        spill = self._attempt.spill and not self.state.no_frame
+        return replace(budget, spill=spill, agpr_slots=budget.agpr_slots & ~self.state.reserved)
 
     def _named_by_hooks(self, templates: Templates) -> int:
         """Return the bit set of the application's units that hooks read or write."""

@@ -1,86 +1,143 @@
-"""Launches on a time line, in the trace event format of Chrome and Perfetto."""
+"""Launches, waits and calls on a time line, in the trace event format of Chrome and Perfetto."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from luthier.errors import LuthierError
 from luthier.report.formats.declare import ReportFormat
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
-    from luthier.run.tables import TableReader
 
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
-    """Write launches on a time line: a process each, a track for each queue of a device, a slice for each launch.
+    """Write a run on a time line: a process each, in it tracks of what ran, waited, and was called.
 
-    Where a queue runs launches at the same time, those that overlap are on further tracks of it. A launch whose times
-    on the device are not known is a mark at the time when it was written to the queue, and says so.
+    - a track for each queue of a device, a slice for each launch. Where a queue runs launches at the same time, those
+      that overlap are on further tracks of it. A launch whose times on the device are not known is a mark at the time
+      when it was written to the queue, and says so;
+    - for each queue what waited there, from the time when a launch was written to it until it began;
+    - a track for each thread, a slice for each call of HIP, if the run has recorded them. Those that copy or fill
+      memory have a category of their own.
     """
-    began = _began(folder)
+    began = folder.summary.get("began_ns") or 0
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
     separator = b"\n"
-    for event in _events(folder, began):
+    for event in _TimeLine(folder, began).events():
         out.write(separator + json.dumps(event, separators=(",", ":")).encode())
         separator = b",\n"
     out.write(b"]}\n")
 
 
-def _began(folder: RunFolder) -> int:
-    return folder.summary.get("began_ns") or 0
+class _TimeLine:
+    """The events of one run.
 
+    Args:
+        began: nanoseconds since 1970 that are the time 0.
+    """
 
-def _events(folder: RunFolder, began: int) -> Iterator[dict[str, Any]]:
-    for process in folder.summary["processes"]:
-        rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
-        name = f"{rank}{process.get('command') or ''}"
-        yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
-    names = {row["kernel"]: row["name"] or row["kernel"] for row in folder.rows("kernels", ["kernel", "name"])}
-    tracks: dict[tuple[int, int | None, int], list[tuple[int, int]]] = {}
-    """For each queue the thread number, and when the last launch on it ended."""
-    total = 0
-    with folder.table("launches") as reader:
-        for row in _rows(reader):
-            key = row["process"], row["device"], row["queue"]
-            lanes = tracks.setdefault(key, [])
+    def __init__(self, folder: RunFolder, began: int) -> None:
+        self._folder, self._began = folder, began
+        self._tracks = itertools.count(1)
+        """Numbers for tracks, which stand in for those of threads."""
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield them, each track's name before what is on it."""
+        for process in self._folder.summary["processes"]:
+            rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
+            name = f"{rank}{process.get('command') or ''}"
+            yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
+        yield from self._launches()
+        if "calls" in self._folder.names:
+            yield from self._calls()
+
+    def _launches(self) -> Iterator[dict[str, Any]]:
+        names = {
+            row["kernel"]: row["name"] or row["kernel"] for row in self._folder.rows("kernels", ["kernel", "name"])
+        }
+        queues: dict[tuple[int, int | None, int], list[tuple[int, int]]] = {}
+        """For each queue its tracks, and when the last launch on each ended."""
+        for number, row in enumerate(self._folder.rows("launches")):
+            queue = f"device {row['device']}, queue {row['queue']}"
+            lanes = queues.setdefault((row["process"], row["device"], row["queue"]), [])
             begin, end = row["begin_ns"], row["end_ns"]
             known = begin is not None and end is not None
             at = begin if known else row["time_ns"]
             lane = next((number for number, (_, free) in enumerate(lanes) if free <= at), len(lanes))
             if lane == len(lanes):
-                total += 1
-                lanes.append((total, at))
-                more = f" ({lane + 1})" if lane else ""
-                name = f"device {row['device']}, queue {row['queue']}{more}"
-                thread = {"pid": row["process"], "tid": total, "args": {"name": name}}
-                yield {"ph": "M", "name": "thread_name", **thread}
+                lanes.append((next(self._tracks), at))
+                yield self._named(row["process"], lanes[lane][0], f"{queue} ({lane + 1})" if lane else queue)
             tid = lanes[lane][0]
+            name = names.get(row["kernel"]) or row["kernel"] or "unknown"
             event = {
-                "name": names.get(row["kernel"]) or row["kernel"] or "unknown",
+                "name": name,
                 "cat": "instrumented" if row["instrumented"] else "original",
                 "pid": row["process"],
                 "tid": tid,
-                "ts": (at - began) / 1000,
+                "ts": self._time(at),
                 "args": {key: row[key] for key in _ARGUMENTS} | {"times": "device" if known else "not known"},
             }
             if known:
                 lanes[lane] = tid, end
                 yield {"ph": "X", "dur": (end - begin) / 1000, **event}
+                yield from self._wait(row, number, f"{queue}: waiting", name)
             else:
                 yield {"ph": "i", "s": "t", **event}
 
+    def _wait(self, row: dict[str, Any], number: int, queue: str, kernel: str) -> Iterator[dict[str, Any]]:
+        """Yield the wait of a launch for its turn. Many wait at once, so these are no slices of one track."""
+        if row["time_ns"] is not None and row["time_ns"] < row["begin_ns"]:
+            same = {"cat": "wait", "name": queue, "id": number, "pid": row["process"], "tid": 0}
+            yield {"ph": "b", "ts": self._time(row["time_ns"]), "args": {"kernel": kernel}, **same}
+            yield {"ph": "e", "ts": self._time(row["begin_ns"]), **same}
 
+    def _calls(self) -> Iterator[dict[str, Any]]:
+        threads: dict[tuple[int, int], int] = {}
+        for row in self._folder.rows("calls"):
+            if row["name"] is None or row["begin_ns"] is None:
+                raise LuthierError(f"{self._folder.path}: a call without a name, or without the time when it began")
+            key = row["process"], row["thread"]
+            if key not in threads:
+                threads[key] = next(self._tracks)
+                yield self._named(row["process"], threads[key], f"thread {row['thread']}: HIP")
+            event = {
+                "name": row["name"],
+                "cat": "copy" if row["name"].startswith(_COPIES) else "hip",
+                "pid": row["process"],
+                "tid": threads[key],
+                "ts": self._time(row["begin_ns"]),
+                "args": {**self._arguments(row["arguments"]), "result": row["result"]},
+            }
+            if row["end_ns"] is None:
+                yield {"ph": "B", **event}  # it has not ended
+            else:
+                yield {"ph": "X", "dur": (row["end_ns"] - row["begin_ns"]) / 1000, **event}
+
+    def _arguments(self, text: str | None) -> dict[str, Any]:
+        try:
+            found = json.loads(text or "{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise LuthierError(f"{self._folder.path}: the arguments of a call are no JSON object")
+        return found
+
+    def _named(self, process: int, track: int, name: str) -> dict[str, Any]:
+        return {"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": name}}
+
+    def _time(self, nanoseconds: int) -> float:
+        return (nanoseconds - self._began) / 1000
+
+
+_COPIES = ("hipMemcpy", "hipMemset", "hipDrvMemcpy")
 _ARGUMENTS = (
     *("number", "instrumented", "time_ns", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
     *("group_segment", "private_segment"),
 )
 
 
-def _rows(reader: TableReader) -> Iterator[dict[str, Any]]:
-    for batch in reader.batches():
-        yield from batch.to_pylist()
-
-
-FORMAT = ReportFormat(help="launches on a time line, for ui.perfetto.dev", write=write)
+FORMAT = ReportFormat(help="launches, waits and HIP calls on a time line, for ui.perfetto.dev", write=write)

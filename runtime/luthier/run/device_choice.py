@@ -1,0 +1,66 @@
+"""The devices of a run: those that are asked for, else one that has the program's code."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from luthier.errors import LuthierError
+from luthier.isa.targets import TARGETS, TargetId
+from luthier.objects import find_images
+from luthier.run.virtual_gpus import VirtualGpu, parse_devices
+from luthier.terminal import say
+
+DEFAULT = "emu:gfx90a"
+
+
+def devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu]:
+    """Return the devices that ``--device`` names; without it one that runs the code in the program's file.
+
+    Without such code it is `DEFAULT`. Where no device that is named runs any, a line on standard error says what would;
+    libraries that the program loads may have other code.
+
+    Raises:
+        DeviceError: as of `parse_devices`.
+        TargetError: likewise.
+    """
+    code = targets_of_program(command[0])
+    fitting = [name for name in (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if _run_any(code, name)]
+    devices = parse_devices(text or (fitting or [DEFAULT])[0])
+    if code and not any(_accepts(device, code) for device in devices):
+        remedy = f"; use --device {fitting[0]}" if fitting else ", for which there is no virtual device"
+        names = ", ".join(str(one) for one in code)
+        say(f"luthier: {command[0]}: code is for {names}{remedy}", file=sys.stderr)
+    return devices
+
+
+def targets_of_program(program: str) -> list[TargetId]:
+    """Return the targets of the device code in a program's file, each once; none where it has no code or is none."""
+    path = shutil.which(program)
+    found: dict[TargetId, None] = {}
+    try:
+        for image in find_images(Path(path)) if path else ():
+            found[image.target] = None
+    except LuthierError:
+        pass  # the host's program alone; or what HIP will refuse itself
+    return list(found)
+
+
+def _virtual(code: Iterable[TargetId]) -> list[str]:
+    """Return the processors of virtual devices, those that code names first."""
+    known = [name for name, target in TARGETS.items() if target.device_id is not None]
+    named = [one.target.name for one in code if one.target.device_id is not None]
+    return [*named, *known]
+
+
+def _run_any(code: Iterable[TargetId], name: str) -> bool:
+    (device,) = parse_devices(name)
+    return _accepts(device, code)
+
+
+def _accepts(device: VirtualGpu, code: Iterable[TargetId]) -> bool:
+    """Return whether a device, which has neither XNACK nor SRAM ECC on, runs any of a program's code."""
+    off = TargetId(device.target.target, False, False)
+    return any(off.accepts(one) for one in code)
