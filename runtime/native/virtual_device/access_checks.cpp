@@ -9,22 +9,26 @@ using namespace layout;
 
 void AccessChecks::observe(const Instruction &instruction, const char *access, uint32_t event) {
   const auto &[wave, record, execution] = instruction;
-  if (!silent_.empty() && instruction != last_)
-    settle();
-  last_ = instruction;
+  if (wanted_.races) {
+    if (!silent_.empty() && instruction != last_)
+      settle();
+    last_ = instruction;
+  }
   GroupOrder &group = ordering_.group(wave);
   const Where where{group, group.waves[get(wave, wave::index)]};
   if (event == EVENT_ACCESS)
     this->access(where, wave, record, access);
   else
     barrier(where, wave, record, event);
+  if (!wants_accesses())
+    put(const_cast<char *>(wave), wave::told, uint64_t{!where.wave.narrow.empty()});
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
 void AccessChecks::access(Where where, const char *wave, uint32_t record, const char *access) {
   ordering_.meet(where.group, where.wave);
-  const uint64_t mask = get(access, access::mask);
+  const uint64_t mask = get(access, access::mask), kind = get(access, access::kind);
   const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
   const uint64_t lds = get(wave, wave::lds), lds_size = get(wave, wave::lds_size);
   const uint64_t scratch = get(wave, wave::scratch);
@@ -37,7 +41,7 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   uint64_t shared = 0; // lanes that are not in their own scratch
   for (uint64_t rest = mask; rest; rest &= rest - 1) {
     const unsigned lane = __builtin_ctzll(rest);
-    const uint64_t address = addresses[lane];
+    const uint64_t address = kind == ACCESS_ROW ? addresses[0] + uint64_t{lane} * there.size : addresses[lane];
     if (address - scratch < scratch_size)
       continue;
     Lanes &its = address - lds < lds_size ? in_lds : there;
@@ -47,9 +51,12 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   }
   if (!shared)
     return;
-  if (!where.wave.narrow.empty() && get(access, access::kind) == ACCESS_LANES)
+  if (!where.wave.narrow.empty() && kind != ACCESS_SCALAR)
     reappear(where, record, shared);
-  remember(record, there.size);
+  if (!wants_accesses())
+    return;
+  if (wanted_.races)
+    remember(record, there.size);
   const unsigned use = pointer<const uint16_t *>(plan_, plan::uses)[record];
   if (there.count)
     touch(where, there, use & ((1u << USE_LDS_SHIFT) - 1));
@@ -170,6 +177,7 @@ void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
     const uint64_t address = lanes.addresses[index], offset = address - lanes.base;
     if (lanes.in_lds ? std::memchr(written + offset, 1, lanes.size) != nullptr : !is_unwritten(address, lanes.size))
       continue;
+    std::lock_guard lock(mutex_);
     wire::Sighting &found = note(wire::Sight::kUninitialised, lanes.record, 0);
     if (found.count++)
       continue;
@@ -178,7 +186,7 @@ void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
     found.size = lanes.size;
     found.lane = lanes.lanes[index];
     found.wave = where.wave.index;
-    found.group = ordering_.number(where.group.id);
+    found.group = where.group.number;
     if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds) {
       found.base = near->address;
       found.extent = near->size;
@@ -219,7 +227,7 @@ wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, unsigned 
   found.size = lanes.size;
   found.lane = lanes.lanes[index];
   found.wave = where.wave.index;
-  found.group = ordering_.number(where.group.id);
+  found.group = where.group.number;
   found.has_other = 1;
   found.other_record = other.record();
   found.other_address = address - lanes.base;
@@ -248,10 +256,11 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
   WaveOrder &mine = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
   const uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8}) & all;
-  if (event == EVENT_GRID_SIGNAL)
-    return ordering_.signal_grid(where.group, mine);
-  if (event == EVENT_GRID_WAIT)
-    return ordering_.wait_for_grid(mine);
+  if (event == EVENT_GRID_SIGNAL || event == EVENT_GRID_WAIT) {
+    if (wanted_.races)
+      event == EVENT_GRID_SIGNAL ? ordering_.signal_grid(where.group, mine) : ordering_.wait_for_grid(mine);
+    return;
+  }
   if (event == EVENT_END) {
     mine.ended = true;
     mine.end = record;
@@ -289,11 +298,12 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
       continue;
     }
     if (wanted_.barriers) {
+      std::lock_guard lock(mutex_);
       wire::Sighting &found = note(wire::Sight::kDivergentBarrier, narrow[index].record, 0);
       if (found.count == 0) {
         found.lane = __builtin_ctzll(skipped);
         found.wave = found.other_wave = where.wave.index;
-        found.group = found.other_group = ordering_.number(where.group.id);
+        found.group = found.other_group = where.group.number;
         found.has_other = 1;
         found.other_record = record;
         found.other_lane = found.lane;
@@ -307,11 +317,12 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
 void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended) {
   if (!wanted_.barriers)
     return;
+  std::lock_guard lock(mutex_);
   wire::Sighting &found = note(wire::Sight::kMissedBarrier, waits.last_barrier, ended.end);
   if (found.count++)
     return;
   found.wave = waits.index;
-  found.group = found.other_group = ordering_.number(group.id);
+  found.group = found.other_group = group.number;
   found.has_other = 1;
   found.other_record = ended.end;
   found.other_wave = ended.index;

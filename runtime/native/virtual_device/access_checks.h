@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "observer.h"
@@ -17,6 +18,9 @@ public:
   AccessChecks(const Checks &wanted, const char *plan) : wanted_(wanted), plan_(plan) {}
   // Before work-groups run that are a part of the grid.
   void next_part(const Part &part) { ordering_.next_part(part); }
+  bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
+  // Return whether accesses are looked at in the order in which they happen: then one thread at a time may tell them.
+  bool wants_order() const { return wanted_.races; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
   // Throws `Failure`.
   void tell(Service &service, uint64_t launch);
@@ -74,6 +78,7 @@ private:
   Instruction last_{}; // the one that `silent_` is of
   std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_; // by record, of its last access
+  std::mutex mutex_;           // of what is found
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 
