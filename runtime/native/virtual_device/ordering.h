@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -128,8 +127,8 @@ private:
   std::mutex beginning_; // of work-groups, from several threads
   Part part_{};
   uint32_t clock_ = 1;
-  std::deque<Segment> segments_ = std::deque<Segment>(1); // the first is none
-  std::vector<uint32_t> released_{0};                     // by id of the work-group: when it released last
+  std::vector<Segment> segments_ = std::vector<Segment>(1); // the first is none
+  std::vector<uint32_t> released_{0};                       // by id of the work-group: when it released last
   std::vector<uint64_t> numbers_{0};
   std::unordered_map<const char *, GroupOrder> groups_; // by layout::group, which leads to it
 };
