@@ -167,7 +167,7 @@ template <typename Make> void AccessChecks::change(Where where, const Lanes &lan
 void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved) {
   const Shadow::Span &span = cells.span;
   const unsigned first = run.repeats ? run.lane + run.count - 1 : run.lane;
-  const unsigned before = (span.address - run.address) / span.step + cells.begin, each = lanes.size / span.step;
+  const unsigned before = ((span.address - run.address) >> span.shift) + cells.begin, each = lanes.size >> span.shift;
   uint32_t *const at = span.lanes + cells.begin;
   const unsigned count = cells.end - cells.begin;
   if (moved != kRoles)
@@ -175,12 +175,12 @@ void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Ro
       at[index] = (at[index] & ~lane_field(moved)) | lane_of(at[index], kLastRead) << moved * kLaneBits;
   const uint32_t kept = ~lane_field(role);
   const unsigned shift = role * kLaneBits;
-  unsigned lane = first + before / each, part = before % each;
   if (each == 1) { // most are so
     for (unsigned index = 0; index < count; ++index)
-      at[index] = (at[index] & kept) | (lane + index) << shift;
+      at[index] = (at[index] & kept) | (first + before + index) << shift;
     return;
   }
+  unsigned lane = first + before / each, part = before % each;
   for (unsigned index = 0; index < count; ++index) {
     at[index] = (at[index] & kept) | lane << shift;
     if (++part == each) {
@@ -243,7 +243,7 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
   const History before = histories_[made.from];
   for (unsigned repeat = 0; repeat < (run.repeats ? run.count : 1); ++repeat)
     for (unsigned cell = cells.begin; cell < cells.end; ++cell) {
-      const uint64_t address = span.address + uint64_t{cell} * span.step;
+      const uint64_t address = span.address + (uint64_t{cell} << span.shift);
       const unsigned index = run.repeats ? repeat : (address - run.address) / lanes.size;
       const unsigned lane = run.lane + index;
       if (static_cast<int>(lane) == told_)
@@ -257,8 +257,8 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
         add(race);
         continue;
       }
-      Silent one{race, address, span.step, 0};
-      std::memcpy(&one.before, reinterpret_cast<const void *>(address), span.step);
+      Silent one{race, address, span.step(), 0};
+      std::memcpy(&one.before, reinterpret_cast<const void *>(address), span.step());
       silent_.push_back(one);
       last_ = *instruction_;
     }

@@ -5,9 +5,11 @@
 namespace luthier {
 
 uint32_t Histories::find(const History &wanted) {
-  for (const uint32_t number : recent_)
+  for (unsigned back = 1; back <= recent_.size(); ++back) {
+    const uint32_t number = recent_[(next_ - back) % recent_.size()];
     if (!all_[number].free && all_[number].history == wanted)
       return number;
+  }
   uint32_t number;
   if (free_.empty()) {
     number = static_cast<uint32_t>(all_.size());

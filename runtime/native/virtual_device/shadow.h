@@ -106,10 +106,11 @@ private:
 class Shadow {
 public:
   explicit Shadow(Histories &histories) : histories_(histories) {}
-  // Cells that lie side by side, each of that many bytes from an address on.
+  // Cells that lie side by side, each of 1 << `shift` bytes, from an address on.
   struct Span {
     uint32_t *histories, *lanes;
-    unsigned count, step;
+    unsigned count, shift;
+    unsigned step() const { return 1u << shift; } // bytes
     uint64_t address;
   };
   // Calls `each(span)` for the cells of those bytes; `parts`: parts of dwords are used.
@@ -119,9 +120,9 @@ public:
       Line &line = find(address);
       if (parts && !line.in_bytes)
         split(line);
-      const unsigned step = line.in_bytes ? 1 : 4, cells = kLine / step;
-      uint32_t *first = line.cells + (address & (kLine - 1)) / step;
-      each(Span{first, first + cells, static_cast<unsigned>(bytes / step), step, address});
+      const unsigned shift = line.in_bytes ? 0 : 2, cells = kLine >> shift;
+      uint32_t *first = line.cells + ((address & (kLine - 1)) >> shift);
+      each(Span{first, first + cells, static_cast<unsigned>(bytes >> shift), shift, address});
       address += bytes;
     }
   }
