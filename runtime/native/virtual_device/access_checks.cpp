@@ -116,7 +116,7 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
     if (writes && lanes.in_lds)
       for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
         std::memset(where.group.written.data() + (run->address - lanes.base), 1,
-                    lanes.size * (run->repeats ? 1 : run->count));
+                    size_t{lanes.size} * (run->repeats ? 1 : run->count));
   }
   if (!wanted_.races)
     return;
