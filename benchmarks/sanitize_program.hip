@@ -1,12 +1,11 @@
 // What bench_sanitize.py measures: three kernels without a bug, one a run. Prints CPU seconds of the device's threads.
+#include "device_time.h"
+
 #include <hip/hip_runtime.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
-#include <fstream>
-#include <string>
 
 constexpr int kItems = 256, kBins = 256, kTile = 16;
 
@@ -41,22 +40,6 @@ __global__ void count(const unsigned *data, unsigned *counts, int each) {
     atomicAdd(&bins[data[(blockIdx.x * each + turn) * kItems + threadIdx.x] * 2654435761u >> 24], 1u);
   __syncthreads();
   atomicAdd(&counts[threadIdx.x], bins[threadIdx.x]);
-}
-
-// Seconds of CPU time of all threads whose name begins with "luthier".
-static double device_time() {
-  double sum = 0;
-  DIR *tasks = opendir("/proc/self/task");
-  while (const dirent *entry = readdir(tasks)) {
-    const std::string folder = std::string("/proc/self/task/") + entry->d_name;
-    std::string name;
-    std::ifstream(folder + "/comm") >> name;
-    double nanoseconds = 0;
-    if (name.rfind("luthier", 0) == 0 && std::ifstream(folder + "/schedstat") >> nanoseconds)
-      sum += nanoseconds * 1e-9;
-  }
-  closedir(tasks);
-  return sum;
 }
 
 int main(int, char **arguments) {

@@ -22,7 +22,7 @@ from .test_newer_rocm import LUTHIER, RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
-CHECKS = "race,init,barrier"
+CHECKS = "race,init,barrier,early-exit"
 RACE, INIT, DIVERGENT, MISSED = "race", "uninitialised-read", "divergent-barrier", "missed-barrier"
 BUGS: dict[tuple[str, str], set[tuple[str, str, str]]] = {
     ("tree", "barrier"): {(RACE, "tree stores", "tree adds")},
@@ -32,6 +32,7 @@ BUGS: dict[tuple[str, str], set[tuple[str, str, str]]] = {
     ("histogram", "init"): {(INIT, "histogram counts", "")},
     ("last_one", "atomic"): {(RACE, "last_one counts", "last_one counts"), (RACE, "last_one adds", "last_one stores")},
     ("locked", "atomic"): {(RACE, "locked adds", "locked adds")},
+    ("turns", "atomic"): {(RACE, "turns adds", "turns adds")},
     ("partial", "divergent"): {(DIVERGENT, "partial waits", "partial meets")},
     ("partial", "ended"): {(MISSED, "partial meets", "")},
 }
@@ -45,9 +46,10 @@ FURTHER = {
 ORDERED = (
     *("own_barrier", "plain_barrier", "shuffles", "one_wave", "buffers", "handed_on", "tickets"),
     *("messages", "published", "bytes", "by_exchange", "set_back", "votes", "streams", "others", "flags"),
+    *("wave_turns", "wave_turns_in_memory", "volatile_flag"),
 )
 """Programs of `ordered.hip`."""
-CLEAN = ("tree", "histogram", "last_one", "look_back", "locked", "partial")
+CLEAN = ("tree", "histogram", "last_one", "look_back", "locked", "turns", "partial")
 
 
 def lines_of(frames: list[dict[str, Any]]) -> set[str]:
@@ -57,9 +59,11 @@ def lines_of(frames: list[dict[str, Any]]) -> set[str]:
     return {found[1] for line in own if (found := re.search(r"// line: (.*)", line))}
 
 
-def look(program: Path, log: Path, *arguments: str, target: str, before: list[str]) -> list[dict[str, Any]]:
+def look(
+    program: Path, log: Path, *arguments: str, target: str, before: list[str], checks: str = CHECKS
+) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    argv = [*before, LUTHIER, "sanitize", "--checks", CHECKS, "--device", f"emu:{target}", "--json", str(log)]
+    argv = [*before, LUTHIER, "sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", str(log)]
     done = subprocess.run([*argv, "--", str(program), *arguments], capture_output=True, text=True, timeout=PATIENCE)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -133,6 +137,16 @@ def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str, target: str) -> None:
     assert look(build_newer("ordered", "-g"), tmp_path / "log", name, target=target, before=stack(RELEASE)) == []
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
+    """Waves that have ended do not count at barriers, in hardware: only who asks is told."""
+    program, where = build_program("unordered", "-g"), tmp_path / "log"
+    for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
+        found = look(program, where, "partial", "ended", target=target, before=[], checks=checks)
+        assert [one["kind"] for one in found] == kinds
+    assert look(program, where, "partial", "divergent", target=target, before=[], checks="early-exit") == []
 
 
 def test_large_allocation(build_program: Build) -> None:

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="memory",
         metavar="CHECK[,CHECK]",
         help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
-        "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to "
-        "(default: %(default)s)",
+        "that nothing orders; init: reads of what was never written; barrier: barriers that lanes skip; early-exit: "
+        "waves that end before a barrier that others come to, which hardware allows (default: %(default)s)",
     )
     parser.add_argument(
         "--device",

@@ -83,6 +83,7 @@ WAVE = Layout(
     bank_bits=4,  # these bits, as s_set_vgpr_msb has them
     bank_key=4,  # what they add to a table key: a bit for each place where they are not 0
     unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
+    told=4,  # observed: not only its barriers are told, but also its accesses
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
 AGPRs."""
@@ -100,8 +101,9 @@ EXEC = r.EXEC_LO * 4
 
 ACCESS = Layout(mask=8, size=4, kind=4, addresses=64 * 8)
 """One checked memory access of a stepped instruction: lanes, bytes a lane, kind, addresses (of a scalar access one)."""
-ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE = range(3)
-"""Kinds: by lanes and by the wave at host addresses; by lanes at offsets outside LDS."""
+ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE, ACCESS_ROW = range(4)
+"""Kinds: by lanes and by the wave at host addresses; by lanes at offsets outside LDS; by lanes at host addresses each
+of which is behind the bytes of the lane before, where only that of lane 0 is given."""
 ACCESSES = 32
 """Entries of a context's log, more than an instruction makes."""
 
@@ -147,6 +149,7 @@ GROUP = Layout(
     steps=8,  # turns, and backward branches taken in them
     lds=8,
     lds_size=8,
+    watched=8,  # of the host's checks; 0: nothing is known of it yet
 )
 """One work-group."""
 
@@ -190,6 +193,7 @@ LAUNCH = Layout(
     architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch; 2: and has FLAT_SCRATCH_BIT
     scratch_base=8,
     entry=8,  # byte offset of the first record in a table
+    told=4,  # WAVE.told at the beginning
 )
 """One launch, shared by its threads."""
 

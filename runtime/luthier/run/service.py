@@ -254,7 +254,7 @@ class Service:
             capture_patience=0 if self._captures is None else round(1000 * self._captures.patience),
             races="race" in self._wanted,
             uninitialised="uninitialised-read" in self._wanted,
-            barriers=not self._wanted.isdisjoint(CHECKS["barrier"]),
+            barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

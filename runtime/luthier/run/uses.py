@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+from luthier.run.waiting import waits
 
 _MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "s_load", "s_buffer_load", "s_store")
 _SCALAR_WRITES = ("s_buffer_store", "s_atomic", "s_buffer_atomic")
@@ -54,7 +55,10 @@ class Uses:
         opcode = self._code.isa.opcode(int(part.opcode[position]))
         if not opcode.mnemonic.startswith(_MEMORY + _SCALAR_WRITES):
             return 0
-        return use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
+        use = use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
+        if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):
+            use |= layout.USE_COHERENT | layout.USE_COHERENT << layout.USE_LDS_SHIFT
+        return use
 
 
 @lru_cache(1 << 14)

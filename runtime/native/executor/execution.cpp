@@ -144,6 +144,7 @@ void Execution::fill() {
   put(launch_, launch::cooperative, dispatch_.cooperative);
   put(launch_, launch::scc, dispatch_.scc);
   put(launch_, launch::lds_image, dispatch_.lds_image);
+  put(launch_, launch::told, observer_ && observer_->wants_accesses());
 }
 
 void Execution::prepare(Worker &worker, unsigned number) {

@@ -34,7 +34,8 @@ public:
   virtual std::shared_ptr<const RangeTable> ranges() = 0;
   // Return what judges accesses outside of `ranges`; null if each of them is a fault.
   virtual BoundsCheck *bounds() { return nullptr; }
-  // Return who is told by observed code; not null where the plan asks for such code. One thread at a time calls it.
+  // Return who is told by observed code; not null where the plan asks for such code. The threads of
+  // all workers call it.
   virtual Observer *observer() { return nullptr; }
   // Address of that many bytes of scratch.
   virtual uint64_t scratch(uint64_t size) = 0;

@@ -17,6 +17,8 @@ public:
     uint64_t execution; // how often it was executed
     bool operator==(const Instruction &) const = default;
   };
+  // Return whether accesses are to be told from the beginning on; else as layout::wave::told says, which is to be set.
+  virtual bool wants_accesses() const = 0;
   // An event (layout::EVENT_ACCESS and the others); `access` is a layout::access or null.
   virtual void observe(const Instruction &instruction, const char *access, uint32_t event) = 0;
 };

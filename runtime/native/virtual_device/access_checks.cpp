@@ -9,47 +9,98 @@ using namespace layout;
 
 void AccessChecks::observe(const Instruction &instruction, const char *access, uint32_t event) {
   const auto &[wave, record, execution] = instruction;
-  if (!silent_.empty() && instruction != last_)
-    settle();
-  last_ = instruction;
+  if (wanted_.races) {
+    if (!silent_.empty() && instruction != last_)
+      settle();
+    instruction_ = &instruction;
+  }
   GroupOrder &group = ordering_.group(wave);
   const Where where{group, group.waves[get(wave, wave::index)]};
   if (event == EVENT_ACCESS)
     this->access(where, wave, record, access);
   else
     barrier(where, wave, record, event);
+  if (!wants_accesses())
+    put(const_cast<char *>(wave), wave::told, uint64_t{!where.wave.narrow.empty()});
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Return how many of the lanes of a mask from one on are together: without a gap, and so in memory, or at one address.
+unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, uint64_t size, bool &repeats) {
+  const uint64_t gaps = ~(mask >> lane);
+  const unsigned most = gaps ? __builtin_ctzll(gaps) : 64;
+  const uint64_t *const first = addresses + lane;
+  repeats = most > 1 && first[1] == first[0];
+  const uint64_t step = repeats ? 0 : size;
+  unsigned count = 1;
+  while (count < most && first[count] == first[count - 1] + step)
+    ++count;
+  return count;
+}
+
+} // namespace
+
+// Sorts the lanes of an access by the memory that they use, but their own scratch.
+void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const {
+  const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
+  const uint64_t mask = get(access, access::mask), size = there.size;
+  const bool in_a_row = get(access, access::kind) == ACCESS_ROW;
+  const uint64_t lds = in_lds.base, lds_end = lds + get(wave, wave::lds_size);
+  const uint64_t scratch = get(wave, wave::scratch);
+  const uint64_t scratch_end = scratch + get(wave, wave::scratch_size) * get(plan_, plan::wave_size);
+  for (uint64_t rest = mask; rest;) {
+    Run run{0, static_cast<unsigned>(__builtin_ctzll(rest)), 0, false};
+    if (in_a_row) {
+      const uint64_t gaps = ~(rest >> run.lane);
+      run.count = gaps ? __builtin_ctzll(gaps) : 64;
+      run.address = addresses[0] + run.lane * size;
+    } else {
+      run.count = length_of_run(addresses, mask, run.lane, size, run.repeats);
+      run.address = addresses[run.lane];
+    }
+    rest = run.lane + run.count == 64 ? 0 : rest & ~uint64_t{0} << (run.lane + run.count);
+    const uint64_t end = run.address + size * (run.repeats ? 1 : run.count);
+    const auto outside = [&](uint64_t first, uint64_t last) { return end <= first || run.address >= last; };
+    if (outside(scratch, scratch_end) && (outside(lds, lds_end) || (run.address >= lds && end <= lds_end))) {
+      Lanes &its = run.address >= lds && run.address < lds_end ? in_lds : there;
+      its.runs[its.count++] = run;
+      continue;
+    }
+    for (unsigned index = 0; index < run.count; ++index) {
+      const uint64_t address = run.address + (run.repeats ? 0 : index * size);
+      if (address >= scratch && address < scratch_end)
+        continue;
+      Lanes &its = address >= lds && address < lds_end ? in_lds : there;
+      its.runs[its.count++] = {address, run.lane + index, 1, false};
+    }
+  }
+}
+
 void AccessChecks::access(Where where, const char *wave, uint32_t record, const char *access) {
   ordering_.meet(where.group, where.wave);
-  const uint64_t mask = get(access, access::mask);
-  const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
-  const uint64_t lds = get(wave, wave::lds), lds_size = get(wave, wave::lds_size);
-  const uint64_t scratch = get(wave, wave::scratch);
-  const uint64_t scratch_size = get(wave, wave::scratch_size) * get(plan_, plan::wave_size);
   Lanes there, in_lds;
   in_lds.in_lds = true;
-  in_lds.base = lds;
+  in_lds.base = get(wave, wave::lds);
   there.size = in_lds.size = get(access, access::size);
   there.record = in_lds.record = record;
-  uint64_t shared = 0; // lanes that are not in their own scratch
-  for (uint64_t rest = mask; rest; rest &= rest - 1) {
-    const unsigned lane = __builtin_ctzll(rest);
-    const uint64_t address = addresses[lane];
-    if (address - scratch < scratch_size)
-      continue;
-    Lanes &its = address - lds < lds_size ? in_lds : there;
-    its.addresses[its.count] = address;
-    its.lanes[its.count++] = lane;
-    shared |= uint64_t{1} << lane;
-  }
-  if (!shared)
+  sort(wave, access, there, in_lds);
+  if (!there.count && !in_lds.count)
     return;
-  if (!where.wave.narrow.empty() && get(access, access::kind) == ACCESS_LANES)
+  if (!where.wave.narrow.empty() && get(access, access::kind) != ACCESS_SCALAR) {
+    uint64_t shared = 0; // lanes that are not in their own scratch
+    for (const Lanes *lanes : {&there, &in_lds})
+      for (unsigned index = 0; index < lanes->count; ++index)
+        for (unsigned lane = 0; lane < lanes->runs[index].count; ++lane)
+          shared |= uint64_t{1} << (lanes->runs[index].lane + lane);
     reappear(where, record, shared);
-  remember(record, there.size);
+  }
+  if (!wants_accesses())
+    return;
+  if (wanted_.races)
+    remember(record, there.size);
   const unsigned use = pointer<const uint16_t *>(plan_, plan::uses)[record];
   if (there.count)
     touch(where, there, use & ((1u << USE_LDS_SHIFT) - 1));
@@ -59,19 +110,158 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
 
 void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
   const bool reads = use & USE_READS, writes = use & USE_WRITES;
-  if (wanted_.uninitialised && reads)
-    look_for_unwritten(where, lanes);
-  if (writes && lanes.in_lds)
-    for (unsigned index = 0; index < lanes.count; ++index)
-      std::memset(where.group.written.data() + (lanes.addresses[index] - lanes.base), 1, lanes.size);
+  if (wanted_.uninitialised) {
+    if (reads)
+      look_for_unwritten(where, lanes);
+    if (writes && lanes.in_lds)
+      for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
+        std::memset(where.group.written.data() + (run->address - lanes.base), 1,
+                    size_t{lanes.size} * (run->repeats ? 1 : run->count));
+  }
   if (!wanted_.races)
     return;
+  histories_.collect();
+  ++stamp_;
+  told_ = -1;
   if (reads == writes || use & USE_COHERENT || (writes && is_in_doubt(where, lanes)))
-    atomic(where, lanes, use);
-  else if (writes)
-    write(where, lanes);
+    return atomic(where, lanes, use);
+  const Touch now{ordering_.plain(where.group, where.wave), lanes.record};
+  if (writes)
+    change(where, lanes, kLastWrite, [&](const History &before) { return write(where, lanes, before, now); });
   else
-    read(where, lanes);
+    change(where, lanes, kLastRead, [&](const History &before) { return read(where, lanes, before, now); });
+}
+
+// Calls `each(run, span)` for all cells of all lanes.
+template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each each) {
+  Shadow &shadow = this->shadow(lanes);
+  for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
+    shadow.visit(run->address, uint64_t{lanes.size} * (run->repeats ? 1 : run->count), (run->address | lanes.size) % 4,
+                 [&](const Shadow::Span &span) { each(*run, span); });
+}
+
+// Gives all cells another history, `make(history)` of the one that they have, and the lanes in that role.
+template <typename Make> void AccessChecks::change(Where where, const Lanes &lanes, Role role, Make make) {
+  each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
+    for (unsigned begin = 0; begin < span.count;) {
+      const uint32_t from = span.histories[begin];
+      Change &made = changes_[from % changes_.size()];
+      if (made.stamp != stamp_ || made.from != from) {
+        made = make(histories_[from]);
+        made.stamp = stamp_;
+        made.from = from;
+      }
+      const Cells cells{span, begin, begin + equal_ones(span.histories + begin, span.count - begin)};
+      if (made.races || made.stored)
+        tell(where, lanes, run, cells, made);
+      if (made.to != from) {
+        std::fill(span.histories + begin, span.histories + cells.end, made.to);
+        histories_.move(from, made.to, cells.end - begin);
+      }
+      put_lanes(lanes, run, cells, role, made.moved);
+      begin = cells.end;
+    }
+  });
+}
+
+void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved) {
+  const Shadow::Span &span = cells.span;
+  const unsigned first = run.repeats ? run.lane + run.count - 1 : run.lane;
+  const unsigned before = ((span.address - run.address) >> span.shift) + cells.begin, each = lanes.size >> span.shift;
+  uint32_t *const at = span.lanes + cells.begin;
+  const unsigned count = cells.end - cells.begin;
+  if (moved != kRoles)
+    for (unsigned index = 0; index < count; ++index)
+      at[index] = (at[index] & ~lane_field(moved)) | lane_of(at[index], kLastRead) << moved * kLaneBits;
+  const uint32_t kept = ~lane_field(role);
+  const unsigned shift = role * kLaneBits;
+  if (each == 1) { // most are so
+    for (unsigned index = 0; index < count; ++index)
+      at[index] = (at[index] & kept) | (first + before + index) << shift;
+    return;
+  }
+  unsigned lane = first + before / each, part = before % each;
+  for (unsigned index = 0; index < count; ++index) {
+    at[index] = (at[index] & kept) | lane << shift;
+    if (++part == each) {
+      part = 0;
+      ++lane;
+    }
+  }
+}
+
+// Return a history without what work-groups did in LDS that had it before.
+History AccessChecks::own(Where where, const Lanes &lanes, const History &all) const {
+  History own = all;
+  for (Touch &each : own.by)
+    if (is_of_others(where, lanes, each))
+      each = {};
+  return own;
+}
+
+AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
+  Change made;
+  made.other = kLastWrite;
+  made.races = collides(where, lanes, before.by[kLastWrite]);
+  History after = own(where, lanes, before);
+  const Touch last = after.by[kLastRead];
+  if (last.segment && last.segment != now.segment) {
+    const Segment &then = ordering_.of(last);
+    if (then.group != where.group.id) {
+      after.by[kReadElsewhere] = last;
+      after.by[kReadByOther] = {};
+      made.moved = kReadElsewhere;
+    } else if (then.wave != where.wave.index) {
+      after.by[kReadByOther] = last;
+      made.moved = kReadByOther;
+    }
+  }
+  after.by[kLastRead] = now;
+  made.to = histories_.find(after);
+  return made;
+}
+
+AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const History &before, Touch now) {
+  Change made;
+  for (const Role other : {kLastAtomic, kLastRead, kReadByOther, kReadElsewhere})
+    if (!made.races && collides(where, lanes, before.by[other])) {
+      made.races = true;
+      made.other = other;
+    }
+  made.stored = collides(where, lanes, before.by[kLastWrite]);
+  // What comes after is ordered behind these reads, too, if it is behind the write.
+  History after;
+  after.by[kLastAtomic] = own(where, lanes, before).by[kLastAtomic];
+  after.by[kLastWrite] = now;
+  made.to = histories_.find(after);
+  return made;
+}
+
+// Tells the races of an access with what was in these cells before, once for each lane.
+void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells cells, const Change &made) {
+  const Shadow::Span &span = cells.span;
+  const History before = histories_[made.from];
+  for (unsigned repeat = 0; repeat < (run.repeats ? run.count : 1); ++repeat)
+    for (unsigned cell = cells.begin; cell < cells.end; ++cell) {
+      const uint64_t address = span.address + (uint64_t{cell} << span.shift);
+      const unsigned index = run.repeats ? repeat : (address - run.address) / lanes.size;
+      const unsigned lane = run.lane + index;
+      if (static_cast<int>(lane) == told_)
+        continue;
+      const uint64_t lane_address = run.repeats ? run.address : run.address + uint64_t{index} * lanes.size;
+      const Role other = made.races ? made.other : kLastWrite;
+      const auto race =
+          describe(where, lanes, {lane_address, address, lane, lane_of(span.lanes[cell], other), before.by[other]});
+      if (made.races) {
+        told_ = static_cast<int>(lane);
+        add(race);
+        continue;
+      }
+      Silent one{race, address, span.step(), 0};
+      std::memcpy(&one.before, reinterpret_cast<const void *>(address), span.step());
+      silent_.push_back(one);
+      last_ = *instruction_;
+    }
 }
 
 // Return whether a store may be an atomic one, which the instruction does not tell everywhere: of a wave that does
@@ -79,111 +269,104 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   bool found = false;
   if (where.wave.returned)
-    for (unsigned index = 0; index < lanes.count && !found; ++index)
-      shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t, uint64_t) {
-        found |= cell.atomic.segment && (!lanes.in_lds || ordering_.of(cell.atomic).group == where.group.id);
-      });
+    each_span(lanes, [&](const Run &, const Shadow::Span &span) {
+      for (unsigned cell = 0; cell < span.count && !found; ++cell) {
+        const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
+        found = last.segment && !is_of_others(where, lanes, last);
+      }
+    });
   return found;
 }
 
 void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
+  meet_atomics(where, lanes, use);
+  if (use & USE_RETURNS)
+    where.wave.returned = true;
+  if (!(use & USE_WRITES))
+    return;
+  const Touch now{ordering_.release(where.group, where.wave), lanes.record};
+  change(where, lanes, kLastAtomic, [&](const History &before) {
+    History after = own(where, lanes, before);
+    after.by[kLastAtomic] = now;
+    Change made;
+    made.to = histories_.find(after);
+    return made;
+  });
+}
+
+// Takes over what others have let know at the same addresses, and tells the races with what they did not.
+void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
+  uint32_t last = ~uint32_t{0};
+  each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
+    for (unsigned begin = 0; begin < span.count;) {
+      const uint32_t history = span.histories[begin];
+      const Cells cells{span, begin, begin + equal_ones(span.histories + begin, span.count - begin)};
+      begin = cells.end;
+      if (history == last)
+        continue;
+      Change made;
+      made.from = history;
+      made.other = kLastWrite;
+      made.races = meet(where, lanes, histories_[history], use);
+      if (made.races)
+        tell(where, lanes, run, cells, made);
+      else
+        last = history;
+    }
+  });
+}
+
+// The same of one history: return whether its store races with the atomic.
+bool AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
   // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
   // looks like any other.
   const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
-  for (unsigned index = 0; index < lanes.count; ++index) {
-    bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t) {
-      const bool of_others = lanes.in_lds && ordering_.of(cell.write).group != where.group.id;
-      if (!lanes.in_lds || ordering_.of(cell.atomic).group == where.group.id)
-        ordering_.acquire(where.wave, cell.atomic);
-      if (acquires && !of_others)
-        ordering_.acquire_store(where.group, where.wave, cell.write);
-      else if (writes && !told && collides(where, lanes, cell.write)) {
-        race(where, lanes, index, cell.write, address);
-        told = true;
-      }
-    });
-  }
-  if (use & USE_RETURNS)
-    where.wave.returned = true;
-  if (!writes)
-    return;
-  const uint32_t segment = ordering_.release(where.group, where.wave);
-  for (unsigned index = 0; index < lanes.count; ++index)
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t, uint64_t) {
-      cell.atomic = {segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
-    });
-}
-
-void AccessChecks::read(Where where, const Lanes &lanes) {
-  const uint32_t segment = ordering_.plain(where.group, where.wave);
-  for (unsigned index = 0; index < lanes.count; ++index) {
-    const Touch now{segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
-    bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t) {
-      if (!told && collides(where, lanes, cell.write)) {
-        race(where, lanes, index, cell.write, address);
-        told = true;
-      }
-      if (cell.read.segment && cell.read.segment != segment) {
-        const Segment &last = ordering_.of(cell.read);
-        if (last.group != where.group.id) {
-          cell.read_elsewhere = cell.read;
-          cell.read_by_other = {};
-        } else if (last.wave != where.wave.index) {
-          cell.read_by_other = cell.read;
-        }
-      }
-      cell.read = now;
-    });
-  }
-}
-
-void AccessChecks::write(Where where, const Lanes &lanes) {
-  const uint32_t segment = ordering_.plain(where.group, where.wave);
-  for (unsigned index = 0; index < lanes.count; ++index) {
-    const Touch now{segment, lanes.record << Touch::kLaneBits | lanes.lanes[index]};
-    bool told = false;
-    shadow(lanes).visit(lanes.addresses[index], lanes.size, [&](Cell &cell, uint64_t address, uint64_t bytes) {
-      for (const Touch &other : {cell.atomic, cell.read, cell.read_by_other, cell.read_elsewhere})
-        if (!told && collides(where, lanes, other)) {
-          race(where, lanes, index, other, address);
-          told = true;
-        }
-      if (!told && collides(where, lanes, cell.write)) {
-        Silent one{describe(where, lanes, index, cell.write, address), address, bytes, 0};
-        std::memcpy(&one.before, reinterpret_cast<const void *>(address), bytes);
-        silent_.push_back(one);
-      }
-      // What comes after is ordered behind these reads, too, if it is behind the write.
-      cell.read = cell.read_by_other = cell.read_elsewhere = {};
-      cell.write = now;
-    });
-  }
+  if (!is_of_others(where, lanes, before.by[kLastAtomic]))
+    ordering_.acquire(where.wave, before.by[kLastAtomic]);
+  if (!acquires)
+    return collides(where, lanes, before.by[kLastWrite]);
+  if (!is_of_others(where, lanes, before.by[kLastWrite]))
+    ordering_.acquire_store(where.group, where.wave, before.by[kLastWrite]);
+  return false;
 }
 
 // Vectors may reach over what is used, as padding: so they are told only where no byte was written.
 void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
   const uint8_t *written = where.group.written.data();
-  for (unsigned index = 0; index < lanes.count; ++index) {
-    const uint64_t address = lanes.addresses[index], offset = address - lanes.base;
-    if (lanes.in_lds ? std::memchr(written + offset, 1, lanes.size) != nullptr : !is_unwritten(address, lanes.size))
+  for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
+    const unsigned places = run->repeats ? 1 : run->count;
+    if (lanes.in_lds ? !std::memchr(written + (run->address - lanes.base), 0, size_t{places} * lanes.size)
+                     : (run->address | lanes.size) % 4 == 0 && !some_unwritten(run->address, lanes.size, places))
       continue;
-    wire::Sighting &found = note(wire::Sight::kUninitialised, lanes.record, 0);
-    if (found.count++)
-      continue;
-    found.address = offset;
-    found.in_lds = lanes.in_lds;
-    found.size = lanes.size;
-    found.lane = lanes.lanes[index];
-    found.wave = where.wave.index;
-    found.group = ordering_.number(where.group.id);
-    if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds) {
-      found.base = near->address;
-      found.extent = near->size;
-      found.allocation = near->number;
+    for (unsigned index = 0; index < run->count; ++index) {
+      const uint64_t address = run->address + uint64_t{lanes.size} * (run->repeats ? 0 : index);
+      if (is_unwritten(where, lanes, address))
+        note_unwritten(where, lanes, address, run->lane + index);
     }
+  }
+}
+
+bool AccessChecks::is_unwritten(Where where, const Lanes &lanes, uint64_t address) {
+  return lanes.in_lds ? !std::memchr(where.group.written.data() + (address - lanes.base), 1, lanes.size)
+                      : luthier::is_unwritten(address, lanes.size);
+}
+
+void AccessChecks::note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane) {
+  std::lock_guard lock(mutex_);
+  wire::Sighting &found = note(wire::Sight::kUninitialised, lanes.record, 0);
+  if (found.count++)
+    return;
+  found.address = address - lanes.base;
+  found.in_lds = lanes.in_lds;
+  found.size = lanes.size;
+  found.lane = lane;
+  found.wave = where.wave.index;
+  found.group = where.group.number;
+  if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds) {
+    found.base = near->address;
+    found.extent = near->size;
+    found.allocation = near->number;
   }
 }
 
@@ -199,36 +382,32 @@ void AccessChecks::settle() {
   silent_.clear();
 }
 
-void AccessChecks::race(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address) {
-  add(describe(where, lanes, index, other, address));
-}
-
 void AccessChecks::add(const wire::Sighting &race) {
   auto [at, is_new] = found_.try_emplace({wire::Sight::kRace, race.record, race.other_record}, race);
   ++at->second.count;
 }
 
-wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address) {
+wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, const Pair &pair) {
   wire::Sighting found{};
   found.kind = static_cast<uint64_t>(wire::Sight::kRace);
   found.kernel = get(plan_, plan::kernel);
   found.record = lanes.record;
-  const Segment &its = ordering_.of(other);
-  found.address = lanes.addresses[index] - lanes.base;
+  const Segment &its = ordering_.of(pair.other);
+  found.address = pair.lane_address - lanes.base;
   found.in_lds = lanes.in_lds;
   found.size = lanes.size;
-  found.lane = lanes.lanes[index];
+  found.lane = pair.lane;
   found.wave = where.wave.index;
-  found.group = ordering_.number(where.group.id);
+  found.group = where.group.number;
   found.has_other = 1;
-  found.other_record = other.record();
-  found.other_address = address - lanes.base;
-  found.other_size = sizes_[other.record()];
-  found.other_lane = other.lane();
+  found.other_record = pair.other.record;
+  found.other_address = pair.address - lanes.base;
+  found.other_size = sizes_[pair.other.record];
+  found.other_lane = pair.other_lane;
   found.other_wave = its.wave;
   found.other_group = ordering_.number(its.group);
-  const auto near = ProgramMemory::get().nearest(address);
-  if (near && !lanes.in_lds && address - near->address < near->size) {
+  const auto near = ProgramMemory::get().nearest(pair.address);
+  if (near && !lanes.in_lds && pair.address - near->address < near->size) {
     found.base = near->address;
     found.extent = near->size;
     found.allocation = near->number;
@@ -248,10 +427,11 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
   WaveOrder &mine = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
   const uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8}) & all;
-  if (event == EVENT_GRID_SIGNAL)
-    return ordering_.signal_grid(where.group, mine);
-  if (event == EVENT_GRID_WAIT)
-    return ordering_.wait_for_grid(mine);
+  if (event == EVENT_GRID_SIGNAL || event == EVENT_GRID_WAIT) {
+    if (wanted_.races)
+      event == EVENT_GRID_SIGNAL ? ordering_.signal_grid(where.group, mine) : ordering_.wait_for_grid(mine);
+    return;
+  }
   if (event == EVENT_END) {
     mine.ended = true;
     mine.end = record;
@@ -289,11 +469,12 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
       continue;
     }
     if (wanted_.barriers) {
+      std::lock_guard lock(mutex_);
       wire::Sighting &found = note(wire::Sight::kDivergentBarrier, narrow[index].record, 0);
       if (found.count == 0) {
         found.lane = __builtin_ctzll(skipped);
         found.wave = found.other_wave = where.wave.index;
-        found.group = found.other_group = ordering_.number(where.group.id);
+        found.group = found.other_group = where.group.number;
         found.has_other = 1;
         found.other_record = record;
         found.other_lane = found.lane;
@@ -307,11 +488,12 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
 void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended) {
   if (!wanted_.barriers)
     return;
+  std::lock_guard lock(mutex_);
   wire::Sighting &found = note(wire::Sight::kMissedBarrier, waits.last_barrier, ended.end);
   if (found.count++)
     return;
   found.wave = waits.index;
-  found.group = found.other_group = ordering_.number(group.id);
+  found.group = found.other_group = group.number;
   found.has_other = 1;
   found.other_record = ended.end;
   found.other_wave = ended.index;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "observer.h"
@@ -17,35 +18,67 @@ public:
   AccessChecks(const Checks &wanted, const char *plan) : wanted_(wanted), plan_(plan) {}
   // Before work-groups run that are a part of the grid.
   void next_part(const Part &part) { ordering_.next_part(part); }
+  bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
+  // Return whether accesses are looked at in the order in which they happen: then one thread at a time may tell them.
+  bool wants_order() const { return wanted_.races; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
   // Throws `Failure`.
   void tell(Service &service, uint64_t launch);
 
 private:
+  // Lanes that follow each other, each with the bytes behind those of the one before; or all with the same.
+  struct Run {
+    uint64_t address;
+    unsigned lane, count;
+    bool repeats;
+  };
   // Lanes of an instruction in one kind of memory.
   struct Lanes {
     uint64_t base = 0; // of LDS
     bool in_lds = false;
-    unsigned count = 0;
     uint32_t size = 0, record = 0;
-    uint64_t addresses[64];
-    uint8_t lanes[64];
+    unsigned count = 0;
+    Run runs[64];
   };
   struct Where {
     GroupOrder &group;
     WaveOrder &wave;
   };
+  // What an access makes of the history of cells.
+  struct Change {
+    uint32_t stamp = 0, from = 0, to = 0;
+    Role moved = kRoles; // where the lane of the read before goes
+    bool races = false, stored = false;
+    Role other = kRoles; // the access that it races with
+  };
 
   void access(Where where, const char *wave, uint32_t record, const char *access);
+  void sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const;
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
-  void read(Where where, const Lanes &lanes);
-  void write(Where where, const Lanes &lanes);
+  void meet_atomics(Where where, const Lanes &lanes, unsigned use);
+  bool meet(Where where, const Lanes &lanes, const History &before, unsigned use);
+  History own(Where where, const Lanes &lanes, const History &all) const;
+  Change read(Where where, const Lanes &lanes, const History &before, Touch now);
+  Change write(Where where, const Lanes &lanes, const History &before, Touch now);
+  template <typename Each> void each_span(const Lanes &lanes, Each each);
+  template <typename Make> void change(Where where, const Lanes &lanes, Role role, Make make);
+  // Cells of a run that have the same history.
+  struct Cells {
+    const Shadow::Span &span;
+    unsigned begin, end;
+  };
+  static void put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved);
+  void tell(Where where, const Lanes &lanes, const Run &run, Cells cells, const Change &made);
   void look_for_unwritten(Where where, const Lanes &lanes);
+  bool is_unwritten(Where where, const Lanes &lanes, uint64_t address);
+  void note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane);
   bool is_in_doubt(Where where, const Lanes &lanes);
+  bool is_of_others(Where where, const Lanes &lanes, Touch touch) const {
+    return lanes.in_lds && ordering_.of(touch).group != where.group.id;
+  }
   bool collides(Where where, const Lanes &lanes, Touch touch) const {
-    return touch.segment && !(lanes.in_lds && ordering_.of(touch).group != where.group.id) &&
-           !ordering_.before(touch, where.group, where.wave);
+    return touch.segment && !is_of_others(where, lanes, touch) && !ordering_.before(touch, where.group, where.wave);
   }
   // A store to where somebody else has stored, which is no race if it stores what is there.
   struct Silent {
@@ -54,10 +87,15 @@ private:
     uint64_t address, bytes;
     uint32_t before;
   };
-  wire::Sighting describe(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address);
+  // Where two accesses are found: a lane's, and what is known of the other one.
+  struct Pair {
+    uint64_t lane_address, address;
+    unsigned lane, other_lane;
+    Touch other;
+  };
+  wire::Sighting describe(Where where, const Lanes &lanes, const Pair &pair);
   void settle();
   void add(const wire::Sighting &race);
-  void race(Where where, const Lanes &lanes, unsigned index, Touch other, uint64_t address);
 
   void barrier(Where where, const char *wave, uint32_t record, uint32_t event);
   void reappear(Where where, uint32_t record, uint64_t lanes);
@@ -70,10 +108,16 @@ private:
   const Checks wanted_;
   const char *plan_;
   Ordering ordering_;
-  Shadow memory_, lds_;
-  Instruction last_{}; // the one that `silent_` is of
+  Histories histories_;
+  Shadow memory_{histories_}, lds_{histories_};
+  std::array<Change, 64> changes_; // of an instruction, by `Change::from`
+  uint32_t stamp_ = 0;
+  int told_ = -1;                            // the lane that a race was told of
+  const Instruction *instruction_ = nullptr; // that is told now
+  Instruction last_{};                       // the one that `silent_` is of
   std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_; // by record, of its last access
+  std::mutex mutex_;           // of what is found
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 

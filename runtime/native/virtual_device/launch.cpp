@@ -42,7 +42,7 @@ namespace {
 
 bool is_observed(const char *plan) { return get(plan, plan::stepping) == OBSERVED; }
 
-Dispatch dispatch_of(const Packet &from) {
+Dispatch dispatch_of(const Packet &from, const Checks &checks) {
   const auto &packet = *from.packet;
   const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
   Dispatch made;
@@ -54,7 +54,7 @@ Dispatch dispatch_of(const Packet &from) {
   made.kernarg = packet.kernarg_address;
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
-  made.cooperative = from.cooperative || is_observed(from.plan);
+  made.cooperative = from.cooperative || (is_observed(from.plan) && checks.races);
   return made;
 }
 
@@ -64,7 +64,8 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {
+      sightings_(resources.memory, packet.node, packet.plan),
+      execution_(*this, dispatch_of(packet, resources.service.setup().checks)) {
   if (is_observed(plan_))
     observed_.emplace(resources.service.setup().checks, plan_);
 }
@@ -132,7 +133,8 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
     const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
     observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}});
   }
-  if (!packet_.cooperative && !observed_) {
+  const bool in_order = observed_ && observed_->wants_order();
+  if (!packet_.cooperative && !in_order) {
     execution_.set_up(first, groups, items, 1 + helpers);
     execution_.run(resources_.pool, resources_.own, helpers);
     return;
@@ -144,7 +146,7 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   // work-groups as would run at once. So those that wait for each other go on here, too.
   const uint64_t resident = packet_.cooperative ? count : 1 + helpers;
   execution_.set_up(first, groups, items, resident);
-  execution_.run_together(resources_.pool, resources_.own, resources_.workers(resident), observed_ ? 0 : helpers);
+  execution_.run_together(resources_.pool, resources_.own, resources_.workers(resident), in_order ? 0 : helpers);
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {

@@ -4,14 +4,11 @@ namespace luthier {
 
 using namespace layout;
 
-GroupOrder &Ordering::group(const char *wave) {
-  const char *place = pointer<const char *>(wave, wave::group);
-  const uint64_t number = get(place, group::number);
-  GroupOrder *&now = current_[place];
-  if (now && now->number == number)
-    return *now;
-  now = &groups_[place];
-  now->number = number;
+GroupOrder &Ordering::begin(char *place) {
+  std::lock_guard lock(beginning_);
+  GroupOrder *const now = &groups_[place];
+  put(place, group::watched, now);
+  now->number = part_.number(get(place, group::number));
   now->id = static_cast<uint32_t>(numbers_.size());
   now->acquired = 0;
   now->returned = false;
@@ -19,7 +16,7 @@ GroupOrder &Ordering::group(const char *wave) {
   for (uint32_t index = 0; index < now->waves.size(); ++index)
     now->waves[index].index = index;
   now->written.assign(get(place, group::lds_size) + kWidest, 0);
-  numbers_.push_back(part_.number(number));
+  numbers_.push_back(now->number);
   released_.push_back(0);
   return *now;
 }

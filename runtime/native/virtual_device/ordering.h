@@ -7,10 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "bytes.h"
 #include "execution.h"
 #include "shadow.h"
 
@@ -45,10 +46,10 @@ struct WaveOrder {
 
 // The work-group that a worker runs.
 struct GroupOrder {
-  uint32_t id = 0;                // of all that were started, from 1 on
-  uint64_t number = ~uint64_t{0}; // in its part
-  uint32_t acquired = 0;          // by waves that came to a barrier
-  bool returned = false;          // the same of `WaveOrder::returned`
+  uint32_t id = 0;       // of all that were started, from 1 on
+  uint64_t number = 0;   // in the launch
+  uint32_t acquired = 0; // by waves that came to a barrier
+  bool returned = false; // the same of `WaveOrder::returned`
   std::vector<WaveOrder> waves;
   std::vector<uint8_t> written; // by byte of LDS, and of what an access at its end reaches over
 };
@@ -64,13 +65,13 @@ struct Part {
 
 class Ordering {
 public:
-  // Return the work-group that a wave is in, made anew where it is another one than the worker's last.
-  GroupOrder &group(const char *wave);
-  // Other work-groups follow, which may have the same numbers.
-  void next_part(const Part &part) {
-    part_ = part;
-    current_.clear();
+  // Return the work-group that a wave is in, of which a worker has one at a time.
+  GroupOrder &group(const char *wave) {
+    char *place = pointer<char *>(wave, layout::wave::group);
+    auto *known = pointer<GroupOrder *>(place, layout::group::watched);
+    return known ? *known : begin(place);
   }
+  void next_part(const Part &part) { part_ = part; }
 
   // A wave has come to a barrier, or has just said so; it has passed it.
   void signal(GroupOrder &group, WaveOrder &wave, uint32_t record);
@@ -120,15 +121,16 @@ public:
   uint64_t number(uint32_t id) const { return numbers_[id]; }
 
 private:
+  GroupOrder &begin(char *place);
   uint32_t begin(const GroupOrder &group, WaveOrder &wave);
 
+  std::mutex beginning_; // of work-groups, from several threads
   Part part_{};
   uint32_t clock_ = 1;
-  std::deque<Segment> segments_ = std::deque<Segment>(1); // the first is none
-  std::vector<uint32_t> released_{0};                     // by id of the work-group: when it released last
+  std::vector<Segment> segments_ = std::vector<Segment>(1); // the first is none
+  std::vector<uint32_t> released_{0};                       // by id of the work-group: when it released last
   std::vector<uint64_t> numbers_{0};
-  std::unordered_map<const char *, GroupOrder> groups_; // by layout::group
-  std::unordered_map<const char *, GroupOrder *> current_;
+  std::unordered_map<const char *, GroupOrder> groups_; // by layout::group, which leads to it
 };
 
 } // namespace luthier

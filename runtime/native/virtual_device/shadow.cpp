@@ -1,23 +1,88 @@
 #include "shadow.h"
 
+#include <mutex>
+
 namespace luthier {
 
-Shadow::Page &Shadow::find(uint64_t address) {
-  const uint64_t number = address / kPage;
-  if (number != last_) {
-    found_ = &pages_[number];
-    if (!found_->dwords && !found_->bytes)
-      found_->dwords = std::make_unique<Cell[]>(kPage / 4);
-    last_ = number;
+uint32_t Histories::find(const History &wanted) {
+  for (unsigned back = 1; back <= recent_.size(); ++back) {
+    const uint32_t number = recent_[(next_ - back) % recent_.size()];
+    if (!all_[number].free && all_[number].history == wanted)
+      return number;
   }
-  return *found_;
+  uint32_t number;
+  if (free_.empty()) {
+    number = static_cast<uint32_t>(all_.size());
+    all_.emplace_back();
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  all_[number] = {wanted};
+  recent_[next_++ % recent_.size()] = number;
+  return number;
 }
 
-void Shadow::split(Page &page) {
-  page.bytes = std::make_unique<Cell[]>(kPage);
-  for (uint64_t at = 0; at < kPage; ++at)
-    page.bytes[at] = page.dwords[at / 4];
-  page.dwords.reset();
+void Histories::free_left() {
+  for (const uint32_t number : left_)
+    if (Entry &entry = all_[number]; entry.cells == 0 && !entry.free) {
+      entry.free = true;
+      free_.push_back(number);
+    }
+  left_.clear();
+}
+
+namespace {
+
+// Chunks of arenas that are no more, of as many bytes at most as are worth to keep.
+struct KeptChunks {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<uint32_t[]>> all;
+  static KeptChunks &get() {
+    static auto *const kept = new KeptChunks; // threads may end after static objects
+    return *kept;
+  }
+};
+constexpr size_t kMostKept = 64 << 20;
+
+} // namespace
+
+CellArena::~CellArena() {
+  KeptChunks &kept = KeptChunks::get();
+  std::lock_guard lock(kept.mutex);
+  for (auto &chunk : chunks_)
+    if ((kept.all.size() + 1) * kChunk * sizeof(uint32_t) <= kMostKept)
+      kept.all.push_back(std::move(chunk));
+}
+
+void CellArena::grow() {
+  KeptChunks &kept = KeptChunks::get();
+  std::unique_ptr<uint32_t[]> chunk;
+  {
+    std::lock_guard lock(kept.mutex);
+    if (!kept.all.empty()) {
+      chunk = std::move(kept.all.back());
+      kept.all.pop_back();
+    }
+  }
+  if (!chunk)
+    chunk.reset(new uint32_t[kChunk]);
+  next_ = chunk.get();
+  left_ = kChunk;
+  chunks_.push_back(std::move(chunk));
+}
+
+void Shadow::split(Line &line) {
+  constexpr unsigned kDwords = kLine / 4;
+  uint32_t *const bytes = arena_.take(2 * kLine);
+  for (unsigned at = 0; at < kLine; ++at) {
+    bytes[at] = line.cells[at / 4];
+    bytes[kLine + at] = line.cells[kDwords + at / 4];
+  }
+  for (unsigned dword = 0; dword < kDwords; ++dword)
+    histories_.move(0, line.cells[dword], 3);
+  line.cells = bytes;
+  line.in_bytes = true;
 }
 
 } // namespace luthier

@@ -1,56 +1,163 @@
 // Shadow of memory: for each dword, or each byte where somebody uses parts of dwords, who touched it last.
+//
+// Lanes of a wave mostly touch what lies side by side, and what has been touched so before. So who it was is written
+// down once for all of it (a history), and a cell is the number of its history, and lanes.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 namespace luthier {
 
-// An access: the segment of a wave that it is in (ordering.h), 0 for none; the record and the lane that did it.
+// An access: the segment of a wave that it is in (ordering.h), 0 for none, and its record.
 struct Touch {
-  uint32_t segment = 0, place = 0;
-  static constexpr unsigned kLaneBits = 6;
-  uint32_t record() const { return place >> kLaneBits; }
-  uint32_t lane() const { return place & ((1u << kLaneBits) - 1); }
+  uint32_t segment = 0, record = 0;
+  bool operator==(const Touch &) const = default;
 };
 
-struct Cell {
-  Touch write, atomic; // the last ones
-  // The last read; the last one by another wave of the same work-group; the last one by another work-group.
-  Touch read, read_by_other, read_elsewhere;
+// What the accesses are that a history knows: the last ones; of reads the last one, the last one by another wave of the
+// same work-group, the last one by another work-group.
+enum Role : unsigned { kLastWrite, kLastAtomic, kLastRead, kReadByOther, kReadElsewhere, kRoles };
+
+struct History {
+  std::array<Touch, kRoles> by;
+  bool operator==(const History &) const = default;
+};
+
+// All histories that cells have, by number. 0 is that of cells that nobody touched.
+class Histories {
+public:
+  Histories() : all_(1) { recent_.fill(0); }
+  const History &operator[](uint32_t number) const { return all_[number].history; }
+  // Return the number of such a history: of one of the last ones, or a new one.
+  uint32_t find(const History &wanted);
+  // That many cells have another one now.
+  void move(uint32_t from, uint32_t to, uint32_t cells) {
+    all_[to].cells += cells;
+    if (from && (all_[from].cells -= cells) == 0)
+      left_.push_back(from);
+  }
+  // Forgets those that no cell has: their numbers may be others' from now on.
+  void collect() {
+    if (!left_.empty())
+      free_left();
+  }
+
+private:
+  struct Entry {
+    History history;
+    uint32_t cells = 0;
+    bool free = false;
+  };
+  void free_left();
+
+  std::vector<Entry> all_;
+  std::vector<uint32_t> left_, free_;
+  std::array<uint32_t, 8> recent_;
+  unsigned next_ = 0; // in `recent_`
+};
+
+// Lanes of a cell's accesses: six bits for each role.
+inline constexpr unsigned kLaneBits = 6;
+inline constexpr uint32_t lane_field(unsigned role) { return ((1u << kLaneBits) - 1) << role * kLaneBits; }
+inline unsigned lane_of(uint32_t lanes, unsigned role) { return (lanes & lane_field(role)) >> role * kLaneBits; }
+
+// Return how many of the first numbers, of at least one, are equal.
+inline unsigned equal_ones(const uint32_t *numbers, unsigned count) {
+  constexpr unsigned kAtOnce = 16;
+  unsigned equal = 1;
+  for (; equal + kAtOnce <= count; equal += kAtOnce) {
+    uint32_t different = 0;
+    for (unsigned index = 0; index < kAtOnce; ++index)
+      different |= numbers[equal + index] ^ numbers[0];
+    if (different)
+      break;
+  }
+  while (equal < count && numbers[equal] == numbers[0])
+    ++equal;
+  return equal;
+}
+
+// Memory for cells, which goes to others after its owner.
+class CellArena {
+public:
+  ~CellArena();
+  uint32_t *take(size_t cells) {
+    if (left_ < cells)
+      grow();
+    left_ -= cells;
+    return next_ += cells, next_ - cells;
+  }
+
+private:
+  static constexpr size_t kChunk = 1 << 16; // cells
+  void grow();
+
+  std::vector<std::unique_ptr<uint32_t[]>> chunks_;
+  uint32_t *next_ = nullptr;
+  size_t left_ = 0;
 };
 
 class Shadow {
 public:
-  // Calls `each(cell, address, bytes)` for the cells of those bytes.
-  template <typename Each> void visit(uint64_t address, uint64_t size, Each each) {
+  explicit Shadow(Histories &histories) : histories_(histories) {}
+  // Cells that lie side by side, each of 1 << `shift` bytes, from an address on.
+  struct Span {
+    uint32_t *histories, *lanes;
+    unsigned count, shift;
+    unsigned step() const { return 1u << shift; } // bytes
+    uint64_t address;
+  };
+  // Calls `each(span)` for the cells of those bytes; `parts`: parts of dwords are used.
+  template <typename Each> void visit(uint64_t address, uint64_t size, bool parts, Each each) {
     for (const uint64_t end = address + size; address < end;) {
-      const uint64_t part = std::min(end, (address | (kPage - 1)) + 1) - address;
-      Page &page = find(address);
-      const uint64_t offset = address & (kPage - 1);
-      if (!page.bytes && (offset | part) % 4)
-        split(page);
-      const uint64_t step = page.bytes ? 1 : 4;
-      Cell *cells = (page.bytes ? page.bytes : page.dwords).get() + offset / step;
-      for (uint64_t at = 0; at < part; at += step)
-        each(cells[at / step], address + at, step);
-      address += part;
+      const uint64_t bytes = std::min(end, (address | (kLine - 1)) + 1) - address;
+      Line &line = find(address);
+      if (parts && !line.in_bytes)
+        split(line);
+      const unsigned shift = line.in_bytes ? 0 : 2, cells = kLine >> shift;
+      uint32_t *first = line.cells + ((address & (kLine - 1)) >> shift);
+      each(Span{first, first + cells, static_cast<unsigned>(bytes >> shift), shift, address});
+      address += bytes;
     }
   }
 
 private:
-  static constexpr uint64_t kPage = 4096;
-  struct Page {
-    std::unique_ptr<Cell[]> dwords, bytes; // one of them
+  static constexpr uint64_t kPage = 4096, kLine = 256;
+  struct Line {
+    uint32_t *cells = nullptr; // numbers of histories, then lanes
+    bool in_bytes = false;
   };
-  Page &find(uint64_t address);
-  static void split(Page &page);
+  struct Page {
+    Line lines[kPage / kLine];
+  };
+  Line &find(uint64_t address) {
+    const uint64_t number = address / kPage;
+    Known &known = known_[number % known_.size()];
+    if (known.number != number)
+      known = {number, &pages_[number]};
+    Line &line = known.page->lines[address % kPage / kLine];
+    if (!line.cells) {
+      line.cells = arena_.take(2 * kLine / 4);
+      std::fill_n(line.cells, kLine / 4, 0);
+    }
+    return line;
+  }
+  void split(Line &line);
 
+  Histories &histories_;
+  CellArena arena_;
   std::unordered_map<uint64_t, Page> pages_;
-  uint64_t last_ = ~uint64_t{0}; // number of the page that was found last
-  Page *found_ = nullptr;
+  struct Known {
+    uint64_t number = ~uint64_t{0};
+    Page *page = nullptr;
+  };
+  std::array<Known, 64> known_;
 };
 
 } // namespace luthier

@@ -11,8 +11,10 @@ namespace luthier {
 // Larger allocations are left as they are: to write them would take their memory.
 inline constexpr uint64_t kMostUnwritten = uint64_t{256} << 20;
 
+inline constexpr uint64_t kUnwrittenFactor = 0x9E3779B97F4A7C15;
+
 inline uint32_t unwritten(uint64_t address) {
-  const auto number = static_cast<uint32_t>((address >> 2) * 0x9E3779B97F4A7C15 >> 32);
+  const auto number = static_cast<uint32_t>((address >> 2) * kUnwrittenFactor >> 32);
   uint32_t usual = 0; // bit 7 of each byte that is 0, 1 or 255
   for (unsigned shift = 0; shift < 32; shift += 8)
     usual |= uint32_t{static_cast<uint8_t>((number >> shift) + 1) < 3} << (shift + 7);
@@ -28,6 +30,21 @@ inline bool is_unwritten(uint64_t address, uint64_t size) {
       return false;
   }
   return true;
+}
+
+// Return whether one of the lanes' first dwords may be as it was: most of what was written is told from it here. Lanes
+// are at multiples of four, that many bytes apart.
+inline bool some_unwritten(uint64_t address, uint64_t apart, unsigned count) {
+  constexpr uint32_t kAsMade = 0x5F5F5F5F; // bits that are as in the number
+  uint64_t number = (address >> 2) * kUnwrittenFactor;
+  bool some = false;
+  for (unsigned lane = 0; lane < count; ++lane) {
+    uint32_t value;
+    std::memcpy(&value, reinterpret_cast<const void *>(address + lane * apart), sizeof value);
+    some |= ((value ^ static_cast<uint32_t>(number >> 32)) & kAsMade) == 0;
+    number += (apart >> 2) * kUnwrittenFactor;
+  }
+  return some;
 }
 
 } // namespace luthier

@@ -184,6 +184,60 @@ __global__ void set_back(int *data, unsigned *count) {
   }
 }
 
+// Waves of a work-group pass a number on, each when the one before has: plain instructions in LDS and in memory.
+template <typename Load, typename Store>
+__device__ void pass_on(int *data, int *turn, int *number, Load load, Store store) {
+  const int wave = threadIdx.x / 64, behind = kItems / 64 - 1 - wave; // the last wave is first: waves do wait
+  if (threadIdx.x % 64 == 0) {
+    while (load(turn) != behind)
+      ;
+    *number = *number * 2 + 1;
+    store(turn, behind + 1);
+    while (load(turn) != kItems / 64)
+      __builtin_amdgcn_s_sleep(1);
+    data[blockIdx.x * kItems + wave] = *number;
+  }
+}
+
+__device__ int load_near(const int *from) {
+  return __hip_atomic_load(from, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+__device__ void store_near(int *to, int value) {
+  __hip_atomic_store(to, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+
+__global__ void wave_turns(int *data) {
+  __shared__ int turn, number;
+  if (threadIdx.x == 0)
+    turn = number = 0;
+  __syncthreads();
+  pass_on(data, &turn, &number, load_near, store_near);
+}
+
+__global__ void wave_turns_in_memory(int *data, int *zeros) {
+  pass_on(data, zeros + 2 * blockIdx.x, zeros + 2 * blockIdx.x + 1, load_near, store_near);
+}
+
+// The same by a volatile flag, which is set before anybody waits for it, too.
+__global__ void volatile_flag(int *data) {
+  __shared__ volatile int flag;
+  __shared__ int number;
+  if (threadIdx.x == 0)
+    flag = 0;
+  __syncthreads();
+  const int first = blockIdx.x % 2 ? 0 : kItems - 64;
+  if (threadIdx.x == first) {
+    number = 7;
+    __threadfence_block();
+    flag = 1;
+  } else if (threadIdx.x == 64) {
+    while (!flag)
+      ;
+    __threadfence_block();
+    data[blockIdx.x] = number;
+  }
+}
+
 __global__ void votes(int *data) {
   const int at = blockIdx.x * kItems + threadIdx.x;
   const int some = __syncthreads_or(data[at] & 1), many = __syncthreads_count(data[at] & 2);
@@ -307,6 +361,12 @@ int main(int argc, char **argv) {
   else if (is("set_back"))
     for (int turn = 0; turn < 3; ++turn)
       set_back<<<kGroups, kItems>>>(data, reinterpret_cast<unsigned *>(zeros));
+  else if (is("wave_turns"))
+    wave_turns<<<kGroups, kItems>>>(data);
+  else if (is("wave_turns_in_memory"))
+    wave_turns_in_memory<<<kGroups, kItems>>>(data, zeros);
+  else if (is("volatile_flag"))
+    volatile_flag<<<kGroups, kItems>>>(data);
   else if (is("votes"))
     votes<<<kGroups, kItems>>>(data);
   else if (is("streams"))
@@ -324,6 +384,10 @@ int main(int argc, char **argv) {
   HIP(hipDeviceSynchronize());
   if (is("by_exchange"))
     EXPECT(on_host(reinterpret_cast<double *>(zeros), 1)[0] == kAll);
+  if (is("wave_turns") || is("wave_turns_in_memory"))
+    EXPECT(on_host(data, kAll)[0] == 15);
+  if (is("volatile_flag"))
+    EXPECT(on_host(data, kAll)[1] == 7);
   if (is("own_barrier") || is("plain_barrier"))
     EXPECT(on_host(data, kAll)[9] == 3);
   std::puts("done");

@@ -95,6 +95,24 @@ template <Bug bug> __global__ void locked(const int *data, int *lock, int *total
     __hip_atomic_store(lock, 0, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+// Waves of a work-group add one after the other.
+template <Bug bug> __global__ void turns(const int *data, int *sums) {
+  __shared__ int turn, sum;
+  const int wave = threadIdx.x / 64;
+  if (threadIdx.x == 0)
+    turn = sum = 0;
+  __syncthreads();
+  if (threadIdx.x % 64 != 0)
+    return;
+  if (bug != kAtomic)
+    while (__hip_atomic_load(&turn, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP) != wave)
+      ;
+  sum += data[blockIdx.x * kItems + threadIdx.x]; // line: turns adds
+  __hip_atomic_store(&turn, wave + 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
+  if (wave == kItems / 64 - 1)
+    sums[blockIdx.x] = sum;
+}
+
 // Work-items that are too many do nothing, or skip a barrier.
 template <Bug bug> __global__ void partial(const int *data, int *out, int count) {
   __shared__ int part[kItems];
@@ -133,6 +151,8 @@ template <Bug bug> int run(const char *kernel) {
     look_back<bug><<<kGroups, kItems>>>(data, out, out + 100, out + 200);
   else if (is("locked"))
     locked<bug><<<kGroups, kItems>>>(data, out, out + 100);
+  else if (is("turns"))
+    turns<bug><<<kGroups, kItems>>>(data, out);
   else
     partial<bug><<<kGroups, kItems>>>(data, out, kAll);
   HIP(hipDeviceSynchronize());

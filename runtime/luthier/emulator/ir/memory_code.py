@@ -47,9 +47,11 @@ def note_access(
         entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
         _put_access(w, entry, places, size, mask, outside=outside)
     elif w.variant.observed and not outside:
-        entry = w.context_field("access_log")
-        _put_access(w, entry, places, size, mask, outside=False)
-        tell(w, layout.EVENT_ACCESS, entry)
+        told = w.load(w.wave_field("told"), "u32")
+        with w.when(told != 0):
+            entry = w.context_field("access_log")
+            _put_access(w, entry, places, size, mask, outside=False)
+            tell(w, layout.EVENT_ACCESS, entry)
 
 
 def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
@@ -64,11 +66,24 @@ def _put_access(
 ) -> None:
     scalar = not isinstance(places.llvm.type, ir.VectorType)
     kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
+    if w.variant.observed and not scalar:  # most accesses are so, and told with one address
+        kind = layout.ACCESS_ROW
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
     w.store(_scalar(w, size, "u32"), w.address(entry, layout.ACCESS["size"]))
     w.store(w.number(kind), w.address(entry, layout.ACCESS["kind"]))
-    w.ir.store(places.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
+    addresses = w.address(entry, layout.ACCESS["addresses"])
+    if kind != layout.ACCESS_ROW:
+        w.ir.store(places.llvm, addresses, align=8)
+        return
+    first = w.extract(places, 0)
+    w.store(first, addresses)
+    apart = (places != w.splat(first) + w.lane_id("u64") * w.splat(_scalar(w, size, "u64"))) & (
+        w.exec if mask is None else mask
+    )
+    with w.when(w.mask_bits(apart) != 0):
+        w.store(w.number(layout.ACCESS_LANES), w.address(entry, layout.ACCESS["kind"]))
+        w.ir.store(places.llvm, addresses, align=8)
 
 
 def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:

@@ -269,7 +269,15 @@ def _emit_start(module: ir.Module) -> ir.Function:
     both = c.ir.and_(c.ir.or_(y, c.ir.shl(z, c.number(16))), given)
     y = c.ir.select(c.is_equal(given, 0), y, both)
     count = c.get(layout.GROUP, group, "wave_count")
-    for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0), ("signals", 0), ("phase", 0)):
+    for name, value in (
+        ("live", count),
+        ("waiting", 0),
+        ("active", 1),
+        ("steps", 0),
+        ("signals", 0),
+        ("phase", 0),
+        ("watched", 0),
+    ):
         c.set(layout.GROUP, group, name, value)
     lds, lds_size = c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size")
     contents = c.pointer(layout.LAUNCH, launch, "lds_image")
@@ -309,7 +317,8 @@ def _emit_start(module: ir.Module) -> ir.Function:
             *(("bank_bits", 0), ("bank_key", 0)),
         ):
             c.set(layout.WAVE, wave, name, value)
-        c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))
+        for name in ("scc", "told"):
+            c.set(layout.WAVE, wave, name, c.get(layout.LAUNCH, launch, name))
         mode = c.get(layout.LAUNCH, launch, "mode")
         c.set(layout.WAVE, wave, "mode", mode)
         tables = c.pointer(layout.WAVE, wave, "tables")

@@ -28,10 +28,11 @@ CHECKS = {
     "leak": frozenset({"leak"}),
     "race": frozenset({"race"}),
     "init": frozenset({"uninitialised-read"}),
-    "barrier": frozenset({"divergent-barrier", "missed-barrier"}),
+    "barrier": frozenset({"divergent-barrier"}),
+    "early-exit": frozenset({"missed-barrier"}),
 }
 """Each check, and the kinds that it finds."""
-OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"]
+OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds for which every access of memory and every barrier is looked at."""
 
 

@@ -1,0 +1,99 @@
+"""Loads by which a wave waits for others: those of a loop that does nothing but load the same again.
+
+Atomic loads and volatile ones are plain instructions where scope or target need no other. But a compiler does not leave
+a plain load in a loop that stores nothing, meets nobody, and does not change the address.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from luthier.emulator.inspection.access_kinds import Kind, kind_of
+from luthier.isa import NO_TARGET, InstructionArray, Isa
+from luthier.isa import registers as r
+from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table
+
+LOOP = 24
+"""Instructions of the longest loop that is looked at."""
+_MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "scratch_", "s_load", "s_buffer", "s_store")
+_MEETS = ("s_barrier", "s_atomic", "s_endpgm", "s_swappc", "s_setpc", "s_call")
+_CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
+"""Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""
+
+
+def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
+    """Return whether an instruction is a load by which a wave waits, or its copy before the loop."""
+    behind = part.target[position + 1 : position + 1 + LOOP]
+    addresses = part.addresses[position + 1 : position + 1 + LOOP]
+    if (
+        not ((behind != NO_TARGET) & (behind <= addresses)).any()
+        or kind_of(_mnemonic(isa, part, position)) != Kind.READ
+    ):
+        return False
+    first = max(0, position - LOOP)
+    code = _Near(isa, part.part(first, min(len(part), position + 2 * LOOP)))
+    return code.is_in_loop(position - first) or code.is_before_loop(position - first)
+
+
+class _Near:
+    """The instructions around a load."""
+
+    def __init__(self, isa: Isa, code: InstructionArray) -> None:
+        self._isa, self._code = isa, code
+        self._columns = Columns(code)
+        self._table: EffectTable = effect_table(isa)
+
+    def is_in_loop(self, load: int) -> bool:
+        """Return whether the load is in a loop in which a wave waits."""
+        for branch in range(load + 1, min(load + 1 + LOOP, len(self._code))):
+            target = self._columns.target[branch]
+            if target == NO_TARGET:
+                continue
+            head = int(np.searchsorted(self._code.addresses, target))
+            if head > load or self._code.addresses[head] != target:
+                return False
+            body = range(head, branch + 1)
+            return all(self._is_idle(each) for each in body) and not self._address(load) & self._written(body)
+        return False
+
+    def is_before_loop(self, load: int) -> bool:
+        """Return whether the load is in a loop's first turn, which compilers put before it, where it may be skipped."""
+        alike = self._columns.alike(load)
+        for other in range(load + 1, min(load + 1 + LOOP, len(self._code))):
+            if self._columns.alike(other) == alike:
+                between = range(load, other)
+                return not self._address(load) & self._written(between) and self.is_in_loop(other)
+            if not self._is_idle(other) or _is_memory(self._mnemonic(other)):
+                return False
+        return False
+
+    def _mnemonic(self, index: int) -> str:
+        return _mnemonic(self._isa, self._code, index)
+
+    def _is_idle(self, index: int) -> bool:
+        """Return whether an instruction neither changes memory nor meets others."""
+        mnemonic = self._mnemonic(index)
+        if _is_memory(mnemonic):
+            return kind_of(mnemonic) == Kind.READ
+        return bool(mnemonic) and not mnemonic.startswith(_MEETS)
+
+    def _address(self, load: int) -> int:
+        """Return the units that the address of a load is in."""
+        return self._table.of(self._columns, load).reads & ~r.EXEC_MASK
+
+    def _written(self, indices: range) -> int:
+        written = 0
+        for index in indices:
+            written |= self._table.of(self._columns, index).writes
+        return written
+
+
+def _is_memory(mnemonic: str) -> bool:
+    return mnemonic.startswith(_MEMORY) and not _CACHES.match(mnemonic)
+
+
+def _mnemonic(isa: Isa, code: InstructionArray, index: int) -> str:
+    opcode = int(code.opcode[index])
+    return isa.opcode(opcode).mnemonic if opcode >= 0 else ""
