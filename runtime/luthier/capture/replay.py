@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -206,12 +208,26 @@ class PreparedLaunch:
         """It is the code that was captured."""
         program = program or recorded_program(capture, target)
         self.device = device_of(capture, target, program.object)
+        self.accessible = Memory(limit=1 << 62) if memory is None else memory
+        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
+        self._take(program, step_limit)
+
+    def _take(self, program: Program, step_limit: int) -> None:
         self.program, self.step_limit = program, step_limit
         self.object, self.kernel, self.code = program.object, program.kernel, program.code
         self.plan = kernel_plan(self.kernel, self.device.target, self.code)
-        self.accessible = Memory(limit=1 << 62) if memory is None else memory
-        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
         self._check()
+
+    def with_program(self, program: Program, step_limit: int) -> Self:
+        """Return the launch with other code in the place of its own, which may access the same memory.
+
+        Raises:
+            DeviceError: sizes that are too large.
+        """
+        other = copy.copy(self)
+        other.recorded = False
+        other._take(program, step_limit)
+        return other
 
     def _check(self) -> None:
         """Refuse what no device would take.

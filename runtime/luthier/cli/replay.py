@@ -79,8 +79,6 @@ def run(args: argparse.Namespace) -> int:
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
     checks = checks_of(args.check)
-    if args.tool and (args.object or args.against):
-        raise LuthierError("tools instrument the recorded code: give -t, or --object and --against")
     if args.tool:
         return _under_tools(args, checks)
     if args.output:
@@ -118,12 +116,11 @@ def _replays(args: argparse.Namespace, checks: Sequence[str]) -> Iterator[dict[s
 
 def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
     """Replay under tools, all captures in one process but for clusters; the exit status."""
-    if checks:
-        raise LuthierError("checks look at the original code: give -t or --check")
     from luthier.tool import parse_tools
 
     parse_tools(args.tool)  # a wrong one is told before anything runs
-    options = {name: getattr(args, name) for name in ("device", "tool", "hoist", "mangled")}
+    names = ("device", "tool", "hoist", "mangled", "object", "against")
+    options = {name: getattr(args, name) for name in names} | {"checks": checks}
     if args.scheduler is None:
         task = {"files": list(map(str, _files(args))), **options, "output": args.output}
         told = elsewhere("luthier.cli.replay_tools", task, args.time_limit)

@@ -235,9 +235,8 @@ def replay_on_under_tools(
     errors: list[str] = []
     with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
         runs: list[RunFolder] = []
-        for number, (chunk, done) in enumerate(
-            zip(chunks, _done(client, chunks, options, under_tools=True), strict=True)
-        ):
+        found = _done(client, chunks, _sendable(options), under_tools=True)
+        for number, (chunk, done) in enumerate(zip(chunks, found, strict=True)):
             if not isinstance(done, Done):
                 rows += [{"file": str(path), "status": IMPOSSIBLE, "what": done} for path in chunk]
                 continue

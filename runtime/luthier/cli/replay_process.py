@@ -96,13 +96,11 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         LuthierError: it cannot be run.
     """
-    from luthier.capture import read_capture, replay, write_capture
+    from luthier.capture import replay, write_capture
     from luthier.capture.replay import reduced
 
-    capture = read_capture(task["file"])
-    if task["against"]:
-        capture = _against(capture, task["against"])
-    launch = prepared(capture, target_of(task["device"]), task["object"])
+    capture = expected(task["file"], task)
+    launch = launch_of(capture, task)
     done = launch.run(task["threads"], task["checks"])
     if not task["reduce"]:
         done = launch.with_store(done)
@@ -112,6 +110,32 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
         done = replay(capture)
         if done.equal:
             write_capture(task["file"], capture)
+    return row_of(capture, task, done)
+
+
+def expected(file: str, task: Mapping[str, Any]) -> Capture:
+    """Return the capture of a file, with what a task expects of it.
+
+    Raises:
+        LuthierError: there is none, or `against` says nothing of it.
+    """
+    from luthier.capture import read_capture
+
+    capture = read_capture(file)
+    return _against(capture, task["against"]) if task["against"] else capture
+
+
+def launch_of(capture: Capture, task: Mapping[str, Any]) -> PreparedLaunch:
+    """Return the launch of a capture that a task asks for.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    return prepared(capture, target_of(task["device"]), task["object"])
+
+
+def row_of(capture: Capture, task: Mapping[str, Any], done: Replayed) -> dict[str, Any]:
+    """Return what a replay did as plain data, with what a task makes of it."""
     row = {"kernel": capture.manifest.kernel, "groups": capture.manifest.groups} | outcome(done)
     if done.fault is not None and capture.manifest.left_out:
         row["what"] += f"; {_LEFT_OUT}"
