@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import luthier
-from luthier.cli.replay_process import IMPOSSIBLE, elsewhere, replay_elsewhere
+from luthier.cli.replay_process import IMPOSSIBLE, REPLAY, elsewhere, row_elsewhere
 from luthier.errors import DeviceError, LuthierError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ LOCAL = "local"
 """A cluster of this machine, for as long as the command runs."""
 _AHEAD = 2
 """Tasks in flight for each thread of the workers: their captures are in memory."""
+UNDER_TOOLS = "luthier.cli.replay_tools"
+"""Module whose process replays several captures."""
 _CONNECT = "5s"
 """Time until a scheduler counts as not there."""
 _CHUNK = 16
@@ -68,13 +70,13 @@ class Task:
     Args:
         captures: files to replay.
         options: entries of the task of the process that replays; `Sent` in place of paths.
-        under_tools: replay them in one process, under the tools of `options`.
+        module: what the process of each capture runs; `UNDER_TOOLS`: that of all of them, under the tools of `options`.
         version: the client's Luthier.
     """
 
     captures: tuple[Sent, ...]
     options: Mapping[str, Any]
-    under_tools: bool
+    module: str
     version: str = luthier.__version__
 
 
@@ -106,12 +108,12 @@ def work(task: Task) -> Done:
         folder = Path(name)
         options = {key: _here(value, folder) for key, value in task.options.items()}
         options["threads"] = _threads()
-        if task.under_tools:
+        if task.module == UNDER_TOOLS:
             return _work_under_tools(task, options, folder)
         rows = []
         for one in task.captures:
             path = one.put(folder)
-            rows.append(_named(replay_elsewhere(Path(path), **options), {path: one.path}))
+            rows.append(_named(row_elsewhere(task.module, Path(path), options), {path: one.path}))
         return Done({"replays": rows})
 
 
@@ -119,7 +121,7 @@ def _work_under_tools(task: Task, options: dict[str, Any], folder: Path) -> Done
     files = [one.put(folder) for one in task.captures]
     limit = options.pop("time_limit", None)
     run = folder / "run"
-    told = elsewhere("luthier.cli.replay_tools", {**options, "files": files, "output": str(run)}, limit)
+    told = elsewhere(UNDER_TOOLS, {**options, "files": files, "output": str(run)}, limit)
     names = {file: one.path for file, one in zip(files, task.captures, strict=True)}
     told["replays"] = [_named(row, names) for row in told["replays"]]
     packed = io.BytesIO()
@@ -189,16 +191,19 @@ def cluster(scheduler: str) -> Iterator[Client]:
             yield client
 
 
-def replay_on(client: Client, paths: Sequence[Path], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def replay_on(
+    client: Client, paths: Sequence[Path], options: Mapping[str, Any], module: str = REPLAY
+) -> Iterator[dict[str, Any]]:
     """Yield the row of each replay, in the order of the captures.
 
     One whose worker has been lost several times is a row that says so.
 
     Args:
         options: as `luthier.cli.replay_process.replay_elsewhere` takes them.
+        module: what the process of each capture runs.
     """
     sent = _sendable(options)
-    for path, done in zip(paths, _done(client, [[path] for path in paths], sent), strict=True):
+    for path, done in zip(paths, _done(client, [[path] for path in paths], sent, module), strict=True):
         if isinstance(done, Done):
             yield from done.answer["replays"]
         else:
@@ -235,7 +240,7 @@ def replay_on_under_tools(
     errors: list[str] = []
     with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
         runs: list[RunFolder] = []
-        found = _done(client, chunks, _sendable(options), under_tools=True)
+        found = _done(client, chunks, _sendable(options), UNDER_TOOLS)
         for number, (chunk, done) in enumerate(zip(chunks, found, strict=True)):
             if not isinstance(done, Done):
                 rows += [{"file": str(path), "status": IMPOSSIBLE, "what": done} for path in chunk]
@@ -274,7 +279,7 @@ def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _done(
-    client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], *, under_tools: bool = False
+    client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], module: str
 ) -> Iterator[Done | str]:
     """Yield the outcome of each chunk in order, or why there is none; few are in flight at a time."""
     from distributed import as_completed
@@ -285,7 +290,7 @@ def _done(
     def submitted() -> Iterator[Any]:
         for number, chunk in enumerate(chunks):
             try:
-                task = Task(tuple(map(Sent.of, chunk)), options, under_tools)
+                task = Task(tuple(map(Sent.of, chunk)), options, module)
             except LuthierError as problem:
                 results[number] = str(problem)
                 continue

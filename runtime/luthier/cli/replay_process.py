@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
 """Exit statuses."""
+REPLAY = "luthier.cli.replay_process"
+"""Name of this module."""
 TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""
 _TASK: dict[str, Any] = {
@@ -44,11 +46,19 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
     Returns:
         `status` and `what` was found, in words; `instructions` and `seconds` if it ran.
     """
+    return row_elsewhere(REPLAY, path, more)
+
+
+def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a module that is run as a program prints for a capture, as `replay_elsewhere`.
+
+    Args:
+        options: entries of its task; `time_limit`, seconds.
+    """
+    more = dict(options)
+    limit = more.pop("time_limit", None)
     try:
-        limit = more.pop("time_limit", None)
-        return {"file": str(path)} | elsewhere(
-            "luthier.cli.replay_process", {**_TASK, "file": str(path), **more}, limit
-        )
+        return {"file": str(path)} | elsewhere(module, {**_TASK, "file": str(path), **more}, limit)
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
 
