@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import Watching
+from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import Capture
 from luthier.capture.replay import Executed, PreparedLaunch, Program, device_of, isa_of, without
 from luthier.emulator.binding.program import Code
@@ -82,11 +82,17 @@ class SubstitutedLaunch(PreparedLaunch):
         for contents, place in self._variables():
             host_bytes(place, len(contents))[:] = contents
 
-    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
+    def execute(
+        self,
+        threads: int | None,
+        observer: Observer | None,
+        watched: Watching | None = None,
+        observed: Observed | None = None,
+    ) -> Executed:
         """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""
         pairs = list(self._shared())
         before = [host_bytes(self._image.host(new.address), new.size).copy() for _, new in pairs]
-        outcome = super().execute(threads, observer, watched)
+        outcome = super().execute(threads, observer, watched, observed)
         for (old, new), held in zip(pairs, before, strict=True):
             now = host_bytes(self._image.host(new.address), new.size)
             changed = now != held

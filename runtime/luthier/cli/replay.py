@@ -57,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end a replay after so long: it counts as one that cannot be run",
     )
     add_scheduler_argument(parser)
+    parser.add_argument(
+        "--split",
+        type=int,
+        metavar="N",
+        help="run each launch in N ranges of work-groups, side by side with --scheduler; refused where one writes what "
+        "another uses",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument(
         "--check",
@@ -75,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
     checks = checks_of(args.check)
+    if args.split is not None:
+        _check_split(args, checks)
     if args.tool:
         return _under_tools(args, checks)
     if args.output:
@@ -96,7 +105,23 @@ def _files(args: argparse.Namespace) -> list[Path]:
 def _replays(args: argparse.Namespace, checks: Sequence[str]) -> Iterator[dict[str, Any]]:
     names = ("device", "object", "against", "time_limit")
     options = {"checks": checks, **{name: getattr(args, name) for name in names}}
+    if args.split is not None:
+        from luthier.cli import replay_split
+
+        return replay_split.rows(args, _files(args))
     return rows_of(_files(args), options, args.scheduler)
+
+
+def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
+    """Refuse what cannot be done in parts.
+
+    Raises:
+        LuthierError: the command line asks for it.
+    """
+    if args.split < 1:
+        raise LuthierError(f"{args.split} parts")
+    if args.tool or checks or args.object:
+        raise LuthierError("--split is for the recorded code alone: without -t, --check and --object")
 
 
 def rows_of(

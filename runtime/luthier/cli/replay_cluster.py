@@ -12,9 +12,10 @@ import logging
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +72,14 @@ class Task:
         captures: files to replay.
         options: entries of the task of the process that replays; `Sent` in place of paths.
         module: what the process of each capture runs; `UNDER_TOOLS`: that of all of them, under the tools of `options`.
+        output: each process is to write a file (`output` of its task), which is returned.
         version: the client's Luthier.
     """
 
     captures: tuple[Sent, ...]
     options: Mapping[str, Any]
     module: str
+    output: bool = False
     version: str = luthier.__version__
 
 
@@ -86,7 +89,7 @@ class Done:
 
     Args:
         answer: one row for each replay, and with tools what else `luthier.cli.replay_tools` returns.
-        run: with tools, the run directory, as a tar archive.
+        run: with tools, the run directory, as a tar archive; with `Task.output`, the file.
     """
 
     answer: Mapping[str, Any]
@@ -111,10 +114,13 @@ def work(task: Task) -> Done:
         if task.module == UNDER_TOOLS:
             return _work_under_tools(task, options, folder)
         rows = []
+        output = folder / "part"
+        if task.output:
+            options["output"] = str(output)
         for one in task.captures:
             path = one.put(folder)
             rows.append(_named(row_elsewhere(task.module, Path(path), options), {path: one.path}))
-        return Done({"replays": rows})
+        return Done({"replays": rows}, output.read_bytes() if output.is_file() else b"")
 
 
 def _work_under_tools(task: Task, options: dict[str, Any], folder: Path) -> Done:
@@ -210,6 +216,26 @@ def replay_on(
             yield {"file": str(path), "status": IMPOSSIBLE, "what": done}
 
 
+def parts_on(
+    client: Client, path: Path, options: Mapping[str, Any], ranges: Sequence[tuple[int, int]]
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the row of each part of a launch, in their order, and what it did (`luthier.capture.split.Part.packed`)."""
+    from luthier.cli.replay_split import PART
+
+    capture = Sent.of(path)
+    tasks = (Task((capture,), {**_sendable(options), "range": list(of)}, PART, output=True) for of in ranges)
+    for done in _finished(client, (partial(_same, task) for task in tasks)):
+        if isinstance(done, Done):
+            (row,) = done.answer["replays"]
+            yield row, done.run
+        else:
+            yield {"file": str(path), "status": IMPOSSIBLE, "what": done}, b""
+
+
+def _same(task: Task) -> Task:
+    return task
+
+
 def replay_on_under_tools(
     client: Client, paths: Sequence[Path], options: Mapping[str, Any], output: Path
 ) -> dict[str, Any]:
@@ -281,16 +307,25 @@ def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
 def _done(
     client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], module: str
 ) -> Iterator[Done | str]:
-    """Yield the outcome of each chunk in order, or why there is none; few are in flight at a time."""
+    """Yield the outcome of each chunk of captures in order, or why there is none."""
+
+    def task(chunk: Sequence[Path]) -> Task:
+        return Task(tuple(map(Sent.of, chunk)), options, module)
+
+    return _finished(client, (partial(task, chunk) for chunk in chunks))
+
+
+def _finished(client: Client, tasks: Iterable[Callable[[], Task]]) -> Iterator[Done | str]:
+    """Yield the outcome of each task in order, or why there is none; few are made, and in flight, at a time."""
     from distributed import as_completed
 
     numbers: dict[Any, int] = {}
     results: dict[int, Done | str] = {}
 
     def submitted() -> Iterator[Any]:
-        for number, chunk in enumerate(chunks):
+        for number, make in enumerate(tasks):
             try:
-                task = Task(tuple(map(Sent.of, chunk)), options, module)
+                task = make()
             except LuthierError as problem:
                 results[number] = str(problem)
                 continue

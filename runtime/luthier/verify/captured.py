@@ -25,7 +25,7 @@ from luthier.verify.side_by_side import KernelVerdict, counts_of, miscounted, pr
 
 
 class _Asked:
-    """What tools have asked for in the kernel of the capture."""
+    """Wishes of tools in the kernel of the capture."""
 
     def __init__(self) -> None:
         self.kernel: tuple[InstrumentationTask, Sequence[Share], KernelReport | None] | None = None
@@ -48,8 +48,8 @@ def verify_capture(
 ) -> KernelVerdict:
     """Verify a captured launch.
 
-    Both run with late results, and hazards on the way that waves go are looked for. If the original lacks waits, what it
-    computes depends on time: then both run with results that are there at once.
+    Both run with late results, and hazards on the way that waves go are looked for. If the original lacks waits, what
+    it computes depends on time: then both run with results that are there at once.
 
     Args:
         target: of the device; None: the recorded one.

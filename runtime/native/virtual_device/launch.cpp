@@ -66,7 +66,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
       sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {
   if (is_observed(plan_))
-    observed_.emplace(resources.service.setup().checks, plan_);
+    observed_.emplace(resources.service.setup().checks);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -101,7 +101,10 @@ std::optional<Fault> Launch::run() {
   if (checked_)
     sightings_.tell(resources_.service, launch);
   if (observed_)
-    observed_->tell(resources_.service, launch);
+    for (wire::Sighting &found : observed_->take()) {
+      found.launch = launch;
+      resources_.service.found(found);
+    }
   return fault_;
 }
 
@@ -130,7 +133,7 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   if (observed_) {
     const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
-    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}});
+    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}}, plan_);
   }
   if (!packet_.cooperative && !observed_) {
     execution_.set_up(first, groups, items, 1 + helpers);

@@ -4,22 +4,29 @@
 
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "observer.h"
 #include "ordering.h"
-#include "service.h"
 #include "shadow.h"
 
 namespace luthier {
 
+struct Checks {
+  bool races = false, uninitialised = false, barriers = false;
+};
+
 class AccessChecks final : public Observer {
 public:
-  AccessChecks(const Checks &wanted, const char *plan) : wanted_(wanted), plan_(plan) {}
-  // Before work-groups run that are a part of the grid.
-  void next_part(const Part &part) { ordering_.next_part(part); }
+  explicit AccessChecks(const Checks &wanted) : wanted_(wanted) {}
+  // Before work-groups run that are a part of the grid, by a plan of the launch's kernel.
+  void next_part(const Part &part, const char *plan) {
+    plan_ = plan;
+    ordering_.next_part(part);
+  }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
-  // Throws `Failure`.
-  void tell(Service &service, uint64_t launch);
+  // Return what was found so far, and forget it.
+  std::vector<wire::Sighting> take();
 
 private:
   // Lanes of an instruction in one kind of memory.
@@ -68,7 +75,7 @@ private:
   void remember(uint32_t record, uint32_t size);
 
   const Checks wanted_;
-  const char *plan_;
+  const char *plan_ = nullptr;
   Ordering ordering_;
   Shadow memory_, lds_;
   Instruction last_{}; // the one that `silent_` is of
