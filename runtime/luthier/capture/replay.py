@@ -363,12 +363,13 @@ class PreparedLaunch:
         seconds = 0.0
         fault: EmulationError | None = None
         executor = Executor(threads or len(os.sched_getaffinity(0)))
+        plan = self.plan if observed is None else {**self.plan, "uses": observed.begin(self.code)}
         with self._accessible() as memory:
             for dispatch in self._dispatches(memory, executor.threads):
                 numbering = partial(number_in, self.capture.manifest, dispatch)
                 observing, watch = (observer, 0) if watched is None else watched.begin()
                 outcome = execute(
-                    *(executor, memory, self.code, self.plan, {**dispatch, "watch": watch}, self.kernel.name),
+                    *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
                     step_limit=self.step_limit,
                     observer=observing,
                     numbering=numbering,

@@ -217,13 +217,11 @@ def replay_on(
 
 
 def parts_on(
-    client: Client, path: Path, options: Mapping[str, Any], ranges: Sequence[tuple[int, int]]
+    client: Client, path: Path, options: Mapping[str, Any], ranges: Sequence[tuple[int, int]], module: str
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield the row of each part of a launch, in their order, and what it did (`luthier.capture.split.Part.packed`)."""
-    from luthier.cli.replay_split import PART
-
     capture = Sent.of(path)
-    tasks = (Task((capture,), {**_sendable(options), "range": list(of)}, PART, output=True) for of in ranges)
+    tasks = (Task((capture,), {**_sendable(options), "range": list(of)}, module, output=True) for of in ranges)
     for done in _finished(client, (partial(_same, task) for task in tasks)):
         if isinstance(done, Done):
             (row,) = done.answer["replays"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,32 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
         `status` and `what` was found, in words; `instructions` and `seconds` if it ran.
     """
     return row_elsewhere(REPLAY, path, more)
+
+
+def replay_together(paths: Sequence[Path], limit: float, **more: Any) -> dict[str, dict[str, Any]]:
+    """Replay captures of our own in as few processes as their addresses allow; return what came of each, by its path.
+
+    Those that fail, or whose process does, are left out: they are for `replay_elsewhere`.
+
+    Args:
+        limit: seconds that all may take.
+        more: entries of a task, as of `replay_elsewhere`.
+    """
+    from luthier.support.processes import run as run_process
+
+    left, found = [str(path) for path in paths], dict[str, dict[str, Any]]()
+    for _ in range(TRIES):
+        if not left:
+            break
+        task = json.dumps({**_TASK, **more, "files": left})
+        try:
+            told = run_process([sys.executable, "-m", REPLAY, task], error=DeviceError, timeout=limit)
+        except DeviceError:
+            break
+        rows = json.loads(told)
+        found |= {file: row for file, row in rows["replays"].items() if row["status"] == EQUAL}
+        left = rows["taken"]
+    return found
 
 
 def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,6 +124,24 @@ def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         say(_AGAIN)
     except LuthierError as problem:
         say_text(json.dumps({"status": IMPOSSIBLE, "what": str(problem)}))
+
+
+def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of a replay, or of several."""
+    from luthier.capture.place import AddressTaken
+
+    if "files" not in task:
+        return _replayed(task)
+    rows: dict[str, dict[str, Any]] = {}
+    taken = []
+    for file in task["files"]:
+        try:
+            rows[file] = _replayed({**task, "file": file})
+        except AddressTaken:
+            taken.append(file)
+        except LuthierError as problem:
+            rows[file] = {"status": IMPOSSIBLE, "what": str(problem)}
+    return {"replays": rows, "taken": taken}
 
 
 def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,4 +270,4 @@ def target_of(device: str | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer(_replayed)
+    answer(_here)

@@ -76,7 +76,7 @@ def _parts(
         return
     from luthier.cli.replay_cluster import parts_on
 
-    for row, data in parts_on(client, path, options, chosen):
+    for row, data in parts_on(client, path, options, chosen, PART):
         yield row, Part.unpacked(data) if data else None
 
 

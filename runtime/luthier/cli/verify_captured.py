@@ -1,4 +1,4 @@
-"""``luthier verify FILE.lcap``: captured launches, original and patched, and the process that verifies one."""
+"""``luthier verify FILE.lcap``: captured launches, original and patched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from luthier.cli.common import print_json, say_fitting
 from luthier.cli.replay import captures_of, rows_of
-from luthier.cli.replay_process import DIFFERENT, EQUAL, answer, target_of
 from luthier.errors import LuthierError
 from luthier.terminal import say_text
 from luthier.tool import parse_tools
@@ -23,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     parse_tools(args.tool)  # a wrong one is told before anything runs
     options = {name: getattr(args, name) for name in ("device", "tool", "strict", "hoist", "time_limit")}
     rows = []
-    for row in rows_of(captures_of([args.file]), options, args.scheduler, "luthier.cli.verify_captured"):
+    for row in rows_of(captures_of([args.file]), options, args.scheduler, "luthier.cli.verify_process"):
         rows.append(row)
         if not args.json:
             _print(row)
@@ -38,33 +37,3 @@ def _print(row: Mapping[str, Any]) -> None:
         say_text(f"  {line}")
     for line in row.get("refusals", ()):
         say_fitting(line, file=sys.stderr)
-
-
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Verify a capture in this process; return what came of it."""
-    from luthier.capture import read_capture
-    from luthier.cli.common import refusal_lines
-    from luthier.cli.verify import verdict_lines
-    from luthier.patch import PatchReport
-    from luthier.verify.captured import verify_capture
-
-    verdict = verify_capture(
-        read_capture(task["file"]),
-        parse_tools(task["tool"]),
-        target=target_of(task["device"]),
-        strict=task["strict"],
-        hoist=task["hoist"],
-        threads=task["threads"],
-    )
-    refusals = () if verdict.patch is None else refusal_lines(PatchReport((verdict.patch,), {}, ()))
-    return {
-        "status": EQUAL if verdict.equal else DIFFERENT,
-        "what": "equal" if verdict.equal else verdict.problems[0],
-        "lines": list(verdict_lines(verdict)),
-        "refusals": list(refusals),
-        **verdict.to_json(),
-    }
-
-
-if __name__ == "__main__":
-    answer(_here)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, own_zeros
-from luthier.emulator.inspection.uses import Uses
+from luthier.emulator.binding.program import Code
 from luthier.emulator.running.executor import Block, Executor
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.report import explain
@@ -63,8 +62,8 @@ def execute(
         step_limit: quanta that a work-group may use.
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
-        observed: what accesses and barriers are looked at for, `layout.OBSERVE_RACES` and the like: the executor keeps
-            what comes of it, over several parts of a launch (`Executor.forget`).
+        observed: what accesses and barriers are looked at for, `layout.OBSERVE_RACES` and the like, with the plan's
+            `uses`: the executor keeps what comes of it, over several parts of a launch (`Executor.forget`).
         numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
@@ -72,10 +71,7 @@ def execute(
     """
     entry = plan["entry"] // layout.RECORD.size
     if observed:
-        uses = code.watcher = Uses(code, own_zeros)
-        uses.fill(code.bound().tolist())
         plan = {**plan, "key": plan["key"] | layout.OBSERVED, "stepping": layout.OBSERVED}
-        plan["uses"] = uses.table.ctypes.data
         dispatch = {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
     if observer is not None:
