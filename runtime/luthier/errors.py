@@ -111,6 +111,9 @@ class EmulationError(DeviceError):
     registers: str = ""
     """Scalar registers of the wave that failed, and its vector registers as far as the kernel has any, by lane; empty
     where it was not one wave."""
+    access: tuple[int, int, int, int, int] | None = None
+    """Address, bytes, lane, wave and work-group of the access of memory that is none of the kernel's; None if it is
+    another fault."""
     waves: tuple[str, ...] = ()
     """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
 

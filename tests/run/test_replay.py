@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -95,10 +96,71 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
         (["-t", "no_such_tool"], "no_such_tool"),
         (["-t", "instr_count:nothing=1"], "nothing"),
         (["-o", temporary / "run"], "-t"),
-        (["-t", "instr_count", "--check", "races"], "--check"),
+        (["-t", "instr_count", "--check", "rases"], "races"),
     ):
         done = luthier("replay", file, *words)
         assert (done.returncode, message in done.stderr) == (1, True), done
+
+
+def counted_by(told: dict[str, Any]) -> int:
+    """What instr_count has counted in all replays."""
+    ((_, counted),) = told["tools"][0]["tables"][0]["rows"]
+    return int(counted)
+
+
+def test_tools_and_checks_together(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
+    """Findings in the patched kernel are those of the original, at its addresses."""
+    gather, mix = captured("defects")
+    truth = json.loads(luthier("replay", "--json", "--check", "races,waits,hazards", mix).stdout)[0]
+    words = ["-t", "instr_count:per_wave", "--check", "races,waits,hazards"]
+    done = luthier("replay", "--json", *words, mix)
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert counted_by(told) == truth["instructions"]
+    places = [{text.partition(" (")[0] for text in row["findings"]} for row in (truth, told["replays"][0])]
+    assert places[0] == places[1]
+    assert len(places[0]) == 2
+    done = luthier("replay", *words, gather)
+    assert (done.returncode, ": equal, " in done.stdout) == (0, True), done
+    done = luthier("replay", "-t", "mem_trace", "--check", "all", captured("histogram")[0])
+    assert (done.returncode, ": equal, " in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("device", ["emu:gfx90a", "emu:gfx1030"])
+def test_tools_in_other_code(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, device: str
+) -> None:
+    files = [*captured("reduction"), captured("reduction")[0]]
+    words = ["--object", build_program("reduction", "-O3"), "--device", device, *files]
+    truth = json.loads(luthier("replay", "--json", *words).stdout)
+    done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
+    told = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in told["replays"]}) == (0, {"equal"}), done
+    assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
+
+
+@pytest.mark.parametrize("name", ["variables", "managed", "stack"])
+def test_tools_in_other_code_with_variables(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
+) -> None:
+    words = ["--object", build_program(name, "-O3"), *captured(name)]
+    truth = json.loads(luthier("replay", "--json", *words).stdout)
+    done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
+    told = json.loads(done.stdout)
+    assert {row["what"] for row in told["replays"]} == {row["what"] for row in truth} == {"equal"}
+    assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
+
+
+def test_a_defect_of_other_code_under_tools(
+    captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
+) -> None:
+    gather = captured("defects")[0]
+    wrong = luthier("replay", "-t", "instr_count", "--object", build_program("defects", "-DWRONG"), gather)
+    assert (wrong.returncode, "1 bytes differ" in wrong.stdout) == (1, True), wrong
+    beyond = luthier("replay", "-t", "instr_count", "--object", build_program("defects", "-DBEYOND"), gather)
+    assert (beyond.returncode, "the program's own" in beyond.stdout) == (1, True), beyond
+    other, _ = captured("defects", "gfx1030")
+    assert luthier("replay", "-t", "instr_count", gather, "--against", other).returncode == 0
 
 
 def test_a_folder_that_is_not_empty(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:

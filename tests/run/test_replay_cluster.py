@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster
 from luthier.cli.replay_cluster import replay_on
+from luthier.cli.replay_process import REPLAY
 from luthier.errors import LuthierError
 
 from .conftest import Luthier
@@ -178,6 +179,6 @@ def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -
 def test_another_luthier(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
     from luthier.cli.replay_cluster import Sent, Task, work
 
-    task = Task((Sent.of(captured("reduction")[0]),), {}, under_tools=False, version="0.0.1")
+    task = Task((Sent.of(captured("reduction")[0]),), {}, REPLAY, version="0.0.1")
     with Client(workers) as client, pytest.raises(LuthierError, match=r"and the client 0\.0\.1"):
         client.submit(work, task, pure=False).result()

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from luthier.emulator.inspection.uses import use_of
 from luthier.run.findings import suppressions
 from luthier.run.findings.finding import Finding, Other
 from luthier.run.findings.sarif import sarif
-from luthier.run.uses import use_of
 from rocm_stacks import stack
 
 from .conftest import PATIENCE, PROGRAMS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from luthier.emulator.inspection.waiting import waits
 from luthier.isa import Isa, TargetId
-from luthier.run.waiting import waits
 
 LOOP = """
 loop:

@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from luthier.emulator.binding.program import Code
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator.binding.program import Code, own_zeros
 from luthier.emulator.inspection.checks import Checks, Finding, LaunchChecker, LaunchWatch
 from luthier.emulator.inspection.debug import observer_of
 from luthier.emulator.inspection.hazards import LaunchHazard
+from luthier.emulator.inspection.uses import Uses
 from luthier.emulator.inspection.waits import WaitFinding
 from luthier.emulator.running.execution import Observer
+from luthier.emulator.running.executor import FOOTPRINT, Executor
 from luthier.emulator.running.memory import Memory
+from luthier.wire.messages import Sighting
 
 AnyFinding = Finding | WaitFinding | LaunchHazard
+
+
+@dataclass
+class Observed:
+    """Behaviour of a launch towards memory and barriers, as native code sees it, by one thread.
+
+    Args:
+        what: `luthier.emulator.layout.OBSERVE_RACES` and the like.
+    """
+
+    what: int
+    sightings: list[Sighting] = field(default_factory=list)
+    """What was found, of `OBSERVE_RACES`, `OBSERVE_UNWRITTEN`, `OBSERVE_BARRIERS`."""
+    footprint: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, FOOTPRINT))
+    """Bytes that are read and written, of `OBSERVE_FOOTPRINT`."""
+
+    def begin(self, code: Code) -> int:
+        """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
+        uses = code.watcher
+        if not isinstance(uses, Uses):
+            uses = code.watcher = Uses(code, own_zeros)
+            uses.fill(code.bound().tolist())
+        return int(uses.table.ctypes.data)
+
+    def take(self, executor: Executor) -> None:
+        """Take what the executor of a launch that has ended knows."""
+        self.sightings = executor.sightings()
+        self.footprint = executor.footprint()
 
 
 class Watching:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import AnyFinding, Watching
+from luthier.capture.checking import AnyFinding, Observed, Watching
 from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
@@ -206,12 +208,26 @@ class PreparedLaunch:
         """It is the code that was captured."""
         program = program or recorded_program(capture, target)
         self.device = device_of(capture, target, program.object)
+        self.accessible = Memory(limit=1 << 62) if memory is None else memory
+        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
+        self._take(program, step_limit)
+
+    def _take(self, program: Program, step_limit: int) -> None:
         self.program, self.step_limit = program, step_limit
         self.object, self.kernel, self.code = program.object, program.kernel, program.code
         self.plan = kernel_plan(self.kernel, self.device.target, self.code)
-        self.accessible = Memory(limit=1 << 62) if memory is None else memory
-        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
         self._check()
+
+    def with_program(self, program: Program, step_limit: int) -> Self:
+        """Return the launch with other code in the place of its own, which may access the same memory.
+
+        Raises:
+            DeviceError: sizes that are too large.
+        """
+        other = copy.copy(self)
+        other.recorded = False
+        other._take(program, step_limit)
+        return other
 
     def _check(self) -> None:
         """Refuse what no device would take.
@@ -239,23 +255,38 @@ class PreparedLaunch:
         """Return the waves of a work-group of so many work-items."""
         return -(-(block[0] * block[1] * block[2]) // self.kernel.wave_size)
 
-    def run(self, threads: int | None = None, check: Collection[str] = ()) -> Replayed:
-        """Run the launch on so many threads, and compare; arguments as of `replay`."""
+    def run(
+        self,
+        threads: int | None = None,
+        check: Collection[str] = (),
+        *,
+        keep: bool = False,
+        observed: Observed | None = None,
+    ) -> Replayed:
+        """Run the launch on so many threads, and compare; arguments as of `replay` and `run_here`."""
         with self.memory():
-            return self.run_here(threads, check)
+            return self.run_here(threads, check, keep=keep, observed=observed)
 
-    def run_here(self, threads: int | None = None, check: Collection[str] = (), *, keep: bool = False) -> Replayed:
+    def run_here(
+        self,
+        threads: int | None = None,
+        check: Collection[str] = (),
+        *,
+        keep: bool = False,
+        observed: Observed | None = None,
+    ) -> Replayed:
         """Run the launch, as `run`, where its memory is there (`memory`).
 
         Args:
             keep: also return what it has changed.
+            observed: gets what it does with memory and barriers; without `check`.
         """
         capture = self.capture
         watched = Watching(check, self.code, self.kernel.name) if check else None
-        counts, lanes, seconds, fault = self.execute(threads, None, watched)
+        counts, lanes, seconds, fault = self.execute(threads, None, watched, observed)
         spans = pieces(capture.manifest.ranges)
         touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
-        difference, written = self._compare(touched)
+        difference, written = compared(capture, touched.tolist(), partial(host_bytes, size=PAGE))
         left = {address: host_bytes(address, PAGE).copy() for address in written.tolist()} if keep else {}
         ran = np.flatnonzero(counts)
         table = np.zeros(len(ran), COUNTS)
@@ -311,7 +342,13 @@ class PreparedLaunch:
     def prepare(self) -> None:
         """Prepare what the launch needs beside the captured memory, which is there."""
 
-    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
+    def execute(
+        self,
+        threads: int | None,
+        observer: Observer | None,
+        watched: Watching | None = None,
+        observed: Observed | None = None,
+    ) -> Executed:
         """Return executions and active lanes by record, the seconds and the fault, if there was one.
 
         The captured memory must be there (`memory`).
@@ -320,20 +357,23 @@ class PreparedLaunch:
             threads: host threads that run work-groups; None: as many as there are cores.
             observer: looks at every instruction.
             watched: looks for what checks find, instead.
+            observed: gets what is looked at by native code, instead.
         """
         counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
         seconds = 0.0
         fault: EmulationError | None = None
         executor = Executor(threads or len(os.sched_getaffinity(0)))
+        plan = self.plan if observed is None else {**self.plan, "uses": observed.begin(self.code)}
         with self._accessible() as memory:
             for dispatch in self._dispatches(memory, executor.threads):
                 numbering = partial(number_in, self.capture.manifest, dispatch)
                 observing, watch = (observer, 0) if watched is None else watched.begin()
                 outcome = execute(
-                    *(executor, memory, self.code, self.plan, {**dispatch, "watch": watch}, self.kernel.name),
+                    *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
                     step_limit=self.step_limit,
                     observer=observing,
                     numbering=numbering,
+                    observed=0 if observed is None else observed.what,
                 )
                 if watched is not None:
                     watched.end(numbering)
@@ -344,6 +384,8 @@ class PreparedLaunch:
                 fault = outcome.fault
                 if fault is not None:
                     break
+        if observed is not None:
+            observed.take(executor)
         fault = fault or find_beyond(self.kernel, self.device.target, self.code, counts != 0)
         if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
             line = self.object.source.at(fault.offset)
@@ -365,6 +407,7 @@ class PreparedLaunch:
     def _dispatches(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
         """Yield fields of `layout.DISPATCH` of the parts of the launch, with their scratch in memory."""
         told, plan, program = self.capture.manifest, self.plan, self.program
+        whole = [-(-items // size) for items, size in zip(told.grid, told.block, strict=True)]
         wanted = program.private + plan["scratch_extra"]
         lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
         for first, groups, items in self.parts():
@@ -381,6 +424,7 @@ class PreparedLaunch:
                     **{f"grid_{axis}": value for axis, value in zip("xyz", groups, strict=True)},
                     **{f"block_{axis}": value for axis, value in zip("xyz", items, strict=True)},
                     **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
+                    **{f"whole_{axis}": value for axis, value in zip("xyz", whole, strict=True)},
                     "lds_size": program.group,
                     "scratch": scratch.address,
                     "scratch_lane": lane,
@@ -388,32 +432,39 @@ class PreparedLaunch:
             finally:
                 memory.free(scratch)
 
-    def _compare(self, touched: NDArray[np.uint64]) -> tuple[Difference | None, NDArray[np.uint64]]:
-        """Return the first difference from what was recorded, and which pages have changed."""
-        capture = self.capture
-        before, after = by_address(capture.before), by_address(capture.after)
-        first: tuple[int, int, int] | None = None
-        total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
-        for address in sorted({*touched.tolist(), *after}):
-            now = host_bytes(address, PAGE)
-            old = capture.pages[before[address]] if address in before else zeros
-            wanted = capture.pages[after[address]] if address in after else old
-            here = now.tobytes()  # far quicker to compare than arrays
-            same = here == old.tobytes()
-            if not same:
-                written.append(address)
-            if (same and wanted is old) or here == wanted.tobytes():
-                continue
-            wrong = np.flatnonzero(now != wanted)
-            total += len(wrong)
-            if first is None:
-                at = int(wrong[0])
-                first = address + at, int(wanted[at]), int(now[at])
-        changed = np.array(written, np.uint64)
+
+def compared(
+    capture: Capture, addresses: Collection[int], contents: Callable[[int], NDArray[np.uint8]]
+) -> tuple[Difference | None, NDArray[np.uint64]]:
+    """Return the first difference from what was recorded, and which pages have changed.
+
+    Args:
+        addresses: of the pages that may have.
+        contents: returns those of the page at an address.
+    """
+    before, after = by_address(capture.before), by_address(capture.after)
+    first: tuple[int, int, int] | None = None
+    total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
+    for address in sorted({*addresses, *after}):
+        now = contents(address)
+        old = capture.pages[before[address]] if address in before else zeros
+        wanted = capture.pages[after[address]] if address in after else old
+        here = now.tobytes()  # far quicker to compare than arrays
+        same = here == old.tobytes()
+        if not same:
+            written.append(address)
+        if (same and wanted is old) or here == wanted.tobytes():
+            continue
+        wrong = np.flatnonzero(now != wanted)
+        total += len(wrong)
         if first is None:
-            return None, changed
-        inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
-        return Difference(first[0], inside, first[1], first[2], total), changed
+            at = int(wrong[0])
+            first = address + at, int(wanted[at]), int(now[at])
+    changed = np.array(written, np.uint64)
+    if first is None:
+        return None, changed
+    inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
+    return Difference(first[0], inside, first[1], first[2], total), changed
 
 
 def by_address(places: NDArray[np.void]) -> dict[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import Watching
+from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import Capture
 from luthier.capture.replay import Executed, PreparedLaunch, Program, device_of, isa_of, without
 from luthier.emulator.binding.program import Code
@@ -40,6 +40,7 @@ class SubstitutedLaunch(PreparedLaunch):
     """
 
     def __init__(self, capture: Capture, object: CodeObject, target: str | None = None) -> None:
+        self._substitute = object
         told = capture.manifest
         device = device_of(capture, target, object)
         if told.kernel not in object.kernels:
@@ -52,6 +53,7 @@ class SubstitutedLaunch(PreparedLaunch):
         _check_arguments(before, kernel)
         memory = Memory(limit=1 << 62)
         self._image = Image(object, memory, lambda name: None)
+        self._own = kernel
         size = -(-max(kernel.kernarg_size, 1) // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
         self._kernarg = memory.allocate(size, f"arguments of {told.kernel}")
         code = Code(isa_of(object, device, kernel), object.text_as_loaded(self._image.address_of))
@@ -80,11 +82,17 @@ class SubstitutedLaunch(PreparedLaunch):
         for contents, place in self._variables():
             host_bytes(place, len(contents))[:] = contents
 
-    def execute(self, threads: int | None, observer: Observer | None, watched: Watching | None = None) -> Executed:
+    def execute(
+        self,
+        threads: int | None,
+        observer: Observer | None,
+        watched: Watching | None = None,
+        observed: Observed | None = None,
+    ) -> Executed:
         """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""
         pairs = list(self._shared())
         before = [host_bytes(self._image.host(new.address), new.size).copy() for _, new in pairs]
-        outcome = super().execute(threads, observer, watched)
+        outcome = super().execute(threads, observer, watched, observed)
         for (old, new), held in zip(pairs, before, strict=True):
             now = host_bytes(self._image.host(new.address), new.size)
             changed = now != held
@@ -97,11 +105,11 @@ class SubstitutedLaunch(PreparedLaunch):
         told = self.capture.manifest
         raw = host_bytes(told.kernarg, self._before.kernarg_size).tobytes()
         recorded = {one.value_kind: one for one in self._before.arguments if one.hidden}
-        made = bytearray(self.kernel.kernarg_size)
+        made = bytearray(self._own.kernarg_size)
         explicit = [one for one in self._before.arguments if not one.hidden]
         for old in explicit:
             made[old.offset : old.offset + old.size] = raw[old.offset : old.offset + old.size]
-        for argument in self.kernel.arguments:
+        for argument in self._own.arguments:
             if not argument.hidden:
                 continue
             known = recorded.get(argument.value_kind)
@@ -132,7 +140,7 @@ class SubstitutedLaunch(PreparedLaunch):
         for old in self._recorded_object.symbols:
             if old.type != "object" or not old.defined or not old.size or old.name.endswith(".kd"):
                 continue
-            new = self.object.symbol(old.name)
+            new = self._substitute.symbol(old.name)
             if new is None or not new.defined or new.type != "object":
                 continue
             if any(old.address <= offset < old.address + old.size for offset in moved):
@@ -140,7 +148,7 @@ class SubstitutedLaunch(PreparedLaunch):
             if new.size != old.size:
                 raise LuthierError(
                     f"the variable {old.name} has {new.size} bytes, and {old.size} where it was captured",
-                    object=self.object.name,
+                    object=self._substitute.name,
                 )
             yield old, new
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
 """Time that the replay of a new capture may take: so long, and so many times longer than the launch."""
+_TOGETHER = 64
+"""Captures that one process replays."""
 MOST = 10 << 30
 """Bytes of all files together, and of the memory of a launch, unless told otherwise."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -98,14 +101,18 @@ def _reduce(captures: Captures) -> list[Path]:
     One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
     """
     from luthier.cli.progress import Progress
-    from luthier.cli.replay_process import replay_elsewhere
+    from luthier.cli.replay_process import replay_elsewhere, replay_together
 
     kept = []
+    known: Mapping[str, Mapping[str, Any]] = {}
     with Progress("replaying", len(captures.files)) as progress:
-        for path in captures.files:
+        for at, path in enumerate(captures.files):
+            if at % _TOGETHER == 0:  # to start a process takes longer than most replays
+                some = captures.files[at : at + _TOGETHER]
+                known = replay_together(some, _REPLAY_SECONDS, reduce=True)
             # One that waits for what others have written meanwhile would never end.
             limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
-            outcome = replay_elsewhere(path, reduce=True, time_limit=limit)
+            outcome = known.get(str(path)) or replay_elsewhere(path, reduce=True, time_limit=limit)
             if outcome["status"] == 0:
                 kept.append(path)
             else:

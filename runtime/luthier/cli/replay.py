@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
 from luthier.cli.progress import Progress
-from luthier.cli.replay_process import elsewhere, replay_elsewhere
+from luthier.cli.replay_process import REPLAY, elsewhere, row_elsewhere
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
@@ -56,10 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end a replay after so long: it counts as one that cannot be run",
     )
+    add_scheduler_argument(parser)
     parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="replay side by side, on the workers of this scheduler of Dask (tcp://...), or `local`, on this machine",
+        "--split",
+        type=int,
+        metavar="N",
+        help="run each launch in N ranges of work-groups, side by side with --scheduler; refused where one writes what "
+        "another uses",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument(
@@ -79,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
     checks = checks_of(args.check)
-    if args.tool and (args.object or args.against):
-        raise LuthierError("tools instrument the recorded code: give -t, or --object and --against")
+    if args.split is not None:
+        _check_split(args, checks)
     if args.tool:
         return _under_tools(args, checks)
     if args.output:
@@ -100,30 +103,65 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 
 def _replays(args: argparse.Namespace, checks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Replay, here or on a cluster; yield what came of each."""
     names = ("device", "object", "against", "time_limit")
     options = {"checks": checks, **{name: getattr(args, name) for name in names}}
-    paths = _files(args)
-    if args.scheduler is None:
+    if args.split is not None:
+        from luthier.cli import replay_split
+
+        return replay_split.rows(args, _files(args))
+    return rows_of(_files(args), options, args.scheduler)
+
+
+def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
+    """Refuse what cannot be done in parts.
+
+    Raises:
+        LuthierError: the command line asks for it.
+    """
+    if args.split < 1:
+        raise LuthierError(f"{args.split} parts")
+    if args.tool or checks or args.object:
+        raise LuthierError("--split is for the recorded code alone: without -t, --check and --object")
+
+
+def rows_of(
+    paths: Sequence[Path], options: Mapping[str, Any], scheduler: str | None, module: str = REPLAY
+) -> Iterator[dict[str, Any]]:
+    """Yield what comes of each capture, here or on a cluster.
+
+    Args:
+        options: entries of the tasks, as of `luthier.cli.replay_process.replay_elsewhere`.
+        scheduler: address of the cluster's; None: here.
+        module: what each process runs.
+    """
+    if scheduler is None:
         for path in paths:
-            yield replay_elsewhere(path, **options)
+            yield row_elsewhere(module, path, options)
         return
     from luthier.cli.replay_cluster import cluster, replay_on
 
-    with cluster(args.scheduler) as client, Progress("replaying", len(paths)) as progress:
-        for row in replay_on(client, paths, options):
+    with cluster(scheduler) as client, Progress("replaying", len(paths)) as progress:
+        for row in replay_on(client, paths, options, module):
             progress.step(Path(row["file"]).name)
             yield row
 
 
+def add_scheduler_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--scheduler``."""
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="replay side by side, on the workers of this scheduler of Dask (tcp://...), or `local`, on this machine",
+    )
+
+
 def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
     """Replay under tools, all captures in one process but for clusters; the exit status."""
-    if checks:
-        raise LuthierError("checks look at the original code: give -t or --check")
     from luthier.tool import parse_tools
 
     parse_tools(args.tool)  # a wrong one is told before anything runs
-    options = {name: getattr(args, name) for name in ("device", "tool", "hoist", "mangled")}
+    names = ("device", "tool", "hoist", "mangled", "object", "against")
+    options = {name: getattr(args, name) for name in names} | {"checks": checks}
     if args.scheduler is None:
         task = {"files": list(map(str, _files(args))), **options, "output": args.output}
         told = elsewhere("luthier.cli.replay_tools", task, args.time_limit)

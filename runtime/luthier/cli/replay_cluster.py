@@ -12,14 +12,15 @@ import logging
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import luthier
-from luthier.cli.replay_process import IMPOSSIBLE, elsewhere, replay_elsewhere
+from luthier.cli.replay_process import IMPOSSIBLE, REPLAY, elsewhere, row_elsewhere
 from luthier.errors import DeviceError, LuthierError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ LOCAL = "local"
 """A cluster of this machine, for as long as the command runs."""
 _AHEAD = 2
 """Tasks in flight for each thread of the workers: their captures are in memory."""
+UNDER_TOOLS = "luthier.cli.replay_tools"
+"""Module whose process replays several captures."""
 _CONNECT = "5s"
 """Time until a scheduler counts as not there."""
 _CHUNK = 16
@@ -68,13 +71,15 @@ class Task:
     Args:
         captures: files to replay.
         options: entries of the task of the process that replays; `Sent` in place of paths.
-        under_tools: replay them in one process, under the tools of `options`.
+        module: what the process of each capture runs; `UNDER_TOOLS`: that of all of them, under the tools of `options`.
+        output: each process is to write a file (`output` of its task), which is returned.
         version: the client's Luthier.
     """
 
     captures: tuple[Sent, ...]
     options: Mapping[str, Any]
-    under_tools: bool
+    module: str
+    output: bool = False
     version: str = luthier.__version__
 
 
@@ -84,7 +89,7 @@ class Done:
 
     Args:
         answer: one row for each replay, and with tools what else `luthier.cli.replay_tools` returns.
-        run: with tools, the run directory, as a tar archive.
+        run: with tools, the run directory, as a tar archive; with `Task.output`, the file.
     """
 
     answer: Mapping[str, Any]
@@ -106,20 +111,23 @@ def work(task: Task) -> Done:
         folder = Path(name)
         options = {key: _here(value, folder) for key, value in task.options.items()}
         options["threads"] = _threads()
-        if task.under_tools:
+        if task.module == UNDER_TOOLS:
             return _work_under_tools(task, options, folder)
         rows = []
+        output = folder / "part"
+        if task.output:
+            options["output"] = str(output)
         for one in task.captures:
             path = one.put(folder)
-            rows.append(_named(replay_elsewhere(Path(path), **options), {path: one.path}))
-        return Done({"replays": rows})
+            rows.append(_named(row_elsewhere(task.module, Path(path), options), {path: one.path}))
+        return Done({"replays": rows}, output.read_bytes() if output.is_file() else b"")
 
 
 def _work_under_tools(task: Task, options: dict[str, Any], folder: Path) -> Done:
     files = [one.put(folder) for one in task.captures]
     limit = options.pop("time_limit", None)
     run = folder / "run"
-    told = elsewhere("luthier.cli.replay_tools", {**options, "files": files, "output": str(run)}, limit)
+    told = elsewhere(UNDER_TOOLS, {**options, "files": files, "output": str(run)}, limit)
     names = {file: one.path for file, one in zip(files, task.captures, strict=True)}
     told["replays"] = [_named(row, names) for row in told["replays"]]
     packed = io.BytesIO()
@@ -189,20 +197,41 @@ def cluster(scheduler: str) -> Iterator[Client]:
             yield client
 
 
-def replay_on(client: Client, paths: Sequence[Path], options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def replay_on(
+    client: Client, paths: Sequence[Path], options: Mapping[str, Any], module: str = REPLAY
+) -> Iterator[dict[str, Any]]:
     """Yield the row of each replay, in the order of the captures.
 
     One whose worker has been lost several times is a row that says so.
 
     Args:
         options: as `luthier.cli.replay_process.replay_elsewhere` takes them.
+        module: what the process of each capture runs.
     """
     sent = _sendable(options)
-    for path, done in zip(paths, _done(client, [[path] for path in paths], sent), strict=True):
+    for path, done in zip(paths, _done(client, [[path] for path in paths], sent, module), strict=True):
         if isinstance(done, Done):
             yield from done.answer["replays"]
         else:
             yield {"file": str(path), "status": IMPOSSIBLE, "what": done}
+
+
+def parts_on(
+    client: Client, path: Path, options: Mapping[str, Any], ranges: Sequence[tuple[int, int]], module: str
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the row of each part of a launch, in their order, and what it did (`luthier.capture.split.Part.packed`)."""
+    capture = Sent.of(path)
+    tasks = (Task((capture,), {**_sendable(options), "range": list(of)}, module, output=True) for of in ranges)
+    for done in _finished(client, (partial(_same, task) for task in tasks)):
+        if isinstance(done, Done):
+            (row,) = done.answer["replays"]
+            yield row, done.run
+        else:
+            yield {"file": str(path), "status": IMPOSSIBLE, "what": done}, b""
+
+
+def _same(task: Task) -> Task:
+    return task
 
 
 def replay_on_under_tools(
@@ -235,9 +264,8 @@ def replay_on_under_tools(
     errors: list[str] = []
     with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
         runs: list[RunFolder] = []
-        for number, (chunk, done) in enumerate(
-            zip(chunks, _done(client, chunks, options, under_tools=True), strict=True)
-        ):
+        found = _done(client, chunks, _sendable(options), UNDER_TOOLS)
+        for number, (chunk, done) in enumerate(zip(chunks, found, strict=True)):
             if not isinstance(done, Done):
                 rows += [{"file": str(path), "status": IMPOSSIBLE, "what": done} for path in chunk]
                 continue
@@ -275,18 +303,27 @@ def _sendable(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _done(
-    client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], *, under_tools: bool = False
+    client: Client, chunks: Sequence[Sequence[Path]], options: Mapping[str, Any], module: str
 ) -> Iterator[Done | str]:
-    """Yield the outcome of each chunk in order, or why there is none; few are in flight at a time."""
+    """Yield the outcome of each chunk of captures in order, or why there is none."""
+
+    def task(chunk: Sequence[Path]) -> Task:
+        return Task(tuple(map(Sent.of, chunk)), options, module)
+
+    return _finished(client, (partial(task, chunk) for chunk in chunks))
+
+
+def _finished(client: Client, tasks: Iterable[Callable[[], Task]]) -> Iterator[Done | str]:
+    """Yield the outcome of each task in order, or why there is none; few are made, and in flight, at a time."""
     from distributed import as_completed
 
     numbers: dict[Any, int] = {}
     results: dict[int, Done | str] = {}
 
     def submitted() -> Iterator[Any]:
-        for number, chunk in enumerate(chunks):
+        for number, make in enumerate(tasks):
             try:
-                task = Task(tuple(map(Sent.of, chunk)), options, under_tools)
+                task = make()
             except LuthierError as problem:
                 results[number] = str(problem)
                 continue

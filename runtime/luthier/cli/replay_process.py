@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
 """Exit statuses."""
+REPLAY = "luthier.cli.replay_process"
+"""Name of this module."""
 TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""
 _TASK: dict[str, Any] = {
@@ -44,11 +46,45 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
     Returns:
         `status` and `what` was found, in words; `instructions` and `seconds` if it ran.
     """
+    return row_elsewhere(REPLAY, path, more)
+
+
+def replay_together(paths: Sequence[Path], limit: float, **more: Any) -> dict[str, dict[str, Any]]:
+    """Replay captures of our own in as few processes as their addresses allow; return what came of each, by its path.
+
+    Those that fail, or whose process does, are left out: they are for `replay_elsewhere`.
+
+    Args:
+        limit: seconds that all may take.
+        more: entries of a task, as of `replay_elsewhere`.
+    """
+    from luthier.support.processes import run as run_process
+
+    left, found = [str(path) for path in paths], dict[str, dict[str, Any]]()
+    for _ in range(TRIES):
+        if not left:
+            break
+        task = json.dumps({**_TASK, **more, "files": left})
+        try:
+            told = run_process([sys.executable, "-m", REPLAY, task], error=DeviceError, timeout=limit)
+        except DeviceError:
+            break
+        rows = json.loads(told)
+        found |= {file: row for file, row in rows["replays"].items() if row["status"] == EQUAL}
+        left = rows["taken"]
+    return found
+
+
+def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a module that is run as a program prints for a capture, as `replay_elsewhere`.
+
+    Args:
+        options: entries of its task; `time_limit`, seconds.
+    """
+    more = dict(options)
+    limit = more.pop("time_limit", None)
     try:
-        limit = more.pop("time_limit", None)
-        return {"file": str(path)} | elsewhere(
-            "luthier.cli.replay_process", {**_TASK, "file": str(path), **more}, limit
-        )
+        return {"file": str(path)} | elsewhere(module, {**_TASK, "file": str(path), **more}, limit)
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
 
@@ -90,19 +126,35 @@ def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         say_text(json.dumps({"status": IMPOSSIBLE, "what": str(problem)}))
 
 
+def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of a replay, or of several."""
+    from luthier.capture.place import AddressTaken
+
+    if "files" not in task:
+        return _replayed(task)
+    rows: dict[str, dict[str, Any]] = {}
+    taken = []
+    for file in task["files"]:
+        try:
+            rows[file] = _replayed({**task, "file": file})
+        except AddressTaken:
+            taken.append(file)
+        except LuthierError as problem:
+            rows[file] = {"status": IMPOSSIBLE, "what": str(problem)}
+    return {"replays": rows, "taken": taken}
+
+
 def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return what came of a replay.
 
     Raises:
         LuthierError: it cannot be run.
     """
-    from luthier.capture import read_capture, replay, write_capture
+    from luthier.capture import replay, write_capture
     from luthier.capture.replay import reduced
 
-    capture = read_capture(task["file"])
-    if task["against"]:
-        capture = _against(capture, task["against"])
-    launch = prepared(capture, target_of(task["device"]), task["object"])
+    capture = expected(task["file"], task)
+    launch = launch_of(capture, task)
     done = launch.run(task["threads"], task["checks"])
     if not task["reduce"]:
         done = launch.with_store(done)
@@ -112,6 +164,32 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
         done = replay(capture)
         if done.equal:
             write_capture(task["file"], capture)
+    return row_of(capture, task, done)
+
+
+def expected(file: str, task: Mapping[str, Any]) -> Capture:
+    """Return the capture of a file, with what a task expects of it.
+
+    Raises:
+        LuthierError: there is none, or `against` says nothing of it.
+    """
+    from luthier.capture import read_capture
+
+    capture = read_capture(file)
+    return _against(capture, task["against"]) if task["against"] else capture
+
+
+def launch_of(capture: Capture, task: Mapping[str, Any]) -> PreparedLaunch:
+    """Return the launch of a capture that a task asks for.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    return prepared(capture, target_of(task["device"]), task["object"])
+
+
+def row_of(capture: Capture, task: Mapping[str, Any], done: Replayed) -> dict[str, Any]:
+    """Return what a replay did as plain data, with what a task makes of it."""
     row = {"kernel": capture.manifest.kernel, "groups": capture.manifest.groups} | outcome(done)
     if done.fault is not None and capture.manifest.left_out:
         row["what"] += f"; {_LEFT_OUT}"
@@ -192,4 +270,4 @@ def target_of(device: str | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer(_replayed)
+    answer(_here)

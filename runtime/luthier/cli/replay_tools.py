@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
-from luthier.cli.replay_process import IMPOSSIBLE, answer, outcome, target_of
+from luthier.cli.replay_process import IMPOSSIBLE, answer, expected, launch_of, row_of
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
 from luthier.run import results
@@ -42,8 +41,7 @@ def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, A
         run = ReplayedRun(parse_tools(task["tool"]), recorder, hoist=task["hoist"])
     except LuthierError as problem:
         return _nothing(problem)
-    target = target_of(task["device"])
-    rows = [_replay(run, file, target, task.get("threads")) for file in task["files"]]
+    rows = [_replay(run, file, task) for file in task["files"]]
     instrumentation = run.instrumentation
     instrumentation.end()
     reported = list(results.tables(instrumentation))
@@ -67,12 +65,13 @@ def texts(tables: Sequence[Table], *, mangled: bool) -> list[str]:
     return [table.text() for table in (tables if mangled else as_in_source(tables))]
 
 
-def _replay(run: ReplayedRun, file: str, target: str | None, threads: int | None) -> dict[str, Any]:
+def _replay(run: ReplayedRun, file: str, task: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file}
     try:
-        capture = read_capture(file)
+        capture = expected(file, task)
         row["kernel"] = capture.manifest.kernel
-        return row | outcome(run.replay(capture, target, threads))
+        done = run.replay(launch_of(capture, task), task.get("threads"), task["checks"])
+        return row | row_of(capture, task, done)
     except AddressTaken:
         raise
     except LuthierError as problem:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from luthier.cli.replay import CAPTURE, add_scheduler_argument
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
+    from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import Finding
 
 FOUND = 1
@@ -21,7 +25,10 @@ FOUND = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.usage = "luthier sanitize [--checks CHECKS] [--device DEVICES] [OPTION ...] [--] PROGRAM [ARGUMENT ...]"
+    parser.usage = (
+        "luthier sanitize [--checks CHECKS] [--device DEVICES] [OPTION ...] [--] PROGRAM [ARGUMENT ...]\n"
+        "       luthier sanitize [--checks CHECKS] [OPTION ...] CAPTURE|FOLDER ..."
+    )
     parser.add_argument(
         "--checks",
         default="memory",
@@ -33,11 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         metavar="DEVICES",
-        help="as of `luthier run`",
+        help="as of `luthier run`; of captures: theirs",
     )
     parser.add_argument(
-        "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
+        "--time-limit",
+        type=seconds,
+        metavar="SECONDS",
+        help="end the program after so long; the exit code is 124 then; of captures, end a replay",
     )
+    add_scheduler_argument(parser)
     parser.add_argument(
         "--suppress",
         action="append",
@@ -55,7 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="exit code where something was found; 0: the program's (default: %(default)s)",
     )
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM",
+        help="what to run, with its arguments; or captures, and folders of them",
+    )
 
 
 def _exit_code(text: str) -> int:
@@ -68,7 +84,6 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     from luthier import __version__
     from luthier.cli.run import end_as
-    from luthier.run import devices_for, run_program
     from luthier.run.findings import suppressions
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import CHECKS
@@ -84,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
     collector = Collector(frozenset().union(*(CHECKS[check] for check in args.checks.split(","))))
-    code = run_program(command, devices_for(args.device, command), findings=collector, seconds=args.time_limit)
+    code = _captures(args, command, collector) if are_captures(command) else _program(args, command, collector)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
     _print(told, len(collector.findings) - len(told))
     if args.json:
@@ -95,6 +110,41 @@ def run(args: argparse.Namespace) -> int:
     if args.gen_suppressions:
         write_atomically(args.gen_suppressions, suppressions.generate(told).encode())
     return args.error_exitcode if told and args.error_exitcode else end_as(code)
+
+
+def are_captures(words: Sequence[str]) -> bool:
+    """Return whether a command is captures and folders."""
+    return all(Path(word).is_dir() or word.endswith(CAPTURE) for word in words)
+
+
+def _program(args: argparse.Namespace, command: list[str], collector: Collector) -> int:
+    """Run a program, and collect what is found; its exit code."""
+    from luthier.run import devices_for, run_program
+
+    if args.scheduler is not None:
+        raise LuthierError("--scheduler is for captured launches")
+    return run_program(command, devices_for(args.device, command), findings=collector, seconds=args.time_limit)
+
+
+def _captures(args: argparse.Namespace, names: list[str], collector: Collector) -> int:
+    """Replay captures, and collect what is found; the exit status that they would have without it."""
+    import msgspec
+
+    from luthier.cli.replay import captures_of, rows_of
+    from luthier.run.findings.finding import CHECKS, Finding
+
+    if CHECKS["leak"] & collector.kinds:
+        raise LuthierError("the check leak is of programs: a capture is one launch")
+    options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
+    status = 0
+    for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):
+        found = msgspec.convert(row.get("findings", []), list[Finding])
+        for finding in found:
+            collector.keep(finding)
+        if row["status"] and not (found and row.get("is_finding")):
+            say_text(f"luthier: {row['file']}: {row['what']}", file=sys.stderr)
+        status = max(status, int(row["status"]))
+    return status
 
 
 def _print(findings: list[Finding], suppressed: int) -> None:

@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from luthier.objects import CodeObject
 
 
-def add_object_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add FILE, --target and --kernel."""
-    parser.add_argument("file", metavar="FILE", help="code object, offload bundle, executable, library or archive")
+def add_object_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add FILE, --target and --kernel.
+
+    Args:
+        more: what else FILE may be.
+    """
+    kinds = "code object, offload bundle, executable, library or archive"
+    parser.add_argument("file", metavar="FILE", help=f"{kinds}, {more}" if more else kinds)
     parser.add_argument(
         "--target", metavar="ID", help="which code object where FILE holds several, e.g. gfx942 or gfx942:xnack-"
     )

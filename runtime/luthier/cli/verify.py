@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 
 from luthier.cli.common import (
     add_hoist_argument,
@@ -14,9 +16,12 @@ from luthier.cli.common import (
     print_refusals,
 )
 from luthier.cli.progress import Progress
+from luthier.cli.replay import CAPTURE, add_scheduler_argument
+from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.errors import LuthierError
 from luthier.patch import PatchReport
-from luthier.terminal import say, say_text
+from luthier.terminal import say_text
 from luthier.tool import parse_tools
 from luthier.verify import KernelVerdict, verify_object
 from luthier.verify.launch_plan import read_plans
@@ -24,16 +29,28 @@ from luthier.verify.launch_plan import read_plans
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_object_arguments(parser)
+    add_object_arguments(parser, "or a capture, or a folder of them")
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
     parser.add_argument("--launch", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)")
+    parser.add_argument("--device", metavar="DEVICE", help="of captures, as of `luthier replay`")
+    parser.add_argument(
+        "--time-limit", type=seconds, metavar="SECONDS", help="of captures: one that takes longer cannot be verified"
+    )
+    add_scheduler_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    if Path(args.file).is_dir() or args.file.endswith(CAPTURE):
+        from luthier.cli import verify_captured  # which imports what runs programs
+
+        return verify_captured.run(args)
+    for name in ("device", "scheduler", "time_limit"):
+        if getattr(args, name) is not None:
+            raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
     tools = parse_tools(args.tool)
     object = selected_object(args)
     kernels = selected_kernels(object, args.kernel)
@@ -45,40 +62,41 @@ def run(args: argparse.Namespace) -> int:
         print_json([verdict.to_json() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            print_verdict(verdict)
+            for line in verdict_lines(verdict):
+                say_text(line)
     check_tools(tools, object, kernels)
     return 0 if all(verdict.equal for verdict in verdicts) else 1
 
 
-def print_verdict(verdict: KernelVerdict) -> None:
-    """Print what was compared, what was not, and whether that was equal."""
-    say(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
+def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
+    """Yield as text what was compared, what was not, and whether that was equal."""
+    yield f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}"
     for name, value in verdict.counters.items():
-        say(f"  {name} = {value}")
+        yield f"  {name} = {value}"
     for table in verdict.tables:
-        say_text(textwrap.indent(table.text(), "  "))
+        yield textwrap.indent(table.text(), "  ")
     before, after = verdict.instructions
-    say(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
+    yield f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared"
     if verdict.not_lifted:
-        say(f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known")
+        yield f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known"
     if verdict.refused:
-        say(f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused")
+        yield f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused"
     for wait in verdict.missing_waits:
-        say_text(f"  NOTE: {wait}")
+        yield f"  NOTE: {wait}"
     if verdict.missing_waits:
-        say("  NOTE: what the original computes depends on time; compared with results that are there at once")
+        yield "  NOTE: what the original computes depends on time; compared with results that are there at once"
     for hazard in verdict.hazards:
-        say_text(f"  NOTE: {hazard}")
+        yield f"  NOTE: {hazard}"
     for problem in verdict.problems:
-        say_text(f"  PROBLEM: {problem}")
+        yield f"  PROBLEM: {problem}"
     if not verdict.equal:
         return
     if verdict.patch is None:
-        say("  nothing was inserted")
+        yield "  nothing was inserted"
     elif not verdict.expected and not verdict.counted:
-        say("  outputs equal; no counters predicted")
+        yield "  outputs equal; no counters predicted"
     elif verdict.complete:
-        say("  outputs equal, counters equal the emulator's own counts")
+        yield "  outputs equal, counters equal the emulator's own counts"
     else:
         counted = before - verdict.not_lifted - verdict.refused
-        say(f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions")
+        yield f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions"

@@ -401,6 +401,10 @@ DISPATCH = Layout(
     cooperative=4,  # all work-groups run at once
     stepped=4,  # on the thread that asks what is next, no more than one worker at a time
     scc=4,
+    observe=4,  # OBSERVE_RACES and the others; the plan's code is observed then
+    whole_x=4,  # work-groups of the launch, of which these are a part; where it is observed
+    whole_y=4,
+    whole_z=4,
     unused=4,
     scratch=8,  # address for all lanes of all workers
     scratch_lane=8,  # bytes
@@ -417,6 +421,9 @@ DISPATCH = Layout(
     watch=8,  # WATCH, 0 where neither waits nor hazards are checked
 )
 """A launch in this process."""
+OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT = 1, 2, 4, 8
+"""What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, alone,
+which bytes are read and written."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
 """Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
 what stopped it."""

@@ -89,6 +89,18 @@ class Origins:
         moved = replace(inserted, starts=inserted.starts + base, ends=inserted.ends + base)
         return replace(self, start=self.start + base, addresses=self.addresses + base, inserted=moved)
 
+    def original(self, address: int) -> int | None:
+        """Return the virtual address in the original of the application's instruction at one in the new code; None if
+        there is none of the application's."""
+        at = int(np.searchsorted(self.addresses, address, "right")) - 1
+        if at >= 0 and self.addresses[at] == address:
+            return int(self.originals[at])
+        piece = self.inserted.piece_at(address)
+        if piece is None or self.inserted.names[int(self.inserted.labels[piece])]:
+            return None
+        point = int(self.inserted.points[piece])
+        return None if point == NO_POINT else point
+
     def describe(self, address: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
         """Describe the code at a virtual address in the new code, and where it is in the original and its source.
 
@@ -96,9 +108,9 @@ class Origins:
             original: the application's object, or any that has its debug information.
             scalar_pair: of a wave that is there, virtual addresses.
         """
-        at = int(np.searchsorted(self.addresses, address, "right")) - 1
-        if at >= 0 and self.addresses[at] == address:
-            return f"the program's own, {self._place(int(self.originals[at]), original)}"
+        own = self.original(address)
+        if own is not None:
+            return f"the program's own, {self._place(own, original)}"
         inserted = self.inserted
         piece = inserted.piece_at(address)
         if piece is None:
@@ -106,9 +118,7 @@ class Origins:
         point = int(inserted.points[piece])
         name = inserted.names[int(inserted.labels[piece])]
         if not name:
-            if point == NO_POINT:
-                return "in what several calls of the program's go by, through pointers"
-            return f"the program's own, {self._place(point, original)}"
+            return "in what several calls of the program's go by, through pointers"
         if point != NO_POINT:
             return f"in {name}, inserted at {self._place(point, original)}"
         return f"in {name}, that several points share{self._called(piece, original, scalar_pair)}"

@@ -66,6 +66,7 @@ class Instrumentation:
             not take themselves.
         patching: is entered while a kernel is patched, with its name: the program waits for that.
         hoist: whether hooks that do nothing but count become counts; None: as usual.
+        asked: is told what tools ask for in kernels, in the recorder's place.
     """
 
     def __init__(
@@ -76,11 +77,12 @@ class Instrumentation:
         patching: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
         hoist: bool | None = None,
+        asked: Asked | None = None,
     ) -> None:
         self.tools = tools
         self.selection = selection
         self.sessions: list[Session] = []
-        self.patcher = Patcher(tools, recorder, hoist=hoist)
+        self.patcher = Patcher(tools, recorder if asked is None else asked, hoist=hoist)
         self._recorder = recorder
         self._patching = patching
         self.faults: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from luthier.objects import CodeObject, Kernel
-from luthier.objects.origins import Teller, teller
+from luthier.objects.origins import Origins, Teller, origins_of, teller
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,18 @@ class LoadedCompanion:
     def origin(self) -> Teller:
         """Return the function that describes the origin of the code at an address."""
         return teller(self.object, self.original, self.delta, self.original_delta)
+
+    @cached_property
+    def _origins(self) -> tuple[Origins, ...]:
+        return origins_of(self.object)
+
+    def original_address(self, address: int) -> int | None:
+        """Return the virtual address in the original of the program's instruction at an address; None if there is none
+        of the program's."""
+        for one in self._origins:
+            if one.start <= address - self.delta < one.start + one.size:
+                return one.original(address - self.delta)
+        return address - self.original_delta
 
     def code(self) -> list[tuple[int, bytes]]:
         """Return addresses and bytes of all code that it can reach, as the loader has written it.

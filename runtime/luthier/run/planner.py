@@ -279,7 +279,7 @@ class Planner:
 
     def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
         """Return the fields of the plan of a kernel that tells what it accesses."""
-        from luthier.run.uses import Uses  # few runs need it
+        from luthier.emulator.inspection.uses import Uses  # few runs need it
 
         uses = planned.code.watcher
         if not isinstance(uses, Uses):

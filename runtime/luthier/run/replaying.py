@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
-from luthier.capture import Capture, Replayed
+from luthier.capture import Replayed
+from luthier.capture.checking import AnyFinding
 from luthier.capture.place import NearMemory
 from luthier.capture.replay import STEP_LIMIT, PreparedLaunch, Program, isa_of
 from luthier.emulator.binding.program import Code
 from luthier.emulator.device import WAITING
+from luthier.emulator.inspection.checks import Finding
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Memory
 from luthier.objects import CodeObject
 from luthier.patch.payloads.code import ORIGINAL
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.loaded import LoadedCompanion
-from luthier.run.patching import Patched, digest_of, most_group, most_items, most_private
+from luthier.run.patching import Asked, Patched, digest_of, most_group, most_items, most_private
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, LaunchedKernel, Session
@@ -31,51 +34,66 @@ class ReplayedRun:
 
     Args:
         recorder: writes the run directory.
-        hoist: as of `Instrumentation`.
+        hoist, asked: as of `Instrumentation`.
     """
 
-    def __init__(self, tools: ToolGroup, recorder: Recorder | None = None, *, hoist: bool | None = None) -> None:
-        self.instrumentation = Instrumentation(tools, Selection(), recorder, hoist=hoist)
+    def __init__(
+        self,
+        tools: ToolGroup,
+        recorder: Recorder | None = None,
+        *,
+        hoist: bool | None = None,
+        asked: Asked | None = None,
+    ) -> None:
+        self.instrumentation = Instrumentation(tools, Selection(), recorder, hoist=hoist, asked=asked)
         self.instrumentation.begin()
         self._session = Session(os.getpid(), "", 0 if recorder is None else RECORDS, {"parent": None, "rank": None})
         self.instrumentation.sessions.append(self._session)
         self.devices: list[str] = []
         """Targets by the number of the device."""
-        self._memory = Memory(limit=1 << 62)
         self._rows: dict[tuple[str, str, int], int] = {}
 
-    def replay(self, capture: Capture, target: str | None = None, threads: int | None = None) -> Replayed:
+    def replay(self, original: PreparedLaunch, threads: int | None = None, check: Collection[str] = ()) -> Replayed:
         """Run a launch with its kernel patched, or unchanged where tools want nothing of it or it cannot be patched.
+
+        Args:
+            original: what is instrumented.
+            check: as of `luthier.capture.replay.replay`; what is found in the patched kernel is told by the addresses
+                of the original.
 
         Raises:
             AddressTaken: this process has something else where the program had its memory.
             LuthierError: the launch cannot be run.
         """
-        told = capture.manifest
-        original = PreparedLaunch(capture, target or told.target)
         gpu = self._device(str(original.device))
         number = self._row(original, gpu)
         patched = self._session.kernels[number].patched
         if patched.companion is None or self._exceeds(original, patched):
-            return self._run(original, number, threads, instrumented=False)
-        companion = CodeObject(patched.companion.data, told.object)
-        places = {ORIGINAL: told.load_address}
+            return self._run(original, number, threads, check)
+        companion = CodeObject(patched.companion.data, original.object.name)
+        distance = original.program.place - original.code.base
+        places = {ORIGINAL: distance}
+        memory = original.accessible
+        variables = []
         for block in patched.companion.blocks:
-            places[block.symbol] = self._block(gpu, block.symbol)
+            shared = self.instrumentation.block(self._session, gpu, block.symbol).memory
+            places[block.symbol] = int(shared.bytes.ctypes.data)
+            variables.append((places[block.symbol], shared.size, "variables of tools", shared))
         goes_back = patched.companion.report.kernels[0].unknown_calls > 0
         # Its code and the original's are one code then, with a table that has an entry for all between.
-        beside = NearMemory(told.load_address, told.ranges) if goes_back else Memory(limit=1 << 62)
+        beside = NearMemory(distance, original.capture.manifest.ranges) if goes_back else Memory(limit=1 << 62)
         image = Image(companion, beside, places.get)
-        taken = [self._memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
+        taken = [memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
+        taken += [memory.register(*one) for one in variables]
         try:
-            loaded = LoadedCompanion(companion, image.bias, original.object, told.load_address, places, goes_back)
+            loaded = LoadedCompanion(companion, image.bias, original.object, distance, places, goes_back)
             self._session.companions[gpu, image.bias] = loaded
-            program = _program(original, loaded)
-            launch = PreparedLaunch(capture, str(original.device), program, self._memory, STEP_LIMIT * WAITING)
-            return self._run(launch, number, threads, instrumented=True)
+            launch = original.with_program(_program(original, loaded), STEP_LIMIT * WAITING)
+            done = self._run(launch, number, threads, check, instrumented=True)
+            return replace(done, findings=tuple(_in_original(one, loaded) for one in done.findings))
         finally:
             for one in taken:
-                self._memory.free(one)
+                memory.free(one)
             image.unload()
 
     def _device(self, target: str) -> int:
@@ -107,15 +125,15 @@ class ReplayedRun:
                 return True
         return False
 
-    def _block(self, gpu: int, symbol: str) -> int:
-        """Return the address of a block of variables, which launches may access."""
-        shared = self.instrumentation.block(self._session, gpu, symbol).memory
-        address = int(shared.bytes.ctypes.data)
-        if self._memory.find(address) is None:
-            self._memory.register(address, shared.size, "variables of tools", shared)
-        return address
-
-    def _run(self, launch: PreparedLaunch, number: int, threads: int | None, *, instrumented: bool) -> Replayed:
+    def _run(
+        self,
+        launch: PreparedLaunch,
+        number: int,
+        threads: int | None,
+        check: Collection[str],
+        *,
+        instrumented: bool = False,
+    ) -> Replayed:
         told, kernel = launch.capture.manifest, self._session.kernels[number]
         began = Launch(
             *(kernel.kernel, kernel.object, self._session.pid, kernel.gpu, told.number, told.grid, told.block),
@@ -123,11 +141,25 @@ class ReplayedRun:
         )
         now = time.time_ns()
         self.instrumentation.begin_launch(self._session, began)
-        done = launch.run(threads)
+        done = launch.run(threads, check)
         groups = sum(count[0] * count[1] * count[2] * launch.waves(items) for _, count, items in launch.parts())
         self._session.add_launch(number, began, groups, now)
         self.instrumentation.end_launch(self._session, kernel.gpu)
         return done
+
+
+def _in_original(finding: AnyFinding, loaded: LoadedCompanion) -> AnyFinding:
+    """Return a finding in a patched kernel by the addresses of the original; what it finds in hooks says so."""
+    address = loaded.original_address(finding.address)
+    if address is None:
+        return replace(finding, text=f"{finding.text}, {loaded.origin(finding.address, lambda register: 0)}")
+    finding = replace(finding, address=address, source=loaded.original.source.at(address))
+    if isinstance(finding, Finding):
+        other = finding.other
+        at = None if other is None else loaded.original_address(other.address)
+        return finding if other is None or at is None else replace(finding, other=replace(other, address=at))
+    at = None if finding.producer is None else loaded.original_address(finding.producer)
+    return finding if at is None else replace(finding, producer=at)
 
 
 def _program(original: PreparedLaunch, loaded: LoadedCompanion) -> Program:

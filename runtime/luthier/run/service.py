@@ -24,6 +24,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
+from luthier.run.findings.collector import running
 from luthier.run.findings.finding import CHECKS, OBSERVED
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.long_launches import LongLaunches
@@ -195,7 +196,7 @@ class Service:
         by_kernel = seen.kind not in of_host
         if by_kernel and seen.kernel >= len(self._planner.plans):
             raise protocol.ProtocolError("a finding in a kernel that was never planned")
-        self._findings.add(pid, seen, self._planner.plans[seen.kernel] if by_kernel else None)
+        self._findings.add(pid, seen, running(self._planner.plans[seen.kernel]) if by_kernel else None)
         return Writer()
 
     def _running(self, pid: int, request: Reader) -> Writer:

@@ -16,6 +16,7 @@ from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.inspection.waits import WaitFinding
 from luthier.emulator.running.start import DYNAMIC_STACK
+from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
@@ -177,28 +178,21 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
             compared += len(before)
             problems += _differences(f"variable {symbol.name}", before, after)
 
-    counts, not_lifted = _counts(task, original.stats)
-    refused = {refusal.insertion for refusal in report.refusals if refusal.insertion is not None} if report else set()
-    expected: dict[str, int] = {}
-    for tool, own in zip(group.tools, shares, strict=True):
-        seen = _without_refused(task, counts, own.hooks, refused)
-        expected |= tool.expected(task, seen) if seen is not None else {}
+    counts, not_lifted = counts_of(task, original.stats.by_address)
+    refused = refused_of(report)
+    expected = predicted(task, group, shares, counts, refused)
     counters: dict[str, int] = {}
     for name, size in patched.report.variables.items():
         if size > 8 and name not in expected:
             continue  # tables, which tools report
         counters[name] = int.from_bytes(instrumented.module.variable(name).read(), "little")
-    for name, value in expected.items():
-        if name not in counters:
-            problems.append(f"the tool expects a variable {name}, which the patched object does not define")
-        elif counters[name] != value:
-            problems.append(f"{name} is {counters[name]}, the emulator counted {value}")
+    problems += unexpected(counters, expected)
     counted = 0
     found = None
     if plan.kernel in patched.counters:
         found = patched.counters[plan.kernel].read(instrumented.module, instrumented.stats.waves)
         counted = int(found.counted.sum() + found.lanes_counted.sum())
-        problems += _miscounted(task, found, counts)
+        problems += miscounted(task, found, counts)
     tables: list[Table] = []
     for tool in group.tools:
         if type(tool).report is not Tool.report:
@@ -316,7 +310,39 @@ def _missing_waits(device: EmulatedDevice) -> tuple[WaitFinding, ...]:
     return tuple(one for one in device.findings if isinstance(one, WaitFinding))
 
 
-def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
+def refused_of(report: KernelReport | None) -> set[int]:
+    """Return the numbers of the insertions that were refused."""
+    return {one.insertion for one in report.refusals if one.insertion is not None} if report is not None else set()
+
+
+def predicted(
+    task: InstrumentationTask, group: ToolGroup, shares: Sequence[Share], counts: ExecutionCounts, refused: set[int]
+) -> dict[str, int]:
+    """Return the values that tools' variables must have, by the emulator's own counts.
+
+    Args:
+        shares: what each tool asked for.
+        refused: numbers of the insertions that were refused.
+    """
+    expected: dict[str, int] = {}
+    for tool, own in zip(group.tools, shares, strict=True):
+        seen = _without_refused(task, counts, own.hooks, refused)
+        expected |= tool.expected(task, seen) if seen is not None else {}
+    return expected
+
+
+def unexpected(counters: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
+    """Return where variables are not what they must be, as text."""
+    problems = []
+    for name, value in expected.items():
+        if name not in counters:
+            problems.append(f"the tool expects a variable {name}, which the patched object does not define")
+        elif counters[name] != value:
+            problems.append(f"{name} is {counters[name]}, the emulator counted {value}")
+    return problems
+
+
+def miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
     """Return where counters differ from the emulator's counts, as text."""
     problems = []
     for what, column, known, real in (
@@ -380,17 +406,17 @@ def _differences(what: str, left: bytes, right: bytes) -> list[str]:
     return [f"{what} differs in {len(different)} of {len(a)} bytes, first at byte {int(different[0])}"]
 
 
-def _counts(task: InstrumentationTask, stats: LaunchStats) -> tuple[ExecutionCounts, int]:
+def counts_of(task: InstrumentationTask, by_address: AddressCounts) -> tuple[ExecutionCounts, int]:
     """Return the emulator's counts by instruction index, and the executions of code that was not lifted."""
     addresses = task.lifted.code.addresses
     executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
-    index = np.searchsorted(addresses, stats.by_address.addresses)
+    index = np.searchsorted(addresses, by_address.addresses)
     found = index < len(addresses)
-    found[found] = addresses[index[found]] == stats.by_address.addresses[found]
+    found[found] = addresses[index[found]] == by_address.addresses[found]
     found[found] = task.lifted.reached[index[found]]
-    executions[index[found]] = stats.by_address.executions[found]
-    lanes[index[found]] = stats.by_address.active_lanes[found]
-    return ExecutionCounts(executions, lanes), int(stats.by_address.executions[~found].sum())
+    executions[index[found]] = by_address.executions[found]
+    lanes[index[found]] = by_address.active_lanes[found]
+    return ExecutionCounts(executions, lanes), int(by_address.executions[~found].sum())
 
 
 def _without_refused(

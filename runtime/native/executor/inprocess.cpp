@@ -4,9 +4,12 @@
 // Structures are layout.ENGINE, DISPATCH and EVENT. One thread at a time uses an executor.
 
 #include <condition_variable>
+#include <optional>
 #include <thread>
 
+#include "access_checks.h"
 #include "execution.h"
+#include "footprint.h"
 
 namespace luthier {
 
@@ -28,10 +31,25 @@ public:
   const std::string &problem() const { return problem_; }
   void describe(const Worker &worker, char *event) const;
   const Worker &own() const { return own_; }
+  // Forget what observed launches have done.
+  void forget() {
+    checks_.reset();
+    footprint_.reset();
+    sightings_.clear();
+  }
+  // Return what the checks have found since it was cleared.
+  std::vector<wire::Sighting> &sightings() {
+    if (checks_)
+      for (const wire::Sighting &found : checks_->take())
+        sightings_.push_back(found);
+    return sightings_;
+  }
+  const Footprint *footprint() const { return footprint_ ? &*footprint_ : nullptr; }
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
   uint64_t find_outside(const char *, uint64_t, uint64_t) override { return kNowhere; }
   std::shared_ptr<const RangeTable> ranges() override { return ranges_; }
+  Observer *observer() override;
   uint64_t scratch(uint64_t) override { return scratch_; }
   void interrupt() override {} // nobody here waits for them
   void stopped(Worker &worker, uint64_t reason) override;
@@ -62,7 +80,11 @@ private:
 
   std::unique_ptr<Execution> execution_;
   std::shared_ptr<const RangeTable> ranges_;
-  bool stepped_ = false, cooperative_ = false;
+  bool stepped_ = false, together_ = false;
+  uint64_t observed_ = 0; // OBSERVE_RACES and the others
+  std::optional<AccessChecks> checks_;
+  std::optional<Footprint> footprint_;
+  std::vector<wire::Sighting> sightings_;
   unsigned helpers_ = 0;
   uint64_t scratch_ = 0, *counts_ = nullptr, *lanes_ = nullptr, records_ = 0;
 
@@ -104,7 +126,7 @@ void Executor::launch(const char *from) {
   made.kernarg = get(from, in::kernarg);
   made.lds_size = get(from, in::lds_size);
   made.scratch_lane = get(from, in::scratch_lane);
-  made.cooperative = cooperative_ = get(from, in::cooperative);
+  made.cooperative = get(from, in::cooperative);
   made.quantum = get(from, in::quantum);
   made.step_limit = get(from, in::step_limit);
   made.sgprs = pointer<const char *>(from, in::sgprs);
@@ -128,17 +150,34 @@ void Executor::launch(const char *from) {
   const Triple groups = triple(in::grid_x, in::grid_y, in::grid_z);
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   helpers_ = threads_ ? std::min<uint64_t>(threads_, count) - 1 : 0;
+  observed_ = get(from, in::observe);
+  together_ = made.cooperative || observed_;
+  const uint64_t resident = made.cooperative ? count : together_ ? 1 + helpers_ : 1;
   workers_.assign(1, &own_);
-  while (cooperative_ && resident_.size() + 1 < count)
+  while (resident_.size() + 1 < resident)
     resident_.push_back(std::make_unique<Worker>(engine_));
-  for (uint64_t index = 1; cooperative_ && index < count; ++index)
+  for (uint64_t index = 1; index < resident; ++index)
     workers_.push_back(resident_[index - 1].get());
+  if (observed_) {
+    const Triple first = triple(in::first_x, in::first_y, in::first_z);
+    if (observed_ & layout::OBSERVE_FOOTPRINT) {
+      if (!footprint_)
+        footprint_.emplace();
+      footprint_->next_part(made.plan);
+    } else {
+      if (!checks_)
+        checks_.emplace(Checks{(observed_ & layout::OBSERVE_RACES) != 0, (observed_ & layout::OBSERVE_UNWRITTEN) != 0,
+                               (observed_ & layout::OBSERVE_BARRIERS) != 0});
+      checks_->next_part({first, groups, triple(in::whole_x, in::whole_y, in::whole_z)}, made.plan);
+    }
+    helpers_ = 0; // accesses are looked at in the order in which they happen
+  }
   execution_ = std::make_unique<Execution>(*this, made);
   execution_->set_up(triple(in::first_x, in::first_y, in::first_z), groups,
                      triple(in::block_x, in::block_y, in::block_z),
-                     cooperative_ ? count
-                     : stepped_   ? 1
-                                  : 1 + helpers_);
+                     together_  ? resident
+                     : stepped_ ? 1
+                                : 1 + helpers_);
   if (stepped_) {
     unsigned number = 0;
     for (Worker *worker : workers_)
@@ -173,7 +212,7 @@ void Executor::serve() {
 
 void Executor::run() {
   try {
-    if (cooperative_)
+    if (together_)
       execution_->run_together(pool_, own_, workers_, helpers_);
     else
       execution_->run(pool_, own_, helpers_);
@@ -280,6 +319,12 @@ void Executor::bind(const char *, uint64_t key, uint64_t record) {
     throw Failure("an instruction could not be bound");
 }
 
+Observer *Executor::observer() {
+  if (!observed_)
+    return nullptr;
+  return observed_ & layout::OBSERVE_FOOTPRINT ? static_cast<Observer *>(&*footprint_) : &*checks_;
+}
+
 void Executor::stopped(Worker &worker, uint64_t reason) { ask({reason, &worker, 0, 0}); }
 
 void Executor::failed(const char *what) {
@@ -363,3 +408,34 @@ LUTHIER_API const char *luthier_problem(void *executor) { return of(executor)->p
 
 // Describe where the first worker's state is.
 LUTHIER_API void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }
+
+// Forget what observed launches have done: what follows is another one.
+LUTHIER_API void luthier_begin_anew(void *executor) { of(executor)->forget(); }
+
+// Copy what the checks of observed launches have found since the last time, and return how many there are; without
+// room for all nothing is copied, and they are kept.
+LUTHIER_API uint64_t luthier_sightings(void *executor, char *rows, uint64_t most) {
+  static_assert(sizeof(wire::Sighting) % sizeof(uint64_t) == 0);
+  std::vector<wire::Sighting> &found = of(executor)->sightings();
+  const uint64_t count = found.size();
+  if (count > most || !count)
+    return count;
+  std::memcpy(rows, found.data(), count * sizeof(wire::Sighting));
+  found.clear();
+  return count;
+}
+
+// Copy address, bits of bytes read, bits of bytes written of the pages of an observed launch, and return how many there
+// are; without room for all nothing is copied.
+LUTHIER_API uint64_t luthier_footprint(void *executor, char *rows, uint64_t most) {
+  const Footprint *footprint = of(executor)->footprint();
+  const uint64_t count = footprint ? footprint->pages().size() : 0;
+  if (count > most || !count)
+    return count;
+  for (const auto &[address, page] : footprint->pages()) {
+    std::memcpy(rows, &address, sizeof address);
+    std::memcpy(rows + sizeof address, &page, sizeof page);
+    rows += sizeof address + sizeof page;
+  }
+  return count;
+}

@@ -67,7 +67,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       sightings_(resources.memory, packet.node, packet.plan),
       execution_(*this, dispatch_of(packet, resources.service.setup().checks)) {
   if (is_observed(plan_))
-    observed_.emplace(resources.service.setup().checks, plan_);
+    observed_.emplace(resources.service.setup().checks);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -102,7 +102,10 @@ std::optional<Fault> Launch::run() {
   if (checked_)
     sightings_.tell(resources_.service, launch);
   if (observed_)
-    observed_->tell(resources_.service, launch);
+    for (wire::Sighting &found : observed_->take()) {
+      found.launch = launch;
+      resources_.service.found(found);
+    }
   return fault_;
 }
 
@@ -131,7 +134,7 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   if (observed_) {
     const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
-    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}});
+    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}}, plan_);
   }
   const bool in_order = observed_ && observed_->wants_order();
   if (!packet_.cooperative && !in_order) {

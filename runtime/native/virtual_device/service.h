@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "access_checks.h"
 #include "execution_counters.h"
 #include "host.h"
 #include "ranges.h"
@@ -18,10 +19,6 @@ struct Gpu : wire::Gpu {
 };
 
 // What is looked for at every access of memory and every barrier.
-struct Checks {
-  bool races = false, uninitialised = false, barriers = false;
-};
-
 struct Setup {
   std::vector<Gpu> gpus;
   Engine engine;

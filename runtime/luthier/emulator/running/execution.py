@@ -51,6 +51,7 @@ def execute(
     observer: Observer | None = None,
     stepped: bool = False,
     numbering: Callable[[int], int] = int,
+    observed: int = 0,
 ) -> Outcome:
     """Run all work-groups of a dispatch.
 
@@ -61,12 +62,17 @@ def execute(
         step_limit: quanta that a work-group may use.
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
+        observed: what accesses and barriers are looked at for, `layout.OBSERVE_RACES` and the like, with the plan's
+            `uses`: the executor keeps what comes of it, over several parts of a launch (`Executor.forget`).
         numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
         BaseException: whatever the observer raised, or a signal's handler.
     """
     entry = plan["entry"] // layout.RECORD.size
+    if observed:
+        plan = {**plan, "key": plan["key"] | layout.OBSERVED, "stepping": layout.OBSERVED}
+        dispatch = {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
     if observer is not None:
         key = plan["key"] | layout.STEPPING

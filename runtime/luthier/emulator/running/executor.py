@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier.emulator import agreement, layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
 from luthier.errors import DeviceError
+from luthier.wire.messages import Sighting
 from luthier.wire.structures import Layout
 
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
@@ -30,6 +32,9 @@ _GLANCE = 50
 _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
     layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
 )
+
+FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1", 512)])
+"""Address of a page, and a bit for each of its bytes, the lowest bit first."""
 
 Help = Callable[[int, int, int, int, int], bool]
 """Called with an event's reason, addresses of context and group, key and record; whether the launch goes on."""
@@ -52,6 +57,9 @@ def _library() -> ctypes.CDLL:
         ("abort", None, [pointer]),
         ("problem", ctypes.c_char_p, [pointer]),
         ("own", None, [pointer, pointer]),
+        ("begin_anew", None, [pointer]),
+        ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
     ):
         function = getattr(library, f"luthier_{name}")
         function.restype, function.argtypes = result, arguments
@@ -142,6 +150,26 @@ class Executor:
                 if state == layout.HELP:
                     library.luthier_answer(self._handle, False)
                 state = library.luthier_next(self._handle, self._event, _GLANCE)
+
+    def forget(self) -> None:
+        """Forget what observed launches have done."""
+        _library().luthier_begin_anew(self._open())
+
+    def sightings(self) -> list[Sighting]:
+        """Return what the checks of observed launches have found since they were asked last."""
+        size = Sighting.byte_size()
+        data = self._rows("sightings", size).tobytes()
+        return [Sighting.unpack(data[at : at + size]) for at in range(0, len(data), size)]
+
+    def footprint(self) -> NDArray[np.void]:
+        """Return `FOOTPRINT` of the pages that observed launches have accessed, by address."""
+        return self._rows("footprint", FOOTPRINT.itemsize).view(FOOTPRINT)
+
+    def _rows(self, what: str, size: int) -> NDArray[np.uint8]:
+        function = getattr(_library(), f"luthier_{what}")
+        rows = np.zeros(size * function(self._open(), None, 0), np.uint8)
+        function(self._open(), rows.ctypes.data, len(rows) // size)
+        return rows
 
     def own(self) -> tuple[int, int]:
         """Return the addresses of the first worker's context and group, as the last launch left them."""

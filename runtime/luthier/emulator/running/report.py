@@ -56,6 +56,9 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
     else:
         message = f"stopped with code {reason} at {place}"
     error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
+    if reason == layout.FAULT and worker.field("fault_kind") in (layout.FAULT_MEMORY, layout.FAULT_BUFFER):
+        address, size, lane = (worker.field(f"fault_{name}") for name in ("address", "size", "lane"))
+        error.access = address, size, lane, index, worker.workgroup
     error.waves = _waves(worker)
     error.registers = WaveRegisters(wave, code.isa.wave_size, code.isa.target.target.addressable_vgprs).dump(
         vgprs=int(code.vgprs.max(initial=0))

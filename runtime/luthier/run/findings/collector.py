@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
@@ -25,6 +27,20 @@ _KINDS = {
 }
 
 
+Place = tuple[int, str, tuple[SourceFrame, ...]]
+"""Virtual address, text and source of an instruction."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Code that runs."""
+
+    kernel: str
+    object: str
+    instruction: Callable[[int], Place]
+    """Called with an instruction's record."""
+
+
 class Collector:
     """Takes what was seen, and keeps equal findings as one. Safe from several threads.
 
@@ -43,11 +59,11 @@ class Collector:
         with self._lock:
             return list(self._findings.values())
 
-    def add(self, process: int, seen: Sighting, plan: Plan | None) -> None:
+    def add(self, process: int, seen: Sighting, code: Running | None) -> None:
         """Take what a process has seen.
 
         Args:
-            plan: of the kernel that did it; None if no kernel did.
+            code: code of the kernel that did it; None if no kernel did.
 
         Raises:
             DeviceError: there is no such kind.
@@ -60,22 +76,26 @@ class Collector:
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base:
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
-        if plan is not None:
-            _locate(finding, seen, plan)
+        if code is not None:
+            _locate(finding, seen, code)
+        self.keep(finding)
+
+    def keep(self, finding: Finding) -> None:
+        """Take a finding."""
         with self._lock:
             known = self._findings.setdefault(finding.key, finding)
             if known is not finding:
                 known.merge(finding)
 
 
-def _locate(finding: Finding, seen: Sighting, plan: Plan) -> None:
-    finding.kernel, finding.object = plan.kernel.name, plan.object
-    finding.offset, finding.instruction, finding.frames = _instruction(seen.record, plan)
+def _locate(finding: Finding, seen: Sighting, code: Running) -> None:
+    finding.kernel, finding.object = code.kernel, code.object
+    finding.offset, finding.instruction, finding.frames = code.instruction(seen.record)
     finding.in_lds = bool(seen.in_lds)
     if seen.has_other:
         finding.other = Other(
-            plan.object,
-            *_instruction(seen.other_record, plan),
+            code.object,
+            *code.instruction(seen.other_record),
             lane=seen.other_lane,
             wave=seen.other_wave,
             group=seen.other_group,
@@ -86,7 +106,12 @@ def _locate(finding: Finding, seen: Sighting, plan: Plan) -> None:
     finding.first_launch = finding.last_launch = seen.launch
 
 
-def _instruction(record: int, plan: Plan) -> tuple[int, str, tuple[SourceFrame, ...]]:
+def running(plan: Plan) -> Running:
+    """Return the code of a kernel that a program runs."""
+    return Running(plan.kernel.name, plan.object, partial(_instruction, plan))
+
+
+def _instruction(plan: Plan, record: int) -> Place:
     """Return the address, the text and the source of an instruction."""
     code = plan.code.code
     if record >= code.count:
@@ -95,8 +120,9 @@ def _instruction(record: int, plan: Plan) -> tuple[int, str, tuple[SourceFrame, 
     for other in plan.code.others.values():
         if record in other.records:
             address, object = address - other.distance, other.object
-    return address, code.text(record), _frames(object.source.at(address)) if object is not None else ()
+    return address, code.text(record), frames_of(object.source.at(address)) if object is not None else ()
 
 
-def _frames(location: SourceLocation | None) -> tuple[SourceFrame, ...]:
+def frames_of(location: SourceLocation | None) -> tuple[SourceFrame, ...]:
+    """Return the source of an instruction, innermost first; empty if it is not known."""
     return () if location is None else location.frames

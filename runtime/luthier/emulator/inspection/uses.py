@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
-from luthier.run.waiting import waits
+from luthier.emulator.inspection.waiting import waits
 
 _MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "s_load", "s_buffer_load", "s_store")
 _SCALAR_WRITES = ("s_buffer_store", "s_atomic", "s_buffer_atomic")

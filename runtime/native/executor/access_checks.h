@@ -5,25 +5,32 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "observer.h"
 #include "ordering.h"
-#include "service.h"
 #include "shadow.h"
 
 namespace luthier {
 
+struct Checks {
+  bool races = false, uninitialised = false, barriers = false;
+};
+
 class AccessChecks final : public Observer {
 public:
-  AccessChecks(const Checks &wanted, const char *plan) : wanted_(wanted), plan_(plan) {}
-  // Before work-groups run that are a part of the grid.
-  void next_part(const Part &part) { ordering_.next_part(part); }
+  explicit AccessChecks(const Checks &wanted) : wanted_(wanted) {}
+  // Before work-groups run that are a part of the grid, by a plan of the launch's kernel.
+  void next_part(const Part &part, const char *plan) {
+    plan_ = plan;
+    ordering_.next_part(part);
+  }
   bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
   // Return whether accesses are looked at in the order in which they happen: then one thread at a time may tell them.
   bool wants_order() const { return wanted_.races; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
-  // Throws `Failure`.
-  void tell(Service &service, uint64_t launch);
+  // Return what was found so far, and forget it.
+  std::vector<wire::Sighting> take();
 
 private:
   // Lanes that follow each other, each with the bytes behind those of the one before; or all with the same.
@@ -106,7 +113,7 @@ private:
   void remember(uint32_t record, uint32_t size);
 
   const Checks wanted_;
-  const char *plan_;
+  const char *plan_ = nullptr;
   Ordering ordering_;
   Histories histories_;
   Shadow memory_{histories_}, lds_{histories_};

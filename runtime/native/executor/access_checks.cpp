@@ -509,13 +509,13 @@ wire::Sighting &AccessChecks::note(wire::Sight kind, uint64_t record, uint64_t o
   return found;
 }
 
-void AccessChecks::tell(Service &service, uint64_t launch) {
+std::vector<wire::Sighting> AccessChecks::take() {
   settle();
-  for (auto &[key, found] : found_) {
-    found.launch = launch;
-    service.found(found);
-  }
+  std::vector<wire::Sighting> all;
+  for (const auto &[key, found] : found_)
+    all.push_back(found);
   found_.clear();
+  return all;
 }
 
 } // namespace luthier

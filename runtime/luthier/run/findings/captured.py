@@ -1,0 +1,61 @@
+"""Findings of captured launches: those of a program's, by replays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from luthier.capture import Replayed
+from luthier.capture.checking import Observed
+from luthier.capture.replay import PreparedLaunch
+from luthier.emulator import layout
+from luthier.errors import EmulationError
+from luthier.run.findings.collector import Collector, Place, Running, frames_of
+from luthier.run.findings.finding import CHECKS, Finding
+
+_BITS = {
+    "race": layout.OBSERVE_RACES,
+    "init": layout.OBSERVE_UNWRITTEN,
+    "barrier": layout.OBSERVE_BARRIERS,
+}
+_ATTEMPT = "invalid-address"
+"""Kind of finding of what is a fault, too."""
+
+
+def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None = None) -> Replayed:
+    """Run a captured launch again, and give a collector what it does wrong.
+
+    All of the captured memory counts as written, and as allocated to its last byte.
+
+    Raises:
+        AddressTaken: this process has something else where the program had its memory.
+        LuthierError: the launch cannot be run.
+    """
+    bits = sum(bit for check, bit in _BITS.items() if CHECKS[check] & collector.kinds)
+    observed = Observed(bits) if bits else None
+    done = launch.run(threads, observed=observed)
+    number = launch.capture.manifest.number
+    code = Running(launch.kernel.name, launch.object.name, lambda record: _place(launch, record))
+    for seen in () if observed is None else observed.sightings:
+        collector.add(0, replace(seen, launch=number), code)
+    if done.fault is not None and done.fault.access is not None and _ATTEMPT in collector.kinds:
+        collector.keep(_attempt(launch, done.fault))
+    return done
+
+
+def _place(launch: PreparedLaunch, record: int) -> Place:
+    address = launch.code.address_of(record)
+    return address, launch.code.text(record), frames_of(launch.object.source.at(address))
+
+
+def _attempt(launch: PreparedLaunch, fault: EmulationError) -> Finding:
+    """Return the finding of an access of memory that is not there."""
+    assert fault.access is not None
+    address, size, lane, wave, group = fault.access
+    record = None if fault.offset is None else launch.code.record_at(fault.offset)
+    place: Place = (fault.offset or 0, "", ()) if record is None else _place(launch, record)
+    number = launch.capture.manifest.number
+    return Finding(
+        *(_ATTEMPT, 0, launch.kernel.name, launch.object.name, *place, lane, wave, group, size, address),
+        first_launch=number,
+        last_launch=number,
+    )

@@ -1,0 +1,162 @@
+"""A captured launch, original and patched, on the captured memory: every byte as it was recorded, every counter the
+truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luthier.capture import Capture, Replayed
+from luthier.capture.checking import identity
+from luthier.capture.form import PAGE
+from luthier.capture.replay import PreparedLaunch
+from luthier.emulator.inspection.hazards import HAZARDS
+from luthier.emulator.inspection.waits import WAITS, WaitFinding
+from luthier.emulator.running.stats import AddressCounts
+from luthier.errors import VerifyError
+from luthier.objects import CodeObject
+from luthier.patch import KernelReport
+from luthier.run import results
+from luthier.run.replaying import ReplayedRun
+from luthier.support.table import Table
+from luthier.tool import Share, Tool, ToolGroup
+from luthier.tool.counts import CellModule, KernelCounts
+from luthier.tool.task import InstrumentationTask
+from luthier.verify.side_by_side import KernelVerdict, counts_of, miscounted, predicted, refused_of, unexpected
+
+
+class _Asked:
+    """Wishes of tools in the kernel of the capture."""
+
+    def __init__(self) -> None:
+        self.kernel: tuple[InstrumentationTask, Sequence[Share], KernelReport | None] | None = None
+
+    def asked(
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+    ) -> None:
+        """Note it."""
+        self.kernel = task, shares, report
+
+
+def verify_capture(
+    capture: Capture,
+    tools: Tool | ToolGroup | Sequence[Tool],
+    *,
+    target: str | None = None,
+    strict: bool = False,
+    hoist: bool | None = None,
+    threads: int | None = None,
+) -> KernelVerdict:
+    """Verify a captured launch.
+
+    Both run with late results, and hazards on the way that waves go are looked for. If the original lacks waits, what
+    it computes depends on time: then both run with results that are there at once.
+
+    Args:
+        target: of the device; None: the recorded one.
+        strict: whether a hook or kernel that is refused is an error.
+        hoist: whether hooks that do nothing but count become counts; None: as usual.
+        threads: host threads that run work-groups; None: as many as there are cores.
+
+    Raises:
+        AddressTaken: this process has something else where the program had its memory.
+        VerifyError: the original does not do what was recorded, or `strict`, and something was refused.
+        LuthierError: the launch cannot be run.
+    """
+    group = ToolGroup.of(tools)
+    launch = PreparedLaunch(capture, target or capture.manifest.target)
+    checks, original, waits = _original(launch, threads)
+    asked = _Asked()
+    run = ReplayedRun(group, hoist=hoist, asked=asked)
+    patched = run.replay(launch, threads, checks)
+    instrumentation = run.instrumentation
+    instrumentation.end()
+    (kernel,) = results.kernels(instrumentation)
+    problems = list(instrumentation.faults)
+    if not kernel.instrumented and not kernel.patched.idle:
+        reason = kernel.patched.reason or "the launch is too large for it"
+        if strict:
+            raise VerifyError(f"not verified: {reason}", kernel=kernel.name)
+        problems.append(f"not verified: {reason}")
+    report = kernel.patched.report
+    if strict and report is not None and report.refusals:
+        raise VerifyError(f"refused: {report.refusals[0].message}", kernel=kernel.name)
+    problems += _differences(original, patched)
+    counters: dict[str, int] = {}
+    expected: dict[str, int] = {}
+    not_lifted = refused_executions = counted = 0
+    tables: tuple[Table, ...] = ()
+    if asked.kernel is not None and kernel.instrumented:
+        task, shares, _ = asked.kernel
+        columns = (original.counts[name] for name in ("address", "executions", "lanes"))
+        counts, not_lifted = counts_of(task, AddressCounts(*(column.astype("i8") for column in columns)))
+        refused = refused_of(report)
+        refused_executions = int(counts.executions[sorted({task.insertions[one].at for one in refused})].sum())
+        expected = predicted(task, group, shares, counts, refused)
+        counters = _variables(run, expected)
+        problems += unexpected(counters, expected)
+        for found in _counters(run, group):
+            counted += int(found.counted.sum() + found.lanes_counted.sum())
+            problems += miscounted(task, found, counts)
+        tables = tuple(table for _, reported in results.tables(instrumentation) for table in reported)
+        problems += [failure for failure in instrumentation.failures if failure not in problems]
+    told = capture.manifest
+    x, y, z = (-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True))
+    pages = {*patched.touched.tolist(), *capture.after["address"].tolist()}
+    return KernelVerdict(
+        told.kernel,
+        str(launch.object.target),
+        (x, y, z),
+        told.block,
+        len(pages) * PAGE,
+        counters,
+        expected,
+        (original.instructions, patched.instructions),
+        not_lifted,
+        refused_executions,
+        report if kernel.instrumented else None,
+        tuple(problems),
+        counted,
+        tables,
+        waits,
+        tuple(str(one) for one in original.findings if not isinstance(one, WaitFinding)),
+    )
+
+
+def _original(launch: PreparedLaunch, threads: int | None) -> tuple[Sequence[str], Replayed, tuple[str, ...]]:
+    """Run the original; return the checks for both, what it did, and the waits that it lacks.
+
+    Raises:
+        VerifyError: it does not do what was recorded.
+    """
+    checks: Sequence[str] = (WAITS, HAZARDS)
+    done = launch.run(threads, checks)
+    waits = tuple(str(one) for one in done.findings if isinstance(one, WaitFinding))
+    if waits or not done.same_bytes:
+        checks = (HAZARDS,)
+        done = launch.run(threads, checks)
+    if not done.same_bytes or done.counts_equal is False:
+        what = done.fault or done.difference or "other numbers of instructions"
+        raise VerifyError(f"the original does not do what was recorded: {what}", kernel=launch.kernel.name)
+    return checks, done, waits
+
+
+def _differences(original: Replayed, patched: Replayed) -> list[str]:
+    """Return what the patched launch did otherwise than the original one."""
+    found = [str(one) for one in (patched.fault, patched.difference) if one is not None]
+    known = {identity(one) for one in original.findings}
+    return found + [str(one) for one in patched.findings if identity(one) not in known]
+
+
+def _variables(run: ReplayedRun, expected: dict[str, int]) -> dict[str, int]:
+    """Return the tools' variables of at most 8 bytes, and those that are expected."""
+    return {
+        variable.name: variable.value
+        for session in run.instrumentation.sessions
+        for block, variable in session.variables()
+        if not isinstance(block.module, CellModule) and (variable.size <= 8 or variable.name in expected)
+    }
+
+
+def _counters(run: ReplayedRun, group: ToolGroup) -> Sequence[KernelCounts]:
+    """Return what counters that are no tool's variables say."""
+    return run.instrumentation.view(group.tools[0]).counts()

@@ -1,0 +1,33 @@
+// Bytes that a launch reads and writes, but for LDS and scratch: a bit for each, page by page.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "observer.h"
+
+namespace luthier {
+
+class Footprint final : public Observer {
+public:
+  static constexpr uint64_t kPage = 4096;
+  // An atomic reads and writes.
+  struct Page {
+    uint64_t read[kPage / 64] = {}, written[kPage / 64] = {};
+  };
+  void next_part(const char *plan) { plan_ = plan; }
+  bool wants_accesses() const override { return true; }
+  void observe(const Instruction &instruction, const char *access, uint32_t event) override;
+  // By address.
+  const std::map<uint64_t, Page> &pages() const { return pages_; }
+
+private:
+  void add(uint64_t address, uint64_t size, unsigned use);
+
+  const char *plan_ = nullptr;
+  std::map<uint64_t, Page> pages_;
+  uint64_t last_ = ~uint64_t{0};
+  Page *found_ = nullptr;
+};
+
+} // namespace luthier

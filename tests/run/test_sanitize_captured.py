@@ -1,0 +1,112 @@
+"""`luthier sanitize` of captured launches: what it finds in the program, by replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import MAIN, PATIENCE, Luthier
+from .test_unordered import BUGS
+
+CHECKS = "race,init,barrier,early-exit"
+
+
+def looked_at(folder: Path, *words: str | Path) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit code, the findings without what differs from process to process, and what was printed."""
+    log = folder / "findings.json"
+    argv = [sys.executable, "-c", MAIN, "sanitize", "--json", str(log), *map(str, words)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
+    found = json.loads(log.read_text())["findings"]
+    for one in found:
+        if not one["in_lds"]:
+            one["address"] %= 4096
+        if one["other"] is not None and not one["in_lds"]:
+            one["other"]["address"] %= 4096
+        for name in ("process", "object", "allocation", "side", "distance"):
+            del one[name]
+        if one["other"] is not None:
+            del one["other"]["object"]
+    return done.returncode, found, done.stderr
+
+
+@pytest.fixture
+def launches(build_program: Callable[..., Path], luthier: Luthier, temporary: Path) -> Callable[..., Path]:
+    """``launches(*arguments, target=...)``: a folder of captures of `unordered.hip`."""
+
+    def capture(*arguments: str, target: str = "gfx90a") -> Path:
+        program = build_program("unordered", "-gline-tables-only")
+        done = luthier("capture", "--device", f"emu:{target}", "-o", temporary / "kept", "--", program, *arguments)
+        assert done.returncode == 0, done.stderr
+        return temporary / "kept"
+
+    return capture
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize(
+    ("kernel", "bug"), [pair for pair in BUGS if pair[0] in ("tree", "partial")] + [("tree", "none")]
+)
+def test_findings_are_the_program_s(
+    build_program: Callable[..., Path],
+    launches: Callable[..., Path],
+    temporary: Path,
+    kernel: str,
+    bug: str,
+    target: str,
+) -> None:
+    program = build_program("unordered", "-gline-tables-only")
+    truth = looked_at(temporary, "--checks", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
+    found = looked_at(temporary, "--checks", CHECKS, launches(kernel, bug, target=target))
+    assert found[:2] == truth[:2]
+    assert found[0] == (bug != "none")
+    assert bool(found[1]) == (bug != "none")
+
+
+def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
+    kept = launches("tree", "barrier")
+    alone = looked_at(temporary, "--checks", CHECKS, kept)
+    assert looked_at(temporary, "--checks", CHECKS, "--scheduler", "local", kept)[:2] == alone[:2]
+    assert looked_at(temporary, "--checks", CHECKS, "--error-exitcode", "7", kept)[0] == 7
+    assert looked_at(temporary, "--checks", "memory", kept)[:2] == (0, [])
+    rules = temporary / "rules"
+    looked_at(temporary, "--checks", CHECKS, "--gen-suppressions", rules, kept)
+    code, _, said = looked_at(temporary, "--checks", CHECKS, "--suppress", rules, kept)
+    assert (code, "0 findings, 2 suppressed" in said) == (0, True)
+    (kept / "damaged.lcap").write_bytes(b"PK")
+    for words, code, message in (
+        (["--checks", "leak", kept], 1, "leak is of programs"),
+        (["--checks", "memory", kept], 2, "no capture"),
+        (["--checks", CHECKS, kept], 1, "no capture"),
+        (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captured launches"),
+    ):
+        done = luthier("sanitize", *words)
+        assert (done.returncode, message in done.stderr) == (code, True), done
+
+
+def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
+    """Memory that a capture does not have is none: the fault is a finding."""
+    import dataclasses
+
+    import msgspec
+    from luthier.capture import read_capture, write_capture
+
+    capture = read_capture(captured("defects")[0])
+    page = int(capture.after["address"][2])
+    manifest = msgspec.structs.replace(capture.manifest, left_out=((page, 4096),))
+    kept = capture.before[capture.before["address"] != page]
+    write_capture(temporary / "less.lcap", dataclasses.replace(capture, manifest=manifest, before=kept))
+    code, (found,), _ = looked_at(temporary, temporary / "less.lcap")
+    assert (code, found["kind"], found["size"], found["instruction"].split()[0]) == (
+        1,
+        "invalid-address",
+        4,
+        "global_store_dword",
+    )
+    assert found["count"] == 1
