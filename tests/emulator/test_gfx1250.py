@@ -327,8 +327,6 @@ REFUSED = {
     "s_barrier_signal -3": "barriers of clusters",
     "s_barrier_wait -3": "barriers of clusters",
     "s_barrier_signal m0": "barriers of clusters",
-    "buffer_load_b32 v2, v1, s[8:11], null offen": "buffer descriptors",
-    "s_buffer_load_b32 s6, s[8:11], 0": "buffer descriptors",
     "global_load_d16_b16 v2, v1, s[4:5]": "other 16 bits",
     "ds_load_u8_d16 v2, v1": "other 16 bits",
     "v_cvt_pk_fp8_f32 v2, v3, v4": "8 bits",

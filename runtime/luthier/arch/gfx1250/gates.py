@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from luthier.arch.gates import Gates
 
-_BUFFER = "its buffer descriptors have another format than those of GFX12, which is not known here"
 _SMALL = "whether its numbers of 8 bits are clamped as on GFX12 is not known here"
 _NEW_FORM = "GFX12 has no such instruction or form of it"
 _DENSE_NAMES = (
@@ -25,8 +24,6 @@ _DENSE_NAMES = (
 """Dense matrix products in which A and B have the same number of bits."""
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
-    r"s?_?buffer_": _BUFFER,
-    r"tbuffer_": _BUFFER,
     r"(?!v_wmma_).*_(fp8|bf8)(_|$)": _SMALL,
     rf"v_(swmmac|wmma_(?!{_DENSE}$))": "its matrix instructions are not GFX12's",
     r"(flat|global|scratch|ds)_(load|read)\w*_d16": "what it writes to the other 16 bits is not known here",

@@ -13,6 +13,8 @@ from luthier.isa import Opcode
 _WITH_NUMBER = ("s_barrier_wait", "s_getreg", "s_setreg")
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F
+_LARGEST_OFFSET = 1 << 23
+"""LLVM's assembler takes 23 bits for buffers (AMDGPUAsmParser, "expected a 23-bit unsigned offset")."""
 """TH, SCOPE and NV: hints, as the emulated memory is coherent."""
 _BARRIERS = (-1, -2)
 """The work-group's, and the trap handler's, at which nobody waits."""
@@ -54,6 +56,8 @@ def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
         return ("clamp",)
     if name.startswith("s_barrier_signal"):
         return ("src0",)
+    if name.startswith("buffer_"):
+        return ("cpol", "offset")
     return ("cpol", "simm16") if name.startswith(_WITH_NUMBER) else ("cpol",)
 
 
@@ -64,6 +68,8 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
         return f"{name} with scale_offset: by how much is not known here"
     if policy & ~(_CACHE_POLICY | _SCALE_OFFSET):
         return f"{name} with the cache policy {policy:#x}, which {gates.base} does not have"
+    if name.startswith("buffer_") and not 0 <= values.get("offset", 0) < _LARGEST_OFFSET:
+        return f"{name} with a negative offset, which is not allowed"
     if name in gates.not_clamped and values.get("clamp"):
         return f"{name} with clamp, which is not modelled"
     if name.startswith("s_barrier_signal") and values.get("src0") not in _BARRIERS:

@@ -21,6 +21,9 @@ _STATE = {
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
     "skipping of vector instructions, or bits that the target does not define)",
     layout.FAULT_BANK: "s_set_vgpr_msb {:#x}: VGPRs beyond those that the kernel has",
+    layout.FAULT_SWIZZLED: "an access at {:#x} of a swizzled buffer, beyond its number of records as bytes: whether it "
+    "is out of bounds is not documented",
+    layout.FAULT_STRIDED: "a scalar access to a buffer with a stride of {}: its bounds are not documented",
     layout.FAULT_BANK_MODE: "a write of MODE where the upper bits of VGPR numbers are {:#x}, and bits 19:12 of what is "
     "written are others: whether it changes them is not the same on all hardware",
 }
