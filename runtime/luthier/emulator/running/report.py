@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.questions import QUESTIONS
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
@@ -82,6 +83,8 @@ def _fault(memory: Memory, wave: object, worker: WorkerState, place: str) -> str
         return f"access to {where}: outside the lane's scratch; at {place}"
     if kind == layout.FAULT_MEMORY:
         return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    if kind == layout.FAULT_OPEN:
+        return f"{QUESTIONS[address]}; at {place}"
     if kind in _STATE:
         return f"{_STATE[kind].format(address)}; at {place}"
     if kind in _FORMAT:
