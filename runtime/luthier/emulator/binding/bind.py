@@ -169,11 +169,8 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
-        if self.target.gates and (
-            why := gates.refused_opcode(
-                self.target.gates, opcode, name, own=self.target.emulated_major in operation.since
-            )
-        ):
+        own = begins_with(operation, self.target)
+        if self.target.gates and (why := gates.refused_opcode(self.target.gates, opcode, name, own=own)):
             raise Unsupported(why)
         for (refused, form), why in FORMS.items():
             if name == refused and form in opcode.name:
