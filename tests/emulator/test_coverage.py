@@ -30,6 +30,11 @@ def test_at_least_99_percent(target: str) -> None:
     assert len(found.bounded) < len(found.exact) / 8
 
 
+def test_most_of_gfx1250() -> None:
+    found = coverage("gfx1250")
+    assert found.share() >= 0.94, sorted(found.refused)
+
+
 def test_what_only_wave32_has_is_refused_in_wave64() -> None:
     assert "global_load_tr_b64" in coverage("gfx1201").exact
     assert "wave64" in coverage("gfx1201", 64).reasons["global_load_tr_b64"]

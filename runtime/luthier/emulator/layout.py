@@ -244,9 +244,11 @@ READY, WAITING, ENDED = range(3)
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
 """Faults of typed buffers: a misaligned element; for the others the address is the format's number."""
-FAULT_LANES, FAULT_MODE, FAULT_BANK, FAULT_BANK_MODE = range(12, 16)
+FAULT_LANES, FAULT_MODE, FAULT_BANK, FAULT_BANK_MODE, FAULT_SWIZZLED, FAULT_STRIDED, FAULT_OPEN = range(12, 19)
 """A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE); upper
-bits of VGPR numbers (the address) beyond what the kernel has, or that a write of MODE may or may not change."""
+bits of VGPR numbers (the address) beyond what the kernel has, or that a write of MODE may or may not change; accesses
+to a swizzled buffer (the address is the offset in it), and scalar ones to one with a stride (the address), whose bounds
+are not known; what no source answers (the address is the place in `questions.QUESTIONS`)."""
 
 # What the native executor is told ------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ GFX1250 = Generation(
     generation="GFX1250",
     opcode_suffixes=("gfx12", "gfx1250"),
     widest="gfx1250",
+    emulated_major=125,
     decodes_all=False,
     wave_sizes=(32,),
     simds_per_cu=4,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from luthier.arch.gates import Gates
 
-_BUFFER = "its buffer descriptors have another format than those of GFX12, which is not known here"
-_SMALL = "whether its numbers of 8 bits are clamped as on GFX12 is not known here"
 _NEW_FORM = "GFX12 has no such instruction or form of it"
 _DENSE_NAMES = (
     *("v_wmma_f32_16x16x32_f16", "v_wmma_f32_16x16x32_bf16", "v_wmma_f16_16x16x32_f16", "v_wmma_bf16_16x16x32_bf16"),
@@ -25,18 +23,33 @@ _DENSE_NAMES = (
 """Dense matrix products in which A and B have the same number of bits."""
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
-    r"s?_?buffer_": _BUFFER,
-    r"tbuffer_": _BUFFER,
-    r"(?!v_wmma_).*_(fp8|bf8)(_|$)": _SMALL,
     rf"v_(swmmac|wmma_(?!{_DENSE}$))": "its matrix instructions are not GFX12's",
     r"(flat|global|scratch|ds)_(load|read)\w*_d16": "what it writes to the other 16 bits is not known here",
     r"v_swaprel|v_movrelsd_2|(global|scratch)_(load|store)_block$": "how it counts VGPRs beyond v255 is not known here",
     r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
     r"s_sendmsg": "its messages are not all GFX12's",
 }
+_SMALL_FLOATS = tuple(
+    f"v_cvt_{form}"
+    for kind in ("fp8", "bf8")
+    for form in (f"f32_{kind}", f"pk_f32_{kind}", f"pk_{kind}_f32", f"sr_{kind}_f32")
+)
+_CLAMP_SELECTS = tuple(f"v_cvt_{form}_fp8_{source}" for form in ("pk", "sr") for source in ("f32", "f16"))
+"""The clamp bit of these asks for fp8 with 5 bits of exponent (LLVM, FeatureFP8E5M3Insts; rocjitsu, gen_cvt_fp8)."""
 _SAME = frozenset(
     [
         *_DENSE_NAMES,
+        *_SMALL_FLOATS,
+        "v_ashr_pk_i8_i32",
+        "v_ashr_pk_u8_i32",
+        "v_cvt_f32_bf16",
+        "v_cvt_pk_bf16_f32",
+        "v_cvt_pk_f16_f32",
+        "v_pk_maximum3_f16",
+        "v_pk_minimum3_f16",
+        "v_pk_min3_num_f16",
+        "v_pk_max3_num_f16",
+        "v_prng_b32",
         "v_mul_lo_u32",
         "v_mul_hi_u32",
         "v_mul_hi_i32",
@@ -85,5 +98,17 @@ GATES = Gates(
     own_opcodes="gfx1250",
     same=_SAME,
     different=_DIFFERENT,
-    not_clamped=("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32", "v_mad_nc_i64_i32", "v_mad_u32"),
+    not_clamped=(
+        *("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32", "v_mad_nc_i64_i32", "v_mad_u32"),
+        *_CLAMP_SELECTS,
+        *("v_cvt_sr_pk_f16_f32", "v_cvt_sr_pk_bf16_f32", "v_fma_mixlo_bf16", "v_fma_mixhi_bf16"),
+        *(f"v_pk_{name}_bf16" for name in ("add", "mul", "fma", "min_num", "max_num")),
+        *(
+            f"v_{form}add_{choice}_{kind}{bits}"
+            for form, bits in (("", 32), ("pk_", 16))
+            for choice in ("min", "max")
+            for kind in "iu"
+        ),
+        *(f"v_pk_{choice}3_{kind}16" for choice in ("min", "max") for kind in "iu"),
+    ),
 )

@@ -11,7 +11,7 @@ from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
-from luthier.emulator.operations import compiled_for, gates, operations_of
+from luthier.emulator.operations import begins_with, compiled_for, gates, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
 from luthier.isa.instructions import InstructionFlag, OperandKind
@@ -169,7 +169,8 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
-        if self.target.gates and (why := gates.refused_opcode(self.target.gates, opcode, name)):
+        own = begins_with(operation, self.target)
+        if self.target.gates and (why := gates.refused_opcode(self.target.gates, opcode, name, own=own)):
             raise Unsupported(why)
         for (refused, form), why in FORMS.items():
             if name == refused and form in opcode.name:

@@ -53,8 +53,13 @@ def atomic_lanes(
     rows: list[Value],
     result: Slot | None,
     mask: Value | None = None,
+    writing: Value | None = None,
 ) -> None:
-    """Do the operation for each active lane in ascending order; write old values to `result` if it is there."""
+    """Do the operation for each active lane in ascending order; write old values to `result` if it is there.
+
+    `mask`: the lanes that access memory; `writing`: those that get a result, 0 where they access none. Both are EXEC
+    where they are not given.
+    """
     places = spill(w, hosts)
     data = [spill(w, row) for row in rows]
     returns = result is not None and result.present
@@ -74,7 +79,7 @@ def atomic_lanes(
     if returns and result is not None:
         for index, place in enumerate(old_places):
             row = w.wrap(w.ir.load(place, typ=ir.VectorType(I32, w.wave_size)), "u32")
-            result.store_row(index, row, w.exec)
+            result.store_row(index, row, w.exec if writing is None else writing)
 
 
 def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:

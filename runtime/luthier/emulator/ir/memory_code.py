@@ -17,6 +17,7 @@ from luthier.emulator.ir.support import OBSERVE_TYPE, TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.questions import QUESTIONS
 
 
 def _scalar(w: WaveBuilder, size: int | Value, kind: str) -> Value:
@@ -31,6 +32,12 @@ def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: 
     w.store(_scalar(w, size, "u32"), w.context_field("fault_size"))
     w.store(w.number(kind), w.context_field("fault_kind"))
     w.stop(layout.FAULT)
+
+
+def unanswered(w: WaveBuilder, arises: Value, question: str) -> None:
+    """Stop the wave where a scalar condition says that what happens depends on one of `QUESTIONS`."""
+    with w.when(arises):
+        fault(w, w.number(QUESTIONS.index(question)), w.number(0), 0, layout.FAULT_OPEN)
 
 
 def note_access(

@@ -73,6 +73,11 @@ def compiled_for(operation: Operation, name: str, target: Target) -> int:
     return next(major for major in _numbers() if operations_of(major).get(name) is operation)
 
 
+def begins_with(operation: Operation, target: Target) -> bool:
+    """Return whether an operation is declared for the generation of a target itself, not for an older one."""
+    return target.emulated_major in operation.since
+
+
 @functools.cache
 def operations_of(major: int) -> dict[str, Operation]:
     """Operations of the generations with a number (`Generation.emulated_major`), by mnemonic without its encoding

@@ -28,6 +28,7 @@ from luthier.emulator.operations.flat import small_row, to_lds
 operations = OperationTable()
 
 _SWIZZLE_BIT, _ADD_TID_BIT = 31, 23
+_WIDE_OFFSET = (1 << 45) - 1
 PLACE = "vaddr:u32 srsrc:u32x4 soffset:u32 #offset"
 STATIC = {"static": ("addressing",), "generations": True}
 
@@ -55,6 +56,8 @@ class BufferAccess:
     scratch: Value
     """Scalar scc: it is a wave's scratch, where a lane must stay within its own."""
     scalar_offset: Value
+    lanes: Value
+    """Per lane: it takes part."""
 
     def in_bounds(self, skip: int, size: int | Value) -> Value:
         """Return the active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
@@ -89,7 +92,7 @@ class BufferAccess:
 def buffer_access(
     w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, *, formatted: bool = False
 ) -> BufferAccess:
-    """Return what an instruction accesses.
+    """Return what an instruction accesses, where the generation is older than GFX1250.
 
     `formatted`: it converts data formats, so the descriptor holds one.
     """
@@ -160,7 +163,104 @@ def buffer_access(
         words[3] >> 28 & 3,
         add_tid & ~swizzled & (wide_stride == w.load(w.wave_field("scratch_size"), "u64")),
         scalar_offset,
+        w.exec,
     )
+
+
+@dataclass
+class WideAccess:
+    """One access by a descriptor of GFX1250, its addresses not checked yet.
+
+    LLVM says what the fields are (AMDGPUUsage, "Buffer Resource"; SIISelLowering, lowerPointerAsRsrcIntrin): a base of
+    57 bits, 45 bits that count bytes, the stride, its scale. The rest is said of AMD's CDNA5 document by the pull
+    requests 10362 and 10428 of ROCm/rocm-systems (sections 9.4.1, 9.4.2 and 9.6): swizzling in bit 124, OOB_SELECT in
+    bit 125, the type above them; scales 1, 4, 8, 32; dwords checked one by one and atomics as a whole, by the sum of
+    all offsets; 32 indices and 16 bytes a swizzled element; an offset of 45 bits.
+    """
+
+    w: WaveBuilder
+    base: Value
+    """Scalar: the buffer, and the scalar offset where it is not swizzled."""
+    place: Value
+    """Per lane: the offset from there, u64."""
+    total: Value
+    """Per lane: the sum of all offsets, and the index times the stride."""
+    field: Value
+    """Per lane: the sum of the offsets alone."""
+    index: Value
+    records: Value
+    """Scalar: bytes of the buffer."""
+    stride: Value
+    swizzled: Value
+    by_record: Value
+    """Scalar scc: an access must stay within its record, too."""
+    lanes: Value
+    """Per lane: it takes part; none does where the descriptor is not a buffer's."""
+
+    def in_bounds(self, skip: int, size: int | Value) -> Value:
+        """Return the lanes whose `size` bytes, `skip` bytes on, the descriptor allows.
+
+        The sources do not say how swizzled buffers are checked; what no reading of their number of records excludes
+        is allowed, and the rest stops the wave.
+        """
+        w = self.w
+        all_records = w.splat(self.records)
+        linear = self.total + skip + size <= all_records
+        within = self.field + skip + size <= w.splat(self.stride)
+        linear = linear & (within | w.wrap(w.splat(~self.by_record).llvm, "mask"))
+        end = self.place + skip + size
+        certain = within & (self.index < all_records) & (end <= all_records)
+        swizzled = w.wrap(w.splat(self.swizzled).llvm, "mask") & self.lanes
+        fault_if_any(w, swizzled & ~certain, self.place + skip, size, layout.FAULT_SWIZZLED)
+        return w.select(swizzled, certain, linear) & self.lanes
+
+    def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
+        """Return checked host addresses."""
+        addresses = self.place + self.w.splat(self.base) + skip
+        return check_global(self.w, addresses, size, flat=False, mask=mask)
+
+
+def wide_fields(words: list[Value]) -> tuple[Value, Value, Value]:
+    """Return the base, the bytes and the stride of a descriptor of GFX1250, u64."""
+    base = words[0].to("u64") | ((words[1] & 0x1FFFFFF).to("u64") << 32)
+    records = (words[1] >> 25).to("u64") | (words[2].to("u64") << 7) | ((words[3] & 0x3F).to("u64") << 39)
+    scale = (words[3] >> 26 & 3).to("u64")
+    shift = scale + (scale != 0).to("u64") + (scale == 3).to("u64")  # 0, 2, 3, 5
+    return base, records, (words[3] >> 12 & 0x3FFF).to("u64") << shift
+
+
+def _wide_access(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> WideAccess:
+    words = srsrc.scalars()
+    form = w.modifiers.get("addressing", 0)
+    base, records, stride = wide_fields(words)
+    scalar_offset = soffset.scalar().to("u64")
+    own = w.splat(offset.scalar()).to("u64")
+    if form & 1:
+        own = own + vaddr.row(1 if form & 2 else 0).to("u64")
+    index = vaddr.row(0).to("u64") if form & 2 else w.const("u64", 0)
+    linear = own + index * w.splat(stride)
+    inner = own + w.splat(scalar_offset)
+    rows = (index >> 5) * w.splat(stride) + (inner & (_WIDE_OFFSET ^ 15))
+    twisted = (rows << 5) + ((index & 31) << 4) + (inner & 15)
+    swizzled = (words[3] >> 28 & 1) != 0
+    return WideAccess(
+        w,
+        base + w.select(swizzled, w.number(0, "u64"), scalar_offset),
+        w.select(swizzled, twisted, linear & _WIDE_OFFSET),
+        linear + w.splat(scalar_offset),
+        inner,
+        index,
+        records,
+        stride,
+        swizzled,
+        (words[3] >> 29 & 1) != 0,
+        w.exec & w.wrap(w.splat((words[3] >> 30) == 0).llvm, "mask"),
+    )
+
+
+def _untyped_access(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> BufferAccess | WideAccess:
+    """Return what an instruction without data formats accesses."""
+    return (_wide_access if w.major >= 125 else buffer_access)(w, vaddr, srsrc, soffset, offset)
 
 
 def no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
@@ -179,7 +279,7 @@ def _declare_dwords(names: str, count: int) -> None:
     @operations.wave(loads, f"{PLACE} -> vdata:u32x{count}", **STATIC)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
         """D = buffer[…], each dword checked by itself."""
-        access = buffer_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         rows = []
         for index in range(count):
             good = access.in_bounds(4 * index, 4)
@@ -188,13 +288,13 @@ def _declare_dwords(names: str, count: int) -> None:
             to_lds(w, offset, rows)
             return
         for index, row in enumerate(rows):
-            result.store_row(index, row, w.exec)
+            result.store_row(index, row, access.lanes)
         no_failure(w, result, count)
 
     @operations.wave(stores, f"{PLACE} vdata:u32x{count} ->", **STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """buffer[…] = D, each dword checked by itself."""
-        access = buffer_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         masks = [access.in_bounds(4 * index, 4) for index in range(count)]
         hosts = [access.hosts(4 * index, 4, mask) for index, mask in enumerate(masks)]
         for index, (host, mask) in enumerate(zip(hosts, masks, strict=True)):
@@ -209,13 +309,13 @@ def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
     @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{PLACE} -> vdata:u32", **STATIC)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
         """D = a byte or half-word of the buffer."""
-        access = buffer_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
         value = gather_small(w, access.hosts(0, bits // 8, good), bits, good)
         if not result.present:
             to_lds(w, offset, [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
             return
-        result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
+        result.store_row(0, small_row(w, result, value, bits, signed, half), access.lanes)
         no_failure(w, result, 1)
 
 
@@ -223,7 +323,7 @@ def _declare_small_store(names: str, bits: int, high: bool) -> None:
     @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{PLACE} vdata:u32 ->", **STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """A byte or half-word of the buffer = D."""
-        access = buffer_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
         row = data.row(0)
         scatter_small(w, access.hosts(0, bits // 8, good), row >> 16 if high else row, bits, good)
@@ -258,13 +358,13 @@ def _declare_atomic(atomic: Atomic) -> None:
     def run(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """old = buffer[…]; buffer[…] = op(old, D); with return, D = old."""
         source = data if data.present else result
-        access = buffer_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         size = 4 * atomic.units
         good = access.in_bounds(0, size)
         hosts = access.hosts(0, size, good)
         check_aligned(w, w.select(good, hosts, 0), size)
         rows = [source.row(index) for index in range(atomic.data_units)]
-        atomic_lanes(w, atomic, hosts, rows, result if data.present else None, good)
+        atomic_lanes(w, atomic, hosts, rows, result if data.present else None, good, access.lanes)
 
 
 for _atomic in ATOMICS:

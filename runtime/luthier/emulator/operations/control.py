@@ -296,7 +296,7 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
 
 _HW_MODE, _HW_STATUS, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 20, 21
 _HW_SCHEDULING, _HW_CYCLES, _HW_CYCLES_HIGH = 26, 29, 30
-_PLACEMENT = {9: (4, 20), 10: (23, 24), 11: (23, 24), 12: (23, 24)}
+_PLACEMENT = {9: (4, 20), 10: (23, 24), 11: (23, 24), 12: (23, 24), 125: (23, 24)}
 """HW_ID and XCC_ID, HW_ID1 and HW_ID2."""
 _SH_MEM_BASES = 15
 _DX10_CLAMP = 1 << 8
@@ -306,7 +306,11 @@ def _bits(*positions: int) -> int:
     return layout.MODE_MASK | 1 << layout.FP16_OVERFLOW_SHIFT | sum(1 << position for position in positions)
 
 
-_MODELLED = {9: _bits(10, 24, 25, 26, 27, 28, 29, 30, 31), 10: _bits(10, 27), 11: _bits(10, 27), 12: _bits(24, 27)}
+_MODELLED = {
+    9: _bits(10, 24, 25, 26, 27, 28, 29, 30, 31),
+    **dict.fromkeys((10, 11), _bits(10, 27)),
+    **dict.fromkeys((12, 125), _bits(24, 27)),
+}
 """Bits of MODE that are honoured, or have no effect here (level-of-detail clamping, pixel order, performance counters,
 scalar prefetch); by generation."""
 

@@ -107,6 +107,50 @@ def _stochastic_half(kind: str) -> None:
 _stochastic_half("f16")
 _stochastic_half("bf16")
 
+# GFX1250 ------------------------------------------------------------------------------------------------------------
+
+_NEWEST = (125,)
+
+
+def _half_and_eight_bits(kind: str) -> None:
+    """Declare conversions of 16-bit floats; MODE.FP16_OVFL is for 32-bit sources (rocjitsu, gen_vector_cvt_pk)."""
+
+    @operations.lane(f"v_cvt_f16_{kind}", "u32 -> f16", static=("byte_sel",), since=_NEWEST)
+    def to_half(b: Builder, x: Value) -> Value:
+        """D = one byte of S0, exactly."""
+        return decode(b, x >> (8 * b.modifiers.get("byte_sel", 0)), kind).to("f16")
+
+    @operations.lane(f"v_cvt_pk_f16_{kind}", "u16 -> f16x2", since=_NEWEST)
+    def to_halves(b: Builder, x: Value) -> tuple[Value, ...]:
+        """D = both bytes of a half of S0, exactly."""
+        return tuple(decode(b, x.to("u32") >> shift, kind).to("f16") for shift in (0, 8))
+
+    @operations.lane(f"v_cvt_pk_{kind}_f16", "f16x2 -> u16", since=_NEWEST)
+    def from_halves(b: Builder, x: tuple[Value, ...]) -> Value:
+        """One half of D = both halves of S0, rounded to nearest even."""
+        low, high = (encode(b, value.to("f64"), kind, saturates=False) for value in x)
+        return (low | (high << 8)).to("u16")
+
+    @operations.lane(f"v_cvt_sr_{kind}_f16", "f16 u32 old:u32 -> u32", static=("byte_sel",), since=_NEWEST, exact=False)
+    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+        """One byte of D = S0, rounded by the random bits S1."""
+        code = encode(b, x.to("f64"), kind, random, saturates=False)
+        return place(old, code, 8 * b.modifiers.get("byte_sel", 0), 8)
+
+
+def _stochastic_pair(kind: str) -> None:
+    @operations.lane(f"v_cvt_sr_pk_{kind}_f32", "f32 f32 u32 -> u32", since=_NEWEST, exact=False)
+    def pair(b: Builder, x: Value, y: Value, random: Value) -> Value:
+        """D = S1 and S0, rounded by the random bits S2 and, for S1, their successor (rocjitsu, gen_vector_cvt_pk)."""
+        low, high = encode(b, x.to("f64"), kind, random), encode(b, y.to("f64"), kind, next_random(b, random))
+        return low | (high << 16)
+
+
+for _kind in EIGHT_BIT:
+    _half_and_eight_bits(_kind)
+_stochastic_pair("f16")
+_stochastic_pair("bf16")
+
 # With a block scale, of gfx950 ---------------------------------------------------------------------------------------
 
 _FLOATS = ("f32", "f16", "bf16")

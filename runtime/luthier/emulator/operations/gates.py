@@ -13,6 +13,8 @@ from luthier.isa import Opcode
 _WITH_NUMBER = ("s_barrier_wait", "s_getreg", "s_setreg")
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F
+_LARGEST_OFFSET = 1 << 23
+"""LLVM's assembler takes 23 bits for buffers (AMDGPUAsmParser, "expected a 23-bit unsigned offset")."""
 """TH, SCOPE and NV: hints, as the emulated memory is coherent."""
 _BARRIERS = (-1, -2)
 """The work-group's, and the trap handler's, at which nobody waits."""
@@ -22,6 +24,7 @@ _CLUSTER = ((_IB_STS2, 0xF << 6), (_IB_STS2, 0xF << 21))
 lowerWorkGroupId and ID_IB_STS2). Both are 0 here, as for every launch without clusters."""
 _SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|async|monitor|lds)|s_load_")
 """Accesses whose bytes a lane are what ``scale_offset`` multiplies by."""
+_NO_MODIFIERS = ("v_cvt_pk_fp8_f16", "v_cvt_pk_bf8_f16")
 _SAME_MODE = 0xFF
 """Bits of MODE: rounding and denormals."""
 _REPLAY_MODE = 1 << 25
@@ -33,14 +36,19 @@ def _different(gates: Gates) -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple((re.compile(pattern), why) for pattern, why in gates.different.items())
 
 
-def refused_opcode(gates: Gates, opcode: Opcode, name: str) -> str | None:
-    """Return why an opcode is refused, None if it means what the operation `name` of the older generation does."""
+def refused_opcode(gates: Gates, opcode: Opcode, name: str, *, own: bool) -> str | None:
+    """Return why an opcode is refused, None if it means what the operation `name` does.
+
+    `own`: the operation is declared for the generation itself, not for an older one.
+    """
+    if own:
+        return None
     for pattern, why in _different(gates):
         if pattern.match(name):
             return f"{name} of {gates.name}: {why}"
     new_form = f"{gates.base} has no such instruction or form of it"
     known = name in gates.same or opcode.name.startswith("V_DUAL_")
-    if gates.own_opcodes in opcode.name and (not known or "_dpp" in opcode.name):
+    if gates.own_opcodes in opcode.name and not known:
         return f"{name} of {gates.name}: {new_form}"
     return None
 
@@ -50,10 +58,14 @@ def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
 
     They are checked where they are immediates.
     """
+    if name in _NO_MODIFIERS:
+        return ("clamp", "src0_modifiers")
     if name in gates.not_clamped:
-        return ("clamp",)
+        return ("clamp", "omod")
     if name.startswith("s_barrier_signal"):
         return ("src0",)
+    if name.startswith("buffer_"):
+        return ("cpol", "offset")
     return ("cpol", "simm16") if name.startswith(_WITH_NUMBER) else ("cpol",)
 
 
@@ -64,8 +76,12 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
         return f"{name} with scale_offset: by how much is not known here"
     if policy & ~(_CACHE_POLICY | _SCALE_OFFSET):
         return f"{name} with the cache policy {policy:#x}, which {gates.base} does not have"
-    if name in gates.not_clamped and values.get("clamp"):
-        return f"{name} with clamp, which is not modelled"
+    if name.startswith("buffer_") and not 0 <= values.get("offset", 0) < _LARGEST_OFFSET:
+        return f"{name} with a negative offset, which is not allowed"
+    if name in _NO_MODIFIERS and values.get("src0_modifiers", 0) & 3:
+        return f"{name} with a negated or absolute source: of which half is not known here"
+    if name in gates.not_clamped and (values.get("clamp") or values.get("omod")):
+        return f"{name} with clamp or a factor, which is not modelled"
     if name.startswith("s_barrier_signal") and values.get("src0") not in _BARRIERS:
         return f"{name} {values.get('src0', 'm0')}: barriers of clusters and named barriers are not modelled"
     if name == "s_barrier_wait" and _signed(values["simm16"]) not in _BARRIERS:

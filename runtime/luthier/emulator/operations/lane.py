@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import unanswered
 from luthier.emulator.ir.values import Value
+from luthier.emulator.questions import LANES_OFF, WIDTH
 
 if TYPE_CHECKING:
+    from luthier.emulator.ir.builder import Builder
     from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
@@ -109,6 +113,45 @@ def _swap_rows(name: str, distance: int) -> None:
 
 _swap_rows("v_permlane16_swap_b32", 16)
 _swap_rows("v_permlane32_swap_b32", 32)
+
+
+def _in_groups(name: str, place: Callable[[Value, Value, Value], Value]) -> None:
+    """Declare an exchange in groups of lanes (rocjitsu, vector_special.py, gen_vector_permlane_family).
+
+    `place`: from a lane's number in its group, S1 and the group's width to the number that it takes.
+    """
+
+    @operations.wave(f"v_permlane_{name}_b32", "u32 u32 u32 -> u32", since=(125,))
+    def permlane(w: WaveBuilder, result: Slot, source: Slot, selector: Slot, width: Slot) -> None:
+        """Each lane takes S0 of a lane of its group of S2 lanes; 0 where that is none of the group."""
+        chosen, size = selector.scalar(), width.scalar()
+        unanswered(w, (size == 0) | (size > w.wave_size) | ((size & (size - 1)) != 0), WIDTH)
+        unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
+        lanes = []
+        inside = []
+        for lane in range(w.wave_size):
+            number = w.number(lane) & (size - 1)
+            taken = place(number, chosen, size)
+            good = taken < size
+            lanes.append(w.select(good, w.number(lane) - number + taken, 0))
+            inside.append(good.to("u32"))
+        values, _ = _collect(w, source, lanes)
+        kept = ir.Constant(ir.VectorType(ir.IntType(32), w.wave_size), ir.Undefined)
+        for lane, good in enumerate(inside):
+            kept = w.ir.insert_element(kept, good.llvm, ir.Constant(ir.IntType(32), lane))
+        result.write(w.select(w.wrap(kept, "u32") != 0, values, 0))
+
+
+_in_groups("bcast", lambda number, chosen, size: chosen & (size - 1))
+_in_groups("up", lambda number, chosen, size: number - chosen)  # below 0 it is beyond every width
+_in_groups("down", lambda number, chosen, size: number + chosen)
+_in_groups("xor", lambda number, chosen, size: number ^ chosen)
+
+
+@operations.lane("v_permlane_idx_gen_b32", "u32 u32 -> u32", since=(125,))
+def permlane_idx_gen(b: Builder, x: Value, y: Value) -> Value:
+    """D = S0 ^ S1, the number of a lane (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen)."""
+    return x ^ y
 
 
 @operations.wave("v_nop v_pipeflush v_clrexcp", "->")

@@ -210,7 +210,7 @@ def _side(w: WaveBuilder, slot: Slot, kind: str, key: str, source: Callable[[int
 
 def _result(w: WaveBuilder, kind: str) -> layout.Result:
     half = kind in ("f16", "bf16")
-    if w.major == 12:
+    if w.major >= 12:
         return layout.gfx12_result(w.wave_size, half)
     high = half and w.modifiers.get("src2_modifiers", 0) & _SELECT
     return layout.gfx11_result(w.wave_size, 16 if high else 0)

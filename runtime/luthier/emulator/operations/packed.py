@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import finish_float, flush_input
 from luthier.emulator.ir.values import Value
+from luthier.emulator.operations.small_floats import bfloat
 from luthier.emulator.operations.valu_int import clamps, narrow
 from luthier.emulator.operations.valu_minmax import (
     Choice,
@@ -138,6 +142,105 @@ def pk_mov_b32(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...]) -> Value:
     return x[0].to("u64") | (y[0].to("u64") << 32)
 
 
+# GFX1250 ------------------------------------------------------------------------------------------------------------
+
+_NEWEST = (125,)
+
+
+def _bfloats() -> None:
+    """Declare arithmetic on bfloats: that of wider floats, rounded to nearest even (rocjitsu, packed.py, gen_pk_binop).
+
+    How MODE's rounding and denormals apply no source says, hence bounded; denormals are kept.
+    """
+    settings = {"since": _NEWEST, "exact": False}
+
+    @operations.packed("v_pk_add_bf16", "bf16 bf16 -> bf16", **settings)
+    def add(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 + S1."""
+        return _nearest(b, lambda: x.to("f32").to("f64") + y.to("f32").to("f64"))
+
+    @operations.packed("v_pk_mul_bf16", "bf16 bf16 -> bf16", **settings)
+    def mul(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 * S1."""
+        return _nearest(b, lambda: x.to("f32").to("f64") * y.to("f32").to("f64"))
+
+    @operations.packed("v_pk_fma_bf16", "bf16 bf16 bf16 -> bf16", **settings)
+    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + S2, rounded once."""
+        return _nearest(b, lambda: _odd_sum(b, x.to("f32").to("f64") * y.to("f32").to("f64"), z.to("f32").to("f64")))
+
+    for name, choose in (("min_num", number_minimum), ("max_num", number_maximum)):
+        _bfloat_choice(name, choose)
+
+
+def _nearest(b: Builder, number: Callable[[], Value]) -> Value:
+    """Return a 64-bit float that is computed exactly or nearly so, as a bfloat, rounded to nearest even."""
+    return b.with_rounding(0, lambda inner: bfloat(b, number()))
+
+
+def _odd_sum(b: Builder, x: Value, y: Value) -> Value:
+    """Return a sum rounded to odd, so that to round it again is to round the exact one."""
+    total = x + y
+    part = total - x
+    lost = (x - (total - part)) + (y - part)
+    bits = total.as_("u64")
+    away = (lost > 0.0) == (total > 0.0)
+    odd = b.select(away, bits + 1, bits - 1)
+    inexact = (lost != 0.0) & (abs(total) < math.inf) & ((bits & 1) == 0)
+    return b.select(inexact, odd, bits).as_("f64")
+
+
+def _bfloat_choice(name: str, choose: Choice) -> None:
+    @operations.packed(f"v_pk_{name}_bf16", "bf16 bf16 -> bf16", since=_NEWEST, exact=False)
+    def choice(b: Builder, x: Value, y: Value) -> Value:
+        """D = the smaller or larger; one NaN loses."""
+        return bfloat(b, choose(b, x.to("f32"), y.to("f32")).to("f64"))
+
+
+def _sums_and_choices(kind: str) -> None:
+    """Declare choices among integers, and of a sum that wraps and another integer (LLVM, VOP3PInstructions.td)."""
+
+    @operations.packed(f"v_pk_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def add_min(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the smaller of S0 + S1 and S2."""
+        return b.minimum(x + y, z)
+
+    @operations.packed(f"v_pk_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def add_max(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the larger of S0 + S1 and S2."""
+        return b.maximum(x + y, z)
+
+    @operations.packed(f"v_pk_min3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def min3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the smallest."""
+        return b.minimum(b.minimum(x, y), z)
+
+    @operations.packed(f"v_pk_max3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def max3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the largest."""
+        return b.maximum(b.maximum(x, y), z)
+
+
+def _wide_sums(kind: str) -> None:
+    @operations.lane(f"v_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def add_min(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the smaller of S0 + S1 and S2."""
+        return b.minimum(x + y, z)
+
+    @operations.lane(f"v_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    def add_max(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the larger of S0 + S1 and S2."""
+        return b.maximum(x + y, z)
+
+
+_wide_sums("i32")
+_wide_sums("u32")
+_bfloats()
+_sums_and_choices("i16")
+_sums_and_choices("u16")
+_choice_of_three("min3_num", number_minimum)
+_choice_of_three("max3_num", number_maximum)
+
 # Mixed precision ----------------------------------------------------------------------------------------------------
 
 _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
@@ -145,13 +248,13 @@ _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
 _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 
-def _mixed(b: Builder, sources: tuple[Value, ...]) -> Value:
+def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16") -> Value:
     """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
     values = []
     for source, name in zip(sources, _MODIFIERS, strict=True):
         bits = b.modifiers.get(name, 0)
         if bits & _HALF:
-            value = (source >> 16 if bits & _HIGH else source).to("u16").as_("f16")
+            value = (source >> 16 if bits & _HIGH else source).to("u16").as_(half)
             value = flush_input(b, value).to("f32")
         else:
             value = flush_input(b, source.as_("f32"))
@@ -176,6 +279,22 @@ def _mix_half(name: str, high: bool) -> None:
         return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
 
 
+@operations.lane("v_fma_mix_f32_bf16", "u32 u32 u32 -> f32", static=_MODIFIERS, since=_NEWEST)
+def fma_mix_f32_bf16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded once; sources of 16 bits are bfloats."""
+    return _mixed(b, (x, y, z), "bf16")
+
+
+def _mix_bfloat(name: str, high: bool) -> None:
+    @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False, since=_NEWEST, exact=False)
+    def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
+        """One half of D = S0 * S1 + S2, rounded to 32 bits and then to a bfloat; the other half stays."""
+        half, kept = _mixed(b, (x, y, z), "bf16").to("bf16").as_("u16").to("u32"), old.as_("u32")
+        return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
+
+
+_mix_bfloat("v_fma_mixlo_bf16", False)
+_mix_bfloat("v_fma_mixhi_bf16", True)
 _mix_half("v_fma_mixlo_f16 v_mad_mixlo_f16", False)
 _mix_half("v_fma_mixhi_f16 v_mad_mixhi_f16", True)
 

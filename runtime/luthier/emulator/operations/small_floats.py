@@ -14,10 +14,16 @@ def decode(b: Builder, x: Value, kind: str) -> Value:
     return float_value(b, x.to("u32") & (2 * form.sign - 1), form)
 
 
-def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Value:
+def bfloat(b: Builder, x: Value) -> Value:
+    """Return a 64-bit float as a bfloat, rounded to nearest even at once."""
+    return encode(b, x, "bf16").to("u16").as_("bf16")
+
+
+def encode(b: Builder, x: Value, kind: str, random: Value | None = None, *, saturates: bool = True) -> Value:
     """Return a 64-bit float rounded to nearest even, as a u32 code with its sign.
 
     Args:
+        saturates: MODE.FP16_OVFL applies.
         random: 32 bits that are added below the last place instead, the rest cut off. Only as many of them count, from
             the top, as a 32-bit float has fraction bits beyond the format's.
     """
@@ -38,7 +44,7 @@ def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Valu
     tiny = b.float_to_int(small, "u64")
     code = b.select(magnitude < 2.0 ** (1 - form.bias), tiny, normal)
     infinite = form.infinity if form.infinity is not None else form.largest if form.nan is None else form.nan
-    overflow = form.largest if b.mode.fp16_ovfl and kind != "bf16" else infinite
+    overflow = form.largest if saturates and b.mode.fp16_ovfl and kind != "bf16" else infinite
     code = b.select(magnitude < float("inf"), b.select(code > form.largest, overflow, code), infinite).to("u32")
     sign = (x.as_("u64") >> 63).to("u32") * form.sign
     if form.special == "zero":

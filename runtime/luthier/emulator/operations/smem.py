@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64, PTR
-from luthier.emulator.ir.memory_code import check_scalar
+from luthier.emulator.ir.memory_code import check_scalar, fault
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.buffer import wide_fields
 from luthier.emulator.operations.flat import scaled
 
 operations = OperationTable()
@@ -42,6 +44,12 @@ def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot)
 def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
     """Return the address and bytes of the buffer that a descriptor names."""
     words = base.scalars()
+    if w.major >= 125:
+        start, records, stride = wide_fields(words)
+        # The number of records counts bytes for vector accesses, and older scalar ones multiply it by the stride.
+        with w.when(stride != 0):
+            fault(w, stride, w.number(0), 0, layout.FAULT_STRIDED)
+        return start & 0xFFFFFFFFFFFFFFFC, records
     start = (words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)) & 0xFFFFFFFFFFFFFFFC
     stride = (words[1] >> 16 & 0x3FFF).to("u64")
     records = words[2].to("u64")
@@ -85,7 +93,7 @@ for _count, _names in {
     )
     _buffers = " ".join(f"s_buffer_load_{name}" for name in _names.split())
     operations.wave(_loads, f"sbase:u64 soffset:u32 #offset -> sdst:u32x{_count}")(_load)
-    operations.wave(_buffers, f"sbase:u32x4 soffset:u32 #offset -> sdst:u32x{_count}")(_buffer_load)
+    operations.wave(_buffers, f"sbase:u32x4 soffset:u32 #offset -> sdst:u32x{_count}", generations=True)(_buffer_load)
 
 
 def _declare_store(count: int) -> None:
@@ -178,7 +186,7 @@ def _load_small(bits: int, signed: bool) -> None:
 
     buffer_names = f"s_buffer_load_{'i' if signed else 'u'}{bits}"
 
-    @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", since=(12,))
+    @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", since=(12,), generations=True)
     def buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """D = 8 or 16 bits of a buffer, extended; 0 beyond its number of records."""
         start, size = _buffer(w, base)

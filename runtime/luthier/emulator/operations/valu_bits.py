@@ -301,6 +301,51 @@ def sat_pk_u8_i16(b: Builder, x: Value) -> Value:
     return (saturated[0] | (saturated[1] << 8)).to("u16")
 
 
+def _saturate_to_four(kind: str, low: int, high: int) -> None:
+    @operations.lane(f"v_sat_pk4_{kind}4_{kind}8", "u32 -> u16", since=(125,))
+    def pack(b: Builder, x: Value) -> Value:
+        """D = the four bytes of S0 saturated to 4 bits each (rocjitsu, vector_special.py, gen_vector_sat_pack)."""
+        word, total = x.as_(f"{kind}32"), b.like(0, x)
+        for place in range(4):
+            code = b.minimum(b.maximum(word.bits(8 * place, 8), low), high).as_("u32") & 15
+            total = total | (code << (4 * place))
+        return total.to("u16")
+
+
+_saturate_to_four("i", -8, 7)
+_saturate_to_four("u", 0, 15)
+
+
+def _permute_table(bits: int, high: str, low: str) -> None:
+    """Declare a choice of sixteen elements out of {S0, S1} by the numbers in S2 (rocjitsu, gen_vector_perm_pk16)."""
+
+    @operations.wave(f"v_perm_pk16_b{bits}_u4", f"{high} {low} u64 -> u32x{bits // 2}", since=(125,))
+    def permute(w: WaveBuilder, result: Slot, x: Slot, y: Slot, selector: Slot) -> None:
+        """D[i] = the element of the table that bits 4 i + 3 to 4 i of S2 name."""
+        rows = [*y.rows(), *x.rows()]
+        halves = []
+        for half in (0, 1):  # of the table, eight elements each
+            word, shift = divmod(8 * bits * half, 32)
+            pair = [rows[word].to("u64"), rows[min(word + 1, len(rows) - 1)].to("u64")]
+            halves.append((pair[0] | (pair[1] << 32)) >> shift if bits > 4 else pair[0])
+        names = selector.read()
+        packed = [w.const("u32", 0) for _ in range(bits // 2)]
+        for place in range(16):
+            name = (names >> (4 * place)) & 15
+            element = w.select(name < 8, halves[0], halves[1]) >> ((name & 7) * bits)
+            code = (element & ((1 << bits) - 1)).to("u32")
+            word, shift = divmod(bits * place, 32)
+            packed[word] = packed[word] | (code << shift)
+            if shift + bits > 32:
+                packed[word + 1] = packed[word + 1] | (code >> (32 - shift))
+        result.write_parts(packed)
+
+
+_permute_table(4, "u32", "u32")
+_permute_table(6, "u32", "u64")
+_permute_table(8, "u64", "u64")
+
+
 def _shift_and_pack(name: str, low: int, high: int) -> None:
     @operations.lane(name, "i32 i32 u32 -> u16")
     def ashr_pk(b: Builder, x: Value, y: Value, z: Value) -> Value:

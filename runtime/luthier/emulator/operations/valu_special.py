@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import flush_denormal
 from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
+from luthier.emulator.operations.small_floats import bfloat
 
 operations = OperationTable()
 
@@ -128,6 +130,29 @@ def _invalid(b: Builder, x: Value) -> Value:
     return b.select(b.is_nan(x), x, b.bits_const("f64", 0xFFF8000000000000))
 
 
+_TANH_TERMS = 14
+
+
+def _tanh_series() -> list[float]:
+    """Return the coefficients of tanh(x) / x by powers of x**2, the highest first: those of t' = 1 - t**2."""
+    series = [Fraction(1)]
+    while len(series) < _TANH_TERMS:
+        square = sum((series[i] * series[-1 - i] for i in range(len(series))), Fraction(0))
+        series.append(-square / (2 * len(series) + 1))
+    return [float(term) for term in reversed(series)]
+
+
+def tanh(b: Builder, x: Value) -> Value:
+    """The hyperbolic tangent of S0."""
+    wide = x.to("f64")
+    size = abs(wide)
+    near = wide * _polynomial(b, wide * wide, _tanh_series())
+    power = exponential(b, b.select(size > 30.0, 30.0, size) * (2 / math.log(2)))
+    far = 1.0 - b.divide(2.0, power + 1.0)
+    far = b.select(wide < 0.0, -far, far)
+    return b.select(b.is_nan(wide), wide, b.select(size < 0.25, near, far))
+
+
 FUNCTIONS: dict[str, Function] = {"exp": exp, "log": log, "rcp": rcp, "rsq": rsq, "sqrt": sqrt, "sin": sin, "cos": cos}
 
 
@@ -167,6 +192,23 @@ def _declare(name: str, kind: str, function: Function) -> None:
 for _kind in ("f16", "f32"):
     for _name, _function in FUNCTIONS.items():
         _declare(_name, _kind, _function)
+
+
+def _declare_newer(name: str, kind: str, function: Function) -> None:
+    """Declare what GFX1250 has beyond the others; bfloats keep denormals, for lack of a source that says more."""
+
+    @operations.lane(f"v_{name}_{kind}", f"{kind} -> {kind}", exact=False, since=(125,))
+    def special(b: Builder, x: Value) -> Value:
+        """D = the function of S0."""
+        if kind != "bf16":
+            return bounded(b, x, function)
+        return b.with_rounding(0, lambda inner: bfloat(b, function(inner, x.to("f32"))))
+
+
+_declare_newer("tanh", "f16", tanh)
+_declare_newer("tanh", "f32", tanh)
+for _name, _function in {**FUNCTIONS, "tanh": tanh}.items():
+    _declare_newer(_name, "bf16", _function)
 
 
 def _declare_64(name: str, function: Function) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.questions import QUESTIONS
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
@@ -21,6 +22,9 @@ _STATE = {
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
     "skipping of vector instructions, or bits that the target does not define)",
     layout.FAULT_BANK: "s_set_vgpr_msb {:#x}: VGPRs beyond those that the kernel has",
+    layout.FAULT_SWIZZLED: "an access at {:#x} of a swizzled buffer, beyond its number of records as bytes: whether it "
+    "is out of bounds is not documented",
+    layout.FAULT_STRIDED: "a scalar access to a buffer with a stride of {}: its bounds are not documented",
     layout.FAULT_BANK_MODE: "a write of MODE where the upper bits of VGPR numbers are {:#x}, and bits 19:12 of what is "
     "written are others: whether it changes them is not the same on all hardware",
 }
@@ -82,6 +86,8 @@ def _fault(memory: Memory, wave: object, worker: WorkerState, place: str) -> str
         return f"access to {where}: outside the lane's scratch; at {place}"
     if kind == layout.FAULT_MEMORY:
         return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    if kind == layout.FAULT_OPEN:
+        return f"{QUESTIONS[address]}; at {place}"
     if kind in _STATE:
         return f"{_STATE[kind].format(address)}; at {place}"
     if kind in _FORMAT:
