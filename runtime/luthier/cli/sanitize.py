@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="memory",
         metavar="CHECK[,CHECK]",
         help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
-        "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to "
+        "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to; "
+        "waits: registers used before a wait; hazards: missing wait states "
         "(default: %(default)s)",
     )
     parser.add_argument(

@@ -49,6 +49,10 @@ class Request(enum.IntEnum):
     """`Sighting`."""
     RUNNING = 12
     """`Running`; what its code has executed in the process, as in `COUNTS`."""
+    FOLLOW = 13
+    """`Follow`. Reply: `luthier.emulator.layout.TRANSITION`s, as bytes."""
+    WATCHED = 14
+    """`Watched`; bytes of `luthier.emulator.layout.FOUND`s, and of `MET`s."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -219,6 +223,26 @@ class Sighting(Message):
     other_lane: int
     other_wave: int
     other_group: int
+
+
+@dataclass(frozen=True)
+class Follow(Message):
+    """A step of the automaton of hazards that a wave is about to make for the first time."""
+
+    kernel: int
+    """Number of its plan."""
+    state: int
+    record: int
+
+
+@dataclass(frozen=True)
+class Watched(Message):
+    """A launch that has ended in which waits or hazards were found to be missing."""
+
+    kernel: int
+    """Number of its plan."""
+    launch: int
+    """Number among the launches of the kernel in the process."""
 
 
 @dataclass(frozen=True)

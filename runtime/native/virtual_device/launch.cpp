@@ -42,7 +42,11 @@ namespace {
 
 bool is_observed(const char *plan) { return get(plan, plan::stepping) == OBSERVED; }
 
-Dispatch dispatch_of(const Packet &from) {
+std::unique_ptr<Watched> watched(Service &service, const char *plan) {
+  return get(plan, plan::watch) ? std::make_unique<Watched>(service, plan) : nullptr;
+}
+
+Dispatch dispatch_of(const Packet &from, const Watched *watched) {
   const auto &packet = *from.packet;
   const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
   Dispatch made;
@@ -55,6 +59,7 @@ Dispatch dispatch_of(const Packet &from) {
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
   made.cooperative = from.cooperative || is_observed(from.plan);
+  made.watch = watched ? watched->watch() : nullptr;
   return made;
 }
 
@@ -64,7 +69,8 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      sightings_(resources.memory, packet.node, packet.plan), execution_(*this, dispatch_of(packet)) {
+      sightings_(resources.memory, packet.node, packet.plan), watched_(watched(resources.service, packet.plan)),
+      execution_(*this, dispatch_of(packet, watched_.get())) {
   if (is_observed(plan_))
     observed_.emplace(resources.service.setup().checks, plan_);
 }
@@ -97,11 +103,13 @@ std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
   run_parts();
-  const uint64_t launch = checked_ || observed_ ? launch_number(plan_) : 0;
+  const uint64_t launch = checked_ || observed_ || watched_ ? launch_number(plan_) : 0;
   if (checked_)
     sightings_.tell(resources_.service, launch);
   if (observed_)
     observed_->tell(resources_.service, launch);
+  if (watched_)
+    watched_->tell(launch);
   return fault_;
 }
 

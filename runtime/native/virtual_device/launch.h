@@ -9,6 +9,7 @@
 #include "hsa_layouts.h"
 #include "plans.h"
 #include "sightings.h"
+#include "watched.h"
 
 namespace luthier {
 
@@ -100,6 +101,7 @@ private:
   const bool checked_ = ProgramMemory::get().version() != 0;
   Sightings sightings_;
   std::optional<AccessChecks> observed_;
+  std::unique_ptr<Watched> watched_;
   Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;

@@ -121,6 +121,19 @@ std::string Service::explain(const Writer &state) { return ask(Request::kExplain
 
 void Service::found(const wire::Sighting &sighting) { ask(Request::kFound, Writer().numbers(sighting).text()); }
 
+uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
+  const std::string steps = ask(Request::kFollow, Writer().numbers(wanted).text()).bytes();
+  const size_t count = steps.size() / sizeof *made;
+  if (!count || count > layout::FOLLOW_MOST || steps.size() % sizeof *made)
+    throw Failure("a malformed answer of the Luthier service");
+  std::memcpy(made, steps.data(), steps.size());
+  return count;
+}
+
+void Service::watched(const wire::Watched &launch, std::string_view found, std::string_view met) {
+  ask(Request::kWatched, Writer().numbers(launch).bytes(found).bytes(met).text());
+}
+
 void Service::tell(const Tally &tally) {
   Writer message;
   put_tally(message, tally);

@@ -50,6 +50,10 @@ public:
   std::string explain(const Writer &state);
   // Something that a check of the program found.
   void found(const wire::Sighting &sighting);
+  // What hazards make of a state of a wave and a record: how many steps of the automaton, at least one.
+  uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
+  // What the watch of a launch found: layout::found, layout::met.
+  void watched(const wire::Watched &launch, std::string_view found, std::string_view met);
   // At the end of the process, if it is wanted: what was executed.
   void tell(const Tally &tally);
   // A launch runs for long; what its code has executed in this process.

@@ -9,6 +9,7 @@ from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.finding import Allocation, Finding, Other
 from luthier.run.planner import Plan
+from luthier.run.watching import Watched
 from luthier.wire.messages import Sight, Sighting
 
 _KINDS = {
@@ -62,6 +63,20 @@ class Collector:
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if plan is not None:
             _locate(finding, seen, plan)
+        self._keep(finding)
+
+    def add_watched(self, process: int, seen: Watched, plan: Plan, launch: int) -> None:
+        """Take a missing wait or a hazard that a launch of a process met."""
+        if seen.kind not in self.kinds:
+            return
+        finding = Finding(seen.kind, process, plan.kernel.name, plan.object, *_instruction(seen.record, plan))
+        finding.detail, finding.lane, finding.wave, finding.group = seen.detail, seen.lane, seen.wave, seen.group
+        finding.first_launch = finding.last_launch = launch
+        if seen.other is not None:
+            finding.other = Other(plan.object, *_instruction(seen.other, plan), wave=seen.wave, group=seen.group)
+        self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
         with self._lock:
             known = self._findings.setdefault(finding.key, finding)
             if known is not finding:
