@@ -20,7 +20,7 @@ KERNELS = {
     "count": ("histogram: atomics", 1 << 20, 4),
 }
 """What each is, numbers, launches."""
-CHECKS = ("memory", "race", "init", "barrier", "memory,race,init,barrier")
+CHECKS = ("memory", "race", "init", "barrier", "memory,race,init,barrier", "waits", "hazards", "fp")
 
 
 def _seconds(program: Path, kernel: str, target: str, *options: str) -> float:

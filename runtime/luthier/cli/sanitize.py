@@ -28,8 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHECK[,CHECK]",
         help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
         "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to; "
-        "waits: registers used before a wait; hazards: missing wait states "
+        "waits: registers used before a wait; hazards: missing wait states; fp: what makes NaN and infinities "
         "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fp",
+        default="nan,inf",
+        metavar="KIND[,KIND]",
+        help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
+        "is, too (default: %(default)s)",
     )
     parser.add_argument(
         "--device",
@@ -74,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     from luthier.run.findings import suppressions
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import CHECKS
+    from luthier.run.findings.floats import kinds_of
     from luthier.run.findings.sarif import sarif
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
@@ -85,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
     left_out = [one for path in args.suppress for one in suppressions.read(path)]
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
-    collector = Collector(frozenset().union(*(CHECKS[check] for check in args.checks.split(","))))
+    floats = kinds_of(args.fp.split(","))
+    wanted = frozenset().union(*(floats if check == "fp" else CHECKS[check] for check in args.checks.split(",")))
+    collector = Collector(wanted)
     code = run_program(command, parse_devices(args.device), findings=collector, seconds=args.time_limit)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
     _print(told, len(collector.findings) - len(told))

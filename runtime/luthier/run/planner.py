@@ -83,13 +83,20 @@ class Planner:
         observed: the program's kernels tell what they access.
         waits: they are checked for missing waits,
         hazards: and for missing wait states.
+        floats: kinds of exceptional floats that they tell of: `layout.FLOAT_NAN` and the like.
     """
 
     def __init__(
-        self, space: SharedSpace, *, observed: bool = False, waits: bool = False, hazards: bool = False
+        self,
+        space: SharedSpace,
+        *,
+        observed: bool = False,
+        waits: bool = False,
+        hazards: bool = False,
+        floats: int = 0,
     ) -> None:
         self._space = space
-        self._observed, self._waits, self._hazards = observed, waits, hazards
+        self._observed, self._waits, self._hazards, self._floats = observed, waits, hazards, floats
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
@@ -275,10 +282,13 @@ class Planner:
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
         code = planned.code
-        fields = kernel_plan(kernel, target.target, code)
+        fields = {"stepping": 0, **kernel_plan(kernel, target.target, code)}
         entry = fields["entry"] // layout.RECORD.size
         if self._observed and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._observe(planned, fields["key"])
+        if self._floats and planned.object is not None and not is_of_runtime(kernel.name):
+            code.floats = self._floats
+            fields |= {name: fields[name] | layout.WATCHED_FLOATS for name in ("key", "stepping")}
         if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._watch(planned, planned.object.target)
         code.ensure(fields["key"], entry)

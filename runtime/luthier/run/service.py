@@ -24,7 +24,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
-from luthier.run.findings.finding import CHECKS, OBSERVED
+from luthier.run.findings.finding import CHECKS, FLOATS, OBSERVED
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
@@ -81,6 +81,7 @@ class Service:
             observed=not self._wanted.isdisjoint(OBSERVED),
             waits=not self._wanted.isdisjoint(CHECKS["waits"]),
             hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
+            floats=sum(bit for kind, bit in FLOATS.items() if not self._wanted.isdisjoint({kind, f"{kind}-flow"})),
         )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
@@ -286,6 +287,7 @@ class Service:
             races="race" in self._wanted,
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"]),
+            floats_flow=any(kind.endswith("-flow") for kind in self._wanted),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

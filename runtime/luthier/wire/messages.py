@@ -102,6 +102,7 @@ class Setup(Message):
     races: bool
     uninitialised: bool
     barriers: bool
+    floats_flow: bool
     """Checks that are wanted."""
     gpus: int
 
@@ -187,6 +188,14 @@ class Sight(enum.IntEnum):
     """A barrier that lanes skipped which went on behind it."""
     MISSED_BARRIER = 10
     """A barrier that a wave of the work-group never came to: it had ended, or ended then."""
+    NAN = 11
+    """The result is exceptional, and no operand is: NaN; NaN or infinite; of a denormal also denormal …"""
+    INFINITY = 12
+    DENORMAL = 13
+    NAN_FLOW = 14
+    """… or one is."""
+    INFINITY_FLOW = 15
+    DENORMAL_FLOW = 16
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,8 @@ class Sighting(Message):
     """Number among the launches of the kernel in the process."""
     in_lds: bool
     """The address is an offset in LDS."""
+    operands: int
+    """Kinds of floats among the first lane's operands: `luthier.emulator.layout.FLOAT_NAN` and the like."""
     has_other: bool
     """There is another instruction: what follows is about it."""
     other_record: int

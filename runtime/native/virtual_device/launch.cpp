@@ -40,7 +40,7 @@ std::vector<Worker *> Resources::workers(uint64_t count) {
 
 namespace {
 
-bool is_observed(const char *plan) { return get(plan, plan::stepping) == OBSERVED; }
+bool is_observed(const char *plan) { return get(plan, plan::stepping) & OBSERVED; }
 
 std::unique_ptr<Watched> watched(Service &service, const char *plan) {
   return get(plan, plan::watch) ? std::make_unique<Watched>(service, plan) : nullptr;
@@ -73,6 +73,10 @@ Launch::Launch(Resources &resources, const Packet &packet)
       execution_(*this, dispatch_of(packet, watched_.get())) {
   if (is_observed(plan_))
     observed_.emplace(resources.service.setup().checks, plan_);
+  if (get(plan_, plan::stepping) & WATCHED_FLOATS)
+    floats_.emplace(resources.service.setup().checks.floats_flow, plan_);
+  if (observed_ || floats_)
+    observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -103,11 +107,13 @@ std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
   run_parts();
-  const uint64_t launch = checked_ || observed_ || watched_ ? launch_number(plan_) : 0;
+  const uint64_t launch = checked_ || observed_ || floats_ || watched_ ? launch_number(plan_) : 0;
   if (checked_)
     sightings_.tell(resources_.service, launch);
   if (observed_)
     observed_->tell(resources_.service, launch);
+  if (floats_)
+    floats_->tell(resources_.service, launch);
   if (watched_)
     watched_->tell(launch);
   return fault_;

@@ -19,7 +19,7 @@ struct Gpu : wire::Gpu {
 
 // What is looked for at every access of memory and every barrier.
 struct Checks {
-  bool races = false, uninitialised = false, barriers = false;
+  bool races = false, uninitialised = false, barriers = false, floats_flow = false;
 };
 
 struct Setup {

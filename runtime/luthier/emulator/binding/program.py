@@ -153,6 +153,8 @@ class Code:
         )
         self.origin: Teller = lambda address, scalar_pair: ""
         """Says of an address whose code is there."""
+        self.floats = 0
+        """Kinds of exceptional floats that tables with `layout.WATCHED_FLOATS` tell of."""
         self.watchers: list[Watcher] = []
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""
@@ -315,7 +317,11 @@ class Code:
                 return
             reached = self._reach(records, table.bound)
             mode = Mode(
-                float_mode(key), *(bool(key & bit) for bit in (layout.STEPPING, layout.SKIPPING, layout.OBSERVED))
+                float_mode(key),
+                stepping=bool(key & layout.STEPPING),
+                skipping=bool(key & layout.SKIPPING),
+                observed=bool(key & layout.OBSERVED),
+                floats=self.floats if key & layout.WATCHED_FLOATS else 0,
             )
             for watcher in self.watchers:  # before another thread may come upon the records
                 watcher.fill(reached.tolist())

@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
-from luthier.run.findings.finding import Allocation, Finding, Other
+from luthier.run.findings.finding import FLOAT_KINDS, Allocation, Finding, Other
+from luthier.run.findings.floats import cause
 from luthier.run.planner import Plan
 from luthier.run.watching import Watched
 from luthier.wire.messages import Sight, Sighting
@@ -23,6 +24,12 @@ _KINDS = {
     Sight.UNINITIALISED: "uninitialised-read",
     Sight.DIVERGENT_BARRIER: "divergent-barrier",
     Sight.MISSED_BARRIER: "missed-barrier",
+    Sight.NAN: "nan",
+    Sight.INFINITY: "infinity",
+    Sight.DENORMAL: "denormal",
+    Sight.NAN_FLOW: "nan-flow",
+    Sight.INFINITY_FLOW: "infinity-flow",
+    Sight.DENORMAL_FLOW: "denormal-flow",
 }
 
 
@@ -63,6 +70,8 @@ class Collector:
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if plan is not None:
             _locate(finding, seen, plan)
+        if kind in FLOAT_KINDS:
+            finding.detail = cause(kind, finding.instruction, seen.operands)
         self._keep(finding)
 
     def add_watched(self, process: int, seen: Watched, plan: Plan, launch: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
@@ -23,8 +24,17 @@ KINDS = {
     "hazard": "instructions nearer to each other than the hardware allows",
     "divergent-barrier": "barrier that lanes skipped which went on behind it",
     "missed-barrier": "barrier that a wave of the work-group never came to",
+    "nan": "result that is NaN where no operand is",
+    "infinity": "result that is infinite where no operand is NaN or infinite",
+    "denormal": "result that is denormal where no operand is NaN, infinite or denormal",
+    "nan-flow": "result that is NaN from an operand that is",
+    "infinity-flow": "result that is infinite from an operand that is NaN or infinite",
+    "denormal-flow": "result that is denormal from an operand that is NaN, infinite or denormal",
 }
 """Each kind, and what it means."""
+FLOATS = {"nan": layout.FLOAT_NAN, "infinity": layout.FLOAT_INFINITY, "denormal": layout.FLOAT_DENORMAL}
+"""Exceptional floats: the kind, and its bit in what native code is told."""
+FLOAT_KINDS = frozenset({*FLOATS, *(f"{kind}-flow" for kind in FLOATS)})
 CHECKS = {
     "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
@@ -33,8 +43,9 @@ CHECKS = {
     "barrier": frozenset({"divergent-barrier", "missed-barrier"}),
     "waits": frozenset({"missing-wait"}),
     "hazards": frozenset({"hazard"}),
+    "fp": frozenset({"nan", "infinity"}),
 }
-"""Each check, and the kinds that it finds."""
+"""Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
 """Kinds that are seen of two instructions, not of an access."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"]
@@ -103,7 +114,8 @@ class Finding:
     allocation: Allocation | None = None
     other: Other | None = None
     detail: str = ""
-    """The use of which register, or the hazard's name, and what there should have been; of `WATCHED` kinds."""
+    """The use of which register, or the hazard's name, and what there should have been; what made a float
+    exceptional."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
@@ -116,7 +128,8 @@ class Finding:
         if not self.kernel:
             return self.kind, self.process, self.address
         other = () if self.other is None else (self.other.object, self.other.offset)
-        return self.kind, self.kernel, self.object, self.offset, self.side, self.detail, *other
+        detail = self.detail if self.kind in WATCHED else ""
+        return self.kind, self.kernel, self.object, self.offset, self.side, detail, *other
 
     @property
     def side(self) -> str:
