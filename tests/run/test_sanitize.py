@@ -30,7 +30,7 @@ BUGS = {
 """Bug -> kind, side, distance, and how many lanes; the program has them in `planted.hip`."""
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
 CONTAINERS = ("device", "managed", "host")
-ALL = "memory,race,init,barrier"
+ALL = "memory,race,init,barrier,waits,hazards"
 ACCESSES = ("read", "write", "atomic")
 
 
@@ -145,7 +145,10 @@ def test_more_clean(build_program: Build, name: str, target: str) -> None:
 
 def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--checks", "memory,thoughts", "--", "true")
-    assert (done.returncode, "there is no check 'thoughts': memory, leak, race, init, barrier" in done.stderr) == (
+    assert (
+        done.returncode,
+        "there is no check 'thoughts': memory, leak, race, init, barrier, waits, hazards, fp" in done.stderr,
+    ) == (
         1,
         True,
     )

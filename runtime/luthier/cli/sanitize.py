@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import Finding
 
+OF_PROGRAMS = {"leak", "waits", "hazards", "fp"}
+"""Checks that replays do not have."""
 FOUND = 1
 """Exit code where something was found."""
 
@@ -35,7 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHECK[,CHECK]",
         help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
         "that nothing orders; init: reads of what was never written; barrier: barriers that lanes skip; early-exit: "
-        "waves that end before a barrier that others come to, which hardware allows (default: %(default)s)",
+        "waves that end before a barrier that others come to, which hardware allows; waits: registers used before a "
+        "wait; hazards: missing wait states; fp: what makes NaN and infinities (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fp",
+        default="nan,inf",
+        metavar="KIND[,KIND]",
+        help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
+        "is, too (default: %(default)s)",
     )
     parser.add_argument(
         "--device",
@@ -87,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     from luthier.run.findings import suppressions
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import CHECKS
+    from luthier.run.findings.floats import kinds_of
     from luthier.run.findings.sarif import sarif
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
@@ -98,7 +109,9 @@ def run(args: argparse.Namespace) -> int:
     left_out = [one for path in args.suppress for one in suppressions.read(path)]
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
-    collector = Collector(frozenset().union(*(CHECKS[check] for check in args.checks.split(","))))
+    floats = kinds_of(args.fp.split(","))
+    wanted = frozenset().union(*(floats if check == "fp" else CHECKS[check] for check in args.checks.split(",")))
+    collector = Collector(wanted)
     code = _captures(args, command, collector) if are_captures(command) else _program(args, command, collector)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
     _print(told, len(collector.findings) - len(told))
@@ -131,10 +144,10 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
     import msgspec
 
     from luthier.cli.replay import captures_of, rows_of
-    from luthier.run.findings.finding import CHECKS, Finding
+    from luthier.run.findings.finding import Finding
 
-    if CHECKS["leak"] & collector.kinds:
-        raise LuthierError("the check leak is of programs: a capture is one launch")
+    for check in OF_PROGRAMS & set(args.checks.split(",")):
+        raise LuthierError(f"the check {check} is of programs, not of captures")
     options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
     status = 0
     for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):
