@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from typing import TYPE_CHECKING
 
+from luthier.cli.findings import FOUND, HELP, add_floats_argument, collector_of, tell
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
-from luthier.terminal import say, say_text
-
-if TYPE_CHECKING:
-    from luthier.run.findings.finding import Finding
-
-FOUND = 1
-"""Exit code where something was found."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,18 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checks",
         default="memory",
         metavar="CHECK[,CHECK]",
-        help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
-        "that nothing orders; init: reads of what was never written; barrier: barriers that not all come to; "
-        "waits: registers used before a wait; hazards: missing wait states; fp: what makes NaN and infinities "
-        "(default: %(default)s)",
+        help=f"{HELP} (default: %(default)s)",
     )
-    parser.add_argument(
-        "--fp",
-        default="nan,inf",
-        metavar="KIND[,KIND]",
-        help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
-        "is, too (default: %(default)s)",
-    )
+    add_floats_argument(parser)
     parser.add_argument(
         "--device",
         default="emu:gfx90a",
@@ -79,26 +62,18 @@ def run(args: argparse.Namespace) -> int:
     from luthier.cli.run import end_as
     from luthier.run import parse_devices, run_program
     from luthier.run.findings import suppressions
-    from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import CHECKS
-    from luthier.run.findings.floats import kinds_of
     from luthier.run.findings.sarif import sarif
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
-    unknown = [check for check in args.checks.split(",") if check not in CHECKS]
-    if unknown:
-        raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
     left_out = [one for path in args.suppress for one in suppressions.read(path)]
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
-    floats = kinds_of(args.fp.split(","))
-    wanted = frozenset().union(*(floats if check == "fp" else CHECKS[check] for check in args.checks.split(",")))
-    collector = Collector(wanted)
+    collector = collector_of(args.checks, args.fp)
     code = run_program(command, parse_devices(args.device), findings=collector, seconds=args.time_limit)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
-    _print(told, len(collector.findings) - len(told))
+    tell(told, len(collector.findings) - len(told))
     if args.json:
         data = {"schema": 1, "exit_code": code, "findings": [one.to_json() for one in told]}
         write_atomically(args.json, f"{json.dumps(data, indent=2)}\n".encode())
@@ -107,10 +82,3 @@ def run(args: argparse.Namespace) -> int:
     if args.gen_suppressions:
         write_atomically(args.gen_suppressions, suppressions.generate(told).encode())
     return args.error_exitcode if told and args.error_exitcode else end_as(code)
-
-
-def _print(findings: list[Finding], suppressed: int) -> None:
-    for finding in findings:
-        say_text("\n".join(f"luthier: {line}" for line in finding.lines()), file=sys.stderr)
-    more = f", {suppressed} suppressed" if suppressed else ""
-    say(f"luthier: {len(findings)} findings{more}", file=sys.stderr)
