@@ -147,7 +147,8 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   if (observed_) {
     const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
-    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}}, plan_);
+    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}},
+                         plan_);
   }
   const bool in_order = observed_ && observed_->wants_order();
   if (!packet_.cooperative && !in_order) {
