@@ -29,7 +29,7 @@ PROGRAMS = (
     APPS / "vector_add.hip",
 )
 """Programs as they are, each with small kernels, run 100 times."""
-CHECKS = ("memory", "race", "init", "barrier", "memory,race,init,barrier")
+CHECKS = ("memory", "race", "init", "barrier", "memory,race,init,barrier", "waits", "hazards", "fp")
 
 
 def _run(program: Path, arguments: list[str], target: str, *options: str) -> subprocess.CompletedProcess[str]:

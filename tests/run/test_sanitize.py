@@ -30,7 +30,7 @@ BUGS = {
 """Bug -> kind, side, distance, and how many lanes; the program has them in `planted.hip`."""
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
 CONTAINERS = ("device", "managed", "host")
-ALL = "memory,race,init,barrier"
+ALL = "memory,race,init,barrier,waits,hazards"
 ACCESSES = ("read", "write", "atomic")
 
 
@@ -103,6 +103,19 @@ def test_formats(build_program: Build, tmp_path: Path) -> None:
     assert "0 findings, 1 suppressed" in again.stderr
 
 
+@pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])
+def test_under_run(build_program: Build, tools: list[str]) -> None:
+    """`luthier run --check` finds the same, with a tool or without, and tells what it leaves out."""
+    for bug, code in (("above", 1), ("none", 0)):
+        words = [*tools, "--check", "memory,race", "--", build_program("planted", "-g"), "device", bug, "read"]
+        argv = [sys.executable, "-c", MAIN, "run", *map(str, words)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout) == (code, "done\n"), done
+        assert f"luthier: {code} findings" in done.stderr
+        assert ("out-of-bounds: read of 4 bytes" in done.stderr) == bool(code)
+        assert ("not checked by race" in done.stderr) == bool(tools)
+
+
 def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
     """What faults on hardware faults here, and is a finding."""
     log = tmp_path / "findings.json"
@@ -145,7 +158,10 @@ def test_more_clean(build_program: Build, name: str, target: str) -> None:
 
 def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--checks", "memory,thoughts", "--", "true")
-    assert (done.returncode, "there is no check 'thoughts': memory, leak, race, init, barrier" in done.stderr) == (
+    assert (
+        done.returncode,
+        "there is no check 'thoughts': memory, leak, race, init, barrier, early-exit, waits, hazards, fp" in done.stderr,
+    ) == (
         1,
         True,
     )

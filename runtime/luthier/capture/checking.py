@@ -38,11 +38,7 @@ class Observed:
 
     def begin(self, code: Code) -> int:
         """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
-        uses = code.watcher
-        if not isinstance(uses, Uses):
-            uses = code.watcher = Uses(code, own_zeros)
-            uses.fill(code.bound().tolist())
-        return int(uses.table.ctypes.data)
+        return int(code.watcher(Uses, lambda: Uses(code, own_zeros)).table.ctypes.data)
 
     def take(self, executor: Executor) -> None:
         """Take what the executor of a launch that has ended knows."""

@@ -22,6 +22,14 @@ from luthier.cli.common import (
     say_fitting,
     shown_tables,
 )
+from luthier.cli.findings import (
+    FOUND,
+    HELP,
+    add_floats_argument,
+    collector_of,
+    tell,
+    unchecked_under_tools,
+)
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
@@ -31,6 +39,7 @@ from luthier.terminal import say, say_text
 if TYPE_CHECKING:
     from luthier.run import VirtualGpu
     from luthier.run.executed import Executed
+    from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
     from luthier.run.selection import Selection
@@ -51,6 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
     )
+    parser.add_argument("--check", metavar="CHECK[,CHECK]", help=f"look for what kernels do wrong; {HELP}")
+    add_floats_argument(parser)
     select = parser.add_argument_group("what of the program is instrumented")
     add_kernel_argument(select)
     select.add_argument(
@@ -100,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("no program given")
     devices = devices_for(args.device, command)
     args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
+    findings = None if args.check is None else collector_of(args.check, args.fp)
     executed = None
     if args.executed:
         from luthier.run.executed import Executed
@@ -113,19 +125,28 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.json)
     _warn_of_temporary_folder()
     if not (args.tool or args.output or args.json):
-        code = run_program(command, devices, executed=executed, seconds=args.time_limit)
+        code = run_program(command, devices, executed=executed, findings=findings, seconds=args.time_limit)
         _print_executed(executed, args)
-        return end_as(code)
+        return _end(code, findings)
     recorder = None
     if args.output:
         from luthier.run.record import Recorder
 
         recorder = Recorder(Path(args.output), calls=args.calls)
     try:
-        code = _run_watched(args, command, devices, recorder, executed)
+        code = _run_watched(args, command, devices, recorder, executed, findings)
     finally:
         if recorder is not None:
             recorder.discard()
+    return _end(code, findings)
+
+
+def _end(code: int, findings: Collector | None) -> int:
+    """Tell what checks have found; the exit status."""
+    if findings is not None:
+        tell(findings.findings)
+        if findings.findings:
+            return FOUND
     return end_as(code)
 
 
@@ -180,6 +201,7 @@ def _run_watched(
     devices: Sequence[VirtualGpu],
     recorder: Recorder | None,
     executed: Executed | None,
+    findings: Collector | None,
 ) -> int:
     """Run the program with the tool library, under tools or not; its exit status, as of `run_program`."""
     from luthier.run import Later, run_program
@@ -201,7 +223,13 @@ def _run_watched(
     later = Later(begin)
     if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
         later.get()  # their `at_init` is called before the program starts
-    code = run_program(command, devices, later, executed, seconds=args.time_limit)
+    unchecked = unchecked_under_tools(args.check) if args.check and args.tool else ()
+    if unchecked:
+        say(
+            f"luthier run: kernels that tools have changed are not checked by {', '.join(unchecked)}",
+            file=sys.stderr,
+        )
+    code = run_program(command, devices, later, executed, findings=findings, seconds=args.time_limit)
     instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed, args)

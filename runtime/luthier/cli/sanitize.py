@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from luthier.cli.findings import FOUND, HELP, add_floats_argument, collector_of, tell
 from luthier.cli.replay import CAPTURE, add_scheduler_argument
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
-from luthier.terminal import say, say_text
+from luthier.terminal import say_text
 
 if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import Finding
 
-FOUND = 1
-"""Exit code where something was found."""
+OF_PROGRAMS = {"leak", "waits", "hazards", "fp"}
+"""Checks that replays do not have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checks",
         default="memory",
         metavar="CHECK[,CHECK]",
-        help="memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses "
-        "that nothing orders; init: reads of what was never written; barrier: barriers that lanes skip; early-exit: "
-        "waves that end before a barrier that others come to, which hardware allows (default: %(default)s)",
+        help=f"{HELP} (default: %(default)s)",
     )
+    add_floats_argument(parser)
     parser.add_argument(
         "--device",
         metavar="DEVICES",
@@ -85,23 +84,18 @@ def run(args: argparse.Namespace) -> int:
     from luthier import __version__
     from luthier.cli.run import end_as
     from luthier.run.findings import suppressions
-    from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import CHECKS
     from luthier.run.findings.sarif import sarif
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
-    unknown = [check for check in args.checks.split(",") if check not in CHECKS]
-    if unknown:
-        raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
     left_out = [one for path in args.suppress for one in suppressions.read(path)]
     for path in filter(None, (args.json, args.sarif, args.gen_suppressions)):
         check_writable(path)
-    collector = Collector(frozenset().union(*(CHECKS[check] for check in args.checks.split(","))))
+    collector = collector_of(args.checks, args.fp)
     code = _captures(args, command, collector) if are_captures(command) else _program(args, command, collector)
     told = [one for one in collector.findings if not any(each.fits(one) for each in left_out)]
-    _print(told, len(collector.findings) - len(told))
+    tell(told, len(collector.findings) - len(told))
     if args.json:
         data = {"schema": 1, "exit_code": code, "findings": [one.to_json() for one in told]}
         write_atomically(args.json, f"{json.dumps(data, indent=2)}\n".encode())
@@ -131,10 +125,10 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
     import msgspec
 
     from luthier.cli.replay import captures_of, rows_of
-    from luthier.run.findings.finding import CHECKS, Finding
+    from luthier.run.findings.finding import Finding
 
-    if CHECKS["leak"] & collector.kinds:
-        raise LuthierError("the check leak is of programs: a capture is one launch")
+    for check in OF_PROGRAMS & set(args.checks.split(",")):
+        raise LuthierError(f"the check {check} is of programs, not of captures")
     options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
     status = 0
     for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):
@@ -145,10 +139,3 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
             say_text(f"luthier: {row['file']}: {row['what']}", file=sys.stderr)
         status = max(status, int(row["status"]))
     return status
-
-
-def _print(findings: list[Finding], suppressed: int) -> None:
-    for finding in findings:
-        say_text("\n".join(f"luthier: {line}" for line in finding.lines()), file=sys.stderr)
-    more = f", {suppressed} suppressed" if suppressed else ""
-    say(f"luthier: {len(findings)} findings{more}", file=sys.stderr)

@@ -74,7 +74,7 @@ WAVE = Layout(
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
     scratch_size=8,  # bytes a lane
-    stepping=4,  # STEPPING, OBSERVED or 0
+    stepping=4,  # STEPPING, or OBSERVED, WATCHED_FLOATS
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
@@ -110,6 +110,19 @@ ACCESSES = 32
 ALIAS = Layout(address=8, size=8, host=8)
 """Memory that kernels see at another address than the host."""
 
+FLOAT_NAN, FLOAT_INFINITY, FLOAT_DENORMAL, FLOAT_ZERO = 1, 2, 4, 8
+"""Kinds of floats."""
+FLOATS = Layout(
+    nan=8,  # lanes with such a result
+    infinity=8,
+    denormal=8,
+    operand_nan=8,  # lanes with such an operand
+    operand_infinity=8,
+    operand_denormal=8,
+    operand_zero=8,
+)
+"""Exceptional floats of one instruction, as bits of lanes."""
+
 CONTEXT = Layout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
@@ -131,7 +144,8 @@ CONTEXT = Layout(
     addresses=64 * 8,  # lane addresses under translation
     accesses=8,  # entries in the log, filled by stepped code only
     access_log=ACCESSES * ACCESS.size,
-    observe=8,  # function that observed code calls: of a wave, its record, an ACCESS or 0, and one of the EVENTs
+    observe=8,  # function that observed code calls: of a wave, its record, ACCESS, FLOATS or 0, and an EVENT
+    floats=FLOATS.size,
 )
 """One thread."""
 
@@ -221,9 +235,12 @@ SKIPPING = 1 << 16
 """Bit of vector skip mode in a table key."""
 OBSERVED = 1 << 17
 """Bit of a table key: code that says what it accesses, and where it waits."""
-TABLES = 1 << 18
+WATCHED_FLOATS = 1 << 18
+"""Bit of a table key: code that tells of exceptional floats."""
+TABLES = 1 << 19
 """Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
-bits of VGPR numbers, FP16_OVFL, STEPPING, SKIPPING, and OBSERVED."""
+bits of VGPR numbers, FP16_OVFL, STEPPING, SKIPPING, OBSERVED and
+WATCHED_FLOATS."""
 
 
 def mode_key(mode: int) -> int:
@@ -273,9 +290,10 @@ PLAN = Layout(
     beyond=8,  # u32 records whose execution is a fault: they name registers that the kernel does not have
     beyond_count=8,
     uses=8,  # u16 by record, USEs of memory; of an observed kernel
+    watch=8,  # WATCH that launches begin with a copy of; 0 where neither waits nor hazards are checked
     key=4,
     mode=4,
-    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; OBSERVED, or 0
+    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; or OBSERVED, WATCHED_FLOATS
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -313,8 +331,9 @@ atomic loads and stores; it is an atomic that gives the old value."""
 USE_LDS_SHIFT = 4
 """Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
+EVENT_FLOATS = 7
 """What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
-has passed it; the same of a barrier of the whole grid; it has ended."""
+has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats."""
 
 FACT_SPANS = 26
 FACT = Layout(
@@ -362,7 +381,7 @@ WATCH = Layout(
     found=8,  # FOUNDs
     capacity=8,
     count=8,  # of FOUNDs, more than the capacity where some are lost
-    follow=8,  # function of a state, a record and the place for TRANSITIONs, in Python; 0 where hazards are not checked
+    follow=8,  # function of the WATCH, a state, a record and the place for TRANSITIONs; 0: hazards are not checked
     automaton=8,  # its number: others have other states
     forgotten=8,  # 32-bit records, in the order in which their transitions became other ones
     forgotten_count=8,

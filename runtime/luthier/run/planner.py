@@ -6,7 +6,7 @@ import hashlib
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -24,6 +24,9 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.objects.origins import teller
 from luthier.run.selection import is_of_runtime
 from luthier.run.space import SharedSpace
+
+if TYPE_CHECKING:
+    from luthier.run.watching import Watching
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class PlannedCode:
     """The bytes that were decoded, from the code's base on."""
     others: dict[tuple[bytes, int], OtherCode] = field(default_factory=dict)
     """Code of other objects that it calls, by digest and distance."""
+    watching: Watching | None = None
+    """Facts for the checks of waits and hazards, where these are made."""
 
 
 @dataclass
@@ -76,11 +81,22 @@ class Planner:
 
     Args:
         observed: the program's kernels tell what they access.
+        waits: they are checked for missing waits,
+        hazards: and for missing wait states.
+        floats: kinds of exceptional floats that they tell of: `layout.FLOAT_NAN` and the like.
     """
 
-    def __init__(self, space: SharedSpace, *, observed: bool = False) -> None:
+    def __init__(
+        self,
+        space: SharedSpace,
+        *,
+        observed: bool = False,
+        waits: bool = False,
+        hazards: bool = False,
+        floats: int = 0,
+    ) -> None:
         self._space = space
-        self._observed = observed
+        self._observed, self._waits, self._hazards, self._floats = observed, waits, hazards, floats
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
@@ -215,6 +231,8 @@ class Planner:
                 if object is None:
                     return None
                 distance, first = load_address - delta, planned.code.count
+                if planned.watching is not None:
+                    planned.watching.check_room(sum(len(text) for _, text in _text(object, load_address)) // 4)
                 planned.code.extend([(start + distance, text) for start, text in _text(object, load_address)])
                 records = range(first, planned.code.count)
                 other = planned.others[digest, distance] = OtherCode(object, records, distance)
@@ -264,10 +282,15 @@ class Planner:
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
         code = planned.code
-        fields = kernel_plan(kernel, target.target, code)
+        fields = {"stepping": 0, **kernel_plan(kernel, target.target, code)}
         entry = fields["entry"] // layout.RECORD.size
         if self._observed and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._observe(planned, fields["key"])
+        if self._floats and planned.object is not None and not is_of_runtime(kernel.name):
+            code.floats = self._floats
+            fields |= {name: fields[name] | layout.WATCHED_FLOATS for name in ("key", "stepping")}
+        if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
+            fields |= self._watch(planned, planned.object.target)
         code.ensure(fields["key"], entry)
         plan = Plan(len(self.plans), kernel, object, planned, self._space.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
@@ -281,12 +304,17 @@ class Planner:
         """Return the fields of the plan of a kernel that tells what it accesses."""
         from luthier.emulator.inspection.uses import Uses  # few runs need it
 
-        uses = planned.code.watcher
-        if not isinstance(uses, Uses):
-            uses = planned.code.watcher = Uses(planned.code, self._space.zeros)
-            uses.fill(planned.code.bound().tolist())
+        uses = planned.code.watcher(Uses, lambda: Uses(planned.code, self._space.zeros))
         uses.fill(())  # code may have come
         return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
+
+    def _watch(self, planned: PlannedCode, target: TargetId) -> dict[str, int]:
+        """Return the fields of the plan of a kernel that is checked for waits and hazards."""
+        from luthier.run.watching import Watching  # few runs need it
+
+        if planned.watching is None:
+            planned.watching = Watching(planned.code, target, self._space, waits=self._waits, hazards=self._hazards)
+        return {"watch": planned.watching.address}
 
     def _look_at(self, plan: Plan) -> None:
         """Determine which reachable code must be unchanged, and which reachable records must not be executed."""

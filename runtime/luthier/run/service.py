@@ -25,7 +25,7 @@ from luthier.run import protocol
 from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.findings.collector import running
-from luthier.run.findings.finding import CHECKS, OBSERVED
+from luthier.run.findings.finding import CHECKS, FLOATS, OBSERVED
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
@@ -40,6 +40,7 @@ from luthier.wire.messages import Request
 if TYPE_CHECKING:  # what few runs need
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
+    from luthier.run.watching import Watching
 
 _Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
@@ -76,7 +77,13 @@ class Service:
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._wanted = frozenset[str]() if findings is None else findings.kinds
-        self._planner = Planner(self._space, observed=not self._wanted.isdisjoint(OBSERVED))
+        self._planner = Planner(
+            self._space,
+            observed=not self._wanted.isdisjoint(OBSERVED),
+            waits=not self._wanted.isdisjoint(CHECKS["waits"]),
+            hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
+            floats=sum(bit for kind, bit in FLOATS.items() if not self._wanted.isdisjoint({kind, f"{kind}-flow"})),
+        )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
         self._long_launches = LongLaunches()
@@ -129,6 +136,10 @@ class Service:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
                         elif kind == Request.FOUND:
                             body = self._found(pid, Reader(payload))
+                        elif kind == Request.FOLLOW:
+                            body = self._follow(Reader(payload))
+                        elif kind == Request.WATCHED:
+                            body = self._watched(pid, Reader(payload))
                         elif kind == Request.RUNNING:
                             body = self._running(pid, Reader(payload))
                         elif kind == Request.PLAN:
@@ -199,6 +210,27 @@ class Service:
         self._findings.add(pid, seen, running(self._planner.plans[seen.kernel]) if by_kernel else None)
         return Writer()
 
+    def _watching(self, kernel: int) -> tuple[Plan, Watching]:
+        """Return a kernel by the number of its plan, with what its waits and hazards are checked by."""
+        plan = self._planner.plans[kernel] if kernel < len(self._planner.plans) else None
+        if plan is None or plan.code.watching is None:
+            raise protocol.ProtocolError("waits and hazards of a kernel that are not checked")
+        return plan, plan.code.watching
+
+    def _follow(self, request: Reader) -> Writer:
+        wanted = request.numbers(messages.Follow)
+        _, watching = self._watching(wanted.kernel)
+        return Writer().string(watching.follow(wanted.state, wanted.record))
+
+    def _watched(self, pid: int, request: Reader) -> Writer:
+        launch = request.numbers(messages.Watched)
+        plan, watching = self._watching(launch.kernel)
+        if self._findings is None:
+            raise protocol.ProtocolError("findings that nobody asked for")
+        for found in watching.findings(plan.kernel.name, request.string(), request.string()):
+            self._findings.add_watched(pid, found, plan, launch.launch)
+        return Writer()
+
     def _running(self, pid: int, request: Reader) -> Writer:
         running = request.numbers(messages.Running)
         if running.kernel >= len(self._planner.plans):
@@ -256,6 +288,7 @@ class Service:
             races="race" in self._wanted,
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
+            floats_flow=any(kind.endswith("-flow") for kind in self._wanted),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

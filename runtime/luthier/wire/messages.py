@@ -49,6 +49,10 @@ class Request(enum.IntEnum):
     """`Sighting`."""
     RUNNING = 12
     """`Running`; what its code has executed in the process, as in `COUNTS`."""
+    FOLLOW = 13
+    """`Follow`. Reply: `luthier.emulator.layout.TRANSITION`s, as bytes."""
+    WATCHED = 14
+    """`Watched`; bytes of `luthier.emulator.layout.FOUND`s, and of `MET`s."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -98,6 +102,7 @@ class Setup(Message):
     races: bool
     uninitialised: bool
     barriers: bool
+    floats_flow: bool
     """Checks that are wanted."""
     gpus: int
 
@@ -183,6 +188,14 @@ class Sight(enum.IntEnum):
     """A barrier that lanes skipped which went on behind it."""
     MISSED_BARRIER = 10
     """A barrier that a wave of the work-group never came to: it had ended, or ended then."""
+    NAN = 11
+    """The result is exceptional, and no operand is: NaN; NaN or infinite; of a denormal also denormal …"""
+    INFINITY = 12
+    DENORMAL = 13
+    NAN_FLOW = 14
+    """… or one is."""
+    INFINITY_FLOW = 15
+    DENORMAL_FLOW = 16
 
 
 @dataclass(frozen=True)
@@ -211,6 +224,8 @@ class Sighting(Message):
     """Number among the launches of the kernel in the process."""
     in_lds: bool
     """The address is an offset in LDS."""
+    operands: int
+    """Kinds of floats among the first lane's operands: `luthier.emulator.layout.FLOAT_NAN` and the like."""
     has_other: bool
     """There is another instruction: what follows is about it."""
     other_record: int
@@ -219,6 +234,26 @@ class Sighting(Message):
     other_lane: int
     other_wave: int
     other_group: int
+
+
+@dataclass(frozen=True)
+class Follow(Message):
+    """A step of the automaton of hazards that a wave is about to make for the first time."""
+
+    kernel: int
+    """Number of its plan."""
+    state: int
+    record: int
+
+
+@dataclass(frozen=True)
+class Watched(Message):
+    """A launch that has ended in which waits or hazards were found to be missing."""
+
+    kernel: int
+    """Number of its plan."""
+    launch: int
+    """Number among the launches of the kernel in the process."""
 
 
 @dataclass(frozen=True)

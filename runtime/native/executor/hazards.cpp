@@ -63,7 +63,7 @@ void Hazards::insert(const Transition &made) {
 
 __attribute__((noinline)) uint64_t Hazards::learn(uint64_t key) {
   Transition made[FOLLOW_MOST];
-  const uint64_t count = follow_(static_cast<uint32_t>(key >> FOLLOW_SHIFT), static_cast<uint32_t>(key), made);
+  const uint64_t count = follow_(watch_, static_cast<uint32_t>(key >> FOLLOW_SHIFT), static_cast<uint32_t>(key), made);
   for (uint64_t index = 0; index < count; ++index) {
     if (known_ * 2 >= table_.size())
       resize(65 - shift_);

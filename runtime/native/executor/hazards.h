@@ -59,7 +59,7 @@ private:
   bool special(Wave &wave, unsigned number, uint32_t record, uint64_t next);
   uint32_t producer_of(const Wave &wave, const char *hit) const;
 
-  using Follow = uint64_t (*)(uint32_t state, uint32_t record, Transition *made);
+  using Follow = uint64_t (*)(const char *watch, uint32_t state, uint32_t record, Transition *made);
   Follow follow_ = nullptr;
   const char *watch_ = nullptr, *group_ = nullptr;
   uint64_t automaton_ = 0;

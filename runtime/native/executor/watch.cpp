@@ -84,7 +84,8 @@ __attribute__((noinline)) uint64_t Watch::before(char *wave, char *record) {
 void Watch::late(char *wave, uint64_t index) {
   Wave &mine = waves_[get(wave, wave::index)];
   const char *fact = facts_ + index * fact::kSize;
-  if (mine.pending >= 0)
+  // No instruction follows itself: it was not executed the first time.
+  if (mine.pending >= 0 && mine.pending != static_cast<int64_t>(index))
     issue(mine, wave);
   if (mine.outstanding || get(fact, fact::limits))
     wait(mine, wave, fact);

@@ -40,9 +40,13 @@ std::vector<Worker *> Resources::workers(uint64_t count) {
 
 namespace {
 
-bool is_observed(const char *plan) { return get(plan, plan::stepping) == OBSERVED; }
+bool is_observed(const char *plan) { return get(plan, plan::stepping) & OBSERVED; }
 
-Dispatch dispatch_of(const Packet &from, const Checks &checks) {
+std::unique_ptr<Watched> watched(Service &service, const char *plan) {
+  return get(plan, plan::watch) ? std::make_unique<Watched>(service, plan) : nullptr;
+}
+
+Dispatch dispatch_of(const Packet &from, const Checks &checks, const Watched *watched) {
   const auto &packet = *from.packet;
   const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
   Dispatch made;
@@ -55,6 +59,7 @@ Dispatch dispatch_of(const Packet &from, const Checks &checks) {
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
   made.cooperative = from.cooperative || (is_observed(from.plan) && checks.races);
+  made.watch = watched ? watched->watch() : nullptr;
   return made;
 }
 
@@ -64,10 +69,14 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      sightings_(resources.memory, packet.node, packet.plan),
-      execution_(*this, dispatch_of(packet, resources.service.setup().checks)) {
+      sightings_(resources.memory, packet.node, packet.plan), watched_(watched(resources.service, packet.plan)),
+      execution_(*this, dispatch_of(packet, resources.service.setup().checks, watched_.get())) {
   if (is_observed(plan_))
     observed_.emplace(resources.service.setup().checks);
+  if (get(plan_, plan::stepping) & WATCHED_FLOATS)
+    floats_.emplace(resources.service.setup().floats_flow, plan_);
+  if (observed_ || floats_)
+    observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -98,7 +107,7 @@ std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
   run_parts();
-  const uint64_t launch = checked_ || observed_ ? launch_number(plan_) : 0;
+  const uint64_t launch = checked_ || observed_ || floats_ || watched_ ? launch_number(plan_) : 0;
   if (checked_)
     sightings_.tell(resources_.service, launch);
   if (observed_)
@@ -106,6 +115,10 @@ std::optional<Fault> Launch::run() {
       found.launch = launch;
       resources_.service.found(found);
     }
+  if (floats_)
+    floats_->tell(resources_.service, launch);
+  if (watched_)
+    watched_->tell(launch);
   return fault_;
 }
 

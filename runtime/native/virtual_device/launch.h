@@ -6,9 +6,11 @@
 
 #include "access_checks.h"
 #include "execution.h"
+#include "float_checks.h"
 #include "hsa_layouts.h"
 #include "plans.h"
 #include "sightings.h"
+#include "watched.h"
 
 namespace luthier {
 
@@ -86,7 +88,7 @@ private:
   uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) override;
   std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.exact_table(packet_.node); }
   BoundsCheck *bounds() override { return checked_ ? &sightings_ : nullptr; }
-  Observer *observer() override { return observed_ ? &*observed_ : nullptr; }
+  Observer *observer() override { return observers_ ? &*observers_ : nullptr; }
   uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
   void interrupt() override { resources_.interrupt(); }
   void stopped(Worker &worker, uint64_t reason) override;
@@ -100,6 +102,9 @@ private:
   const bool checked_ = ProgramMemory::get().version() != 0;
   Sightings sightings_;
   std::optional<AccessChecks> observed_;
+  std::optional<FloatChecks> floats_;
+  std::optional<Observers> observers_;
+  std::unique_ptr<Watched> watched_;
   Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;

@@ -50,6 +50,7 @@ Service::Service() {
   setup_.engine.constants = reply.bytes();
   setup_.capture_patience = told.capture_patience;
   setup_.checks = {told.races != 0, told.uninitialised != 0, told.barriers != 0};
+  setup_.floats_flow = told.floats_flow != 0;
   setup_.counts_told = told.counts_wanted != 0;
   setup_.engine.counts_wanted = setup_.counts_told || setup_.capture_patience != 0;
   for (uint64_t left = told.gpus; left > 0; --left) {
@@ -120,6 +121,19 @@ void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
 std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
 
 void Service::found(const wire::Sighting &sighting) { ask(Request::kFound, Writer().numbers(sighting).text()); }
+
+uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
+  const std::string steps = ask(Request::kFollow, Writer().numbers(wanted).text()).bytes();
+  const size_t count = steps.size() / sizeof *made;
+  if (!count || count > layout::FOLLOW_MOST || steps.size() % sizeof *made)
+    throw Failure("a malformed answer of the Luthier service");
+  std::memcpy(made, steps.data(), steps.size());
+  return count;
+}
+
+void Service::watched(const wire::Watched &launch, std::string_view found, std::string_view met) {
+  ask(Request::kWatched, Writer().numbers(launch).bytes(found).bytes(met).text());
+}
 
 void Service::tell(const Tally &tally) {
   Writer message;

@@ -18,13 +18,13 @@ struct Gpu : wire::Gpu {
   std::string target; // gfx90a
 };
 
-// What is looked for at every access of memory and every barrier.
 struct Setup {
   std::vector<Gpu> gpus;
   Engine engine;
   bool counts_told = false;      // at the end of the process
   uint64_t capture_patience = 0; // milliseconds; 0: none are wanted
   Checks checks;
+  bool floats_flow = false; // floats are told where an operand is exceptional, too
 };
 
 class Service {
@@ -47,6 +47,10 @@ public:
   std::string explain(const Writer &state);
   // Something that a check of the program found.
   void found(const wire::Sighting &sighting);
+  // What hazards make of a state of a wave and a record: how many steps of the automaton, at least one.
+  uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
+  // What the watch of a launch found: layout::found, layout::met.
+  void watched(const wire::Watched &launch, std::string_view found, std::string_view met);
   // At the end of the process, if it is wanted: what was executed.
   void tell(const Tally &tally);
   // A launch runs for long; what its code has executed in this process.

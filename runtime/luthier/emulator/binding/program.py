@@ -8,7 +8,7 @@ import mmap
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,9 @@ class Watcher(Forgetful, Protocol):
         """Compute the facts about records that have been bound."""
 
 
+_Watching = TypeVar("_Watching", bound=Watcher)
+
+
 class Code:
     """The decoded code of one object for one wave size.
 
@@ -150,7 +153,9 @@ class Code:
         )
         self.origin: Teller = lambda address, scalar_pair: ""
         """Says of an address whose code is there."""
-        self.watcher: Watcher | None = None
+        self.floats = 0
+        """Kinds of exceptional floats that tables with `layout.WATCHED_FLOATS` tell of."""
+        self.watchers: list[Watcher] = []
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""
         self.hazards: Forgetful | None = None
@@ -273,6 +278,16 @@ class Code:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
+    def watcher(self, kind: type[_Watching], make: Callable[[], _Watching]) -> _Watching:
+        """Return the watcher of a class, made at the first call; it knows all records that are bound."""
+        with self._lock:
+            found = next((one for one in self.watchers if isinstance(one, kind)), None)
+            if found is None:
+                found = make()
+                found.fill(self.bound().tolist())
+                self.watchers.append(found)
+            return found
+
     def table(self, key: int) -> RecordTable:
         """Return the master table for a table key."""
         with self._lock:
@@ -302,10 +317,14 @@ class Code:
                 return
             reached = self._reach(records, table.bound)
             mode = Mode(
-                float_mode(key), *(bool(key & bit) for bit in (layout.STEPPING, layout.SKIPPING, layout.OBSERVED))
+                float_mode(key),
+                stepping=bool(key & layout.STEPPING),
+                skipping=bool(key & layout.SKIPPING),
+                observed=bool(key & layout.OBSERVED),
+                floats=self.floats if key & layout.WATCHED_FLOATS else 0,
             )
-            if self.watcher is not None:  # before another thread may come upon the records
-                self.watcher.fill(reached.tolist())
+            for watcher in self.watchers:  # before another thread may come upon the records
+                watcher.fill(reached.tolist())
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)
@@ -341,7 +360,7 @@ class Code:
                 self.sgprs[records.start : records.stop] = self._sgprs_of(others)
             for one in records:
                 self.refusals.pop(one, None)
-            for known in (self.decoded, self.watcher, self.hazards):
+            for known in (self.decoded, *self.watchers, self.hazards):
                 if known is not None:
                     known.forget(records)
             for key, table in self._tables.items():

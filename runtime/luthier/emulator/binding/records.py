@@ -65,6 +65,8 @@ class Mode:
     """Vector instructions do nothing (GFX9, MODE.VSKIP)."""
     observed: bool = False
     """Accesses of memory and barriers are told."""
+    floats: int = 0
+    """Kinds of exceptional floats that are told: `layout.FLOAT_NAN` and the like."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,23 @@ class RecordBinder:
             return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
         observed = mode.observed and shape.variant.operation.startswith(_OBSERVED)
-        return replace(shape.variant, stepping=mode.stepping, observed=observed), shape.recipe
+        floats = mode.floats if mode.floats and self._float_results(shape.variant) else 0
+        return replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats), shape.recipe
+
+    @staticmethod
+    def _float_results(variant: Variant) -> bool:
+        """Return whether an operation has results that code tells of where they are exceptional."""
+        from luthier.emulator.ir.declare import Form
+        from luthier.emulator.ir.exceptional import is_watched
+        from luthier.emulator.native.emit import operation_of
+
+        halves = [variant] if variant.second is None else [variant, variant.second]
+        return any(
+            operation.form in (Form.LANE, Form.PACKED, Form.SCALAR)
+            and is_watched(half.operation, float_results=any(spec.type.is_float for spec in operation.results))
+            for half in halves
+            for operation in (operation_of(half),)
+        )
 
     def _functions(
         self,

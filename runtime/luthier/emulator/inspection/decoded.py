@@ -40,6 +40,7 @@ class Decoded:
             place = self._code.place_of(record)
             if place is None:
                 return None
+            self._columns += [Columns(part) for part in self._code.parts[len(self._columns) :]]  # other objects' code
             found = self._columns[place[0]], place[1]
         columns, index = found
         return None if columns.opcode[index] < 0 else Place(columns, self.table.code(columns), index)

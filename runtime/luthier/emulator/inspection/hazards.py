@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, own_zeros
+from luthier.emulator.binding.program import Code, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import CONTEXT, decoded
 from luthier.errors import EmulationError
 from luthier.hazards.wait_states.findings import lacking
@@ -29,13 +29,14 @@ from luthier.hazards.wait_states.operands import Taking, opcodes_of
 from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
 from luthier.hazards.wait_states.steps import Step, known_fields
 from luthier.isa.registers import UnitSet
+from luthier.isa.targets import TargetId
 from luthier.objects.source import SourceLocation, in_source
 
 HAZARDS = "hazards"
 MOST = 1 << 14
 """Findings that are kept of a launch."""
 _MOST_HITS = 1 << 20
-_FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
+_FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 _HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
 
 
@@ -67,13 +68,21 @@ class LaunchHazard:
     source: SourceLocation | None = None
     """Source location of the instruction, if debug information has one."""
 
+    @property
+    def by(self) -> str:
+        """Return the registers by which they meet, in words."""
+        return f" by {self.registers}" if self.registers else ""
+
+    @property
+    def lacks(self) -> str:
+        """Return what is between them and what should be, in words."""
+        return lacking(self.there, self.needed, self.clock, self.remedy)
+
     def __str__(self) -> str:
-        by = f" by {self.registers}" if self.registers else ""
-        behind = "" if self.producer is None else f" behind {self.producer:#x} ({self.producer_text}){by}"
-        what = lacking(self.there, self.needed, self.clock, self.remedy)
+        behind = "" if self.producer is None else f" behind {self.producer:#x} ({self.producer_text}){self.by}"
         return (
             f"hazard in {self.kernel} at {self.address:#x} ({self.text}): work-group {self.workgroup} wave {self.wave}"
-            f"{behind}: {self.hazard}; {what}{in_source(self.source)}"
+            f"{behind}: {self.hazard}; {self.lacks}{in_source(self.source)}"
         )
 
 
@@ -103,12 +112,16 @@ class HazardAutomaton:
     """Automaton of the states of waves under the instructions of a code, as far as it was asked for.
 
     Args:
-        code: that of the kernels.
+        code: that of the kernels. Nothing is known behind instructions that come later, from other objects.
+        zeros: makes what native code reads.
+        more: number of records that may come so.
+        target: that of the object, which may say more than the device's: XNACK is off.
     """
 
-    def __init__(self, code: Code) -> None:
-        self._code = code
-        target = code.isa.target
+    def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0, target: TargetId | None = None) -> None:
+        self._code, self._zeros = code, zeros
+        self._count, self._most = code.count, code.count + 1 + more
+        target = target or code.isa.target
         self._model = hazard_model(target.target, code.isa.wave_size, target.xnack is not False)
         self._machine = Machine(self._model)
         self._opcodes = {number for part in code.parts for number in part.opcode.tolist()} - {-1}
@@ -124,7 +137,7 @@ class HazardAutomaton:
         """By record and state."""
         self._lock = threading.Lock()
         self.hits: list[_Hit] = []
-        self._rows = own_zeros(_MOST_HITS, _HIT)
+        self._rows = zeros(_MOST_HITS, _HIT)
         self._makers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         """By rule: records that are its producer, with their units."""
         self._producers: dict[tuple[int, int], NDArray[np.uint8]] = {}
@@ -146,7 +159,7 @@ class HazardAutomaton:
             "hits": self._rows.ctypes.data,
         }
 
-    def _answer(self, number: int, record: int, made: int) -> int:
+    def _answer(self, _: int, number: int, record: int, made: int) -> int:
         """Answer native code by `follow`; runs on its threads, which no exception may cross."""
         try:
             found = self.follow(number, record)
@@ -156,6 +169,10 @@ class HazardAutomaton:
         rows = np.array(found, layout.TRANSITION.dtype)
         ctypes.memmove(made, rows.ctypes.data, rows.nbytes)
         return len(found)
+
+    def knows(self, number: int) -> bool:
+        """Return whether there is a state of this number."""
+        return number < len(self._states)
 
     def follow(self, number: int, record: int) -> list[tuple[int, int]]:
         """Return the answer to `layout.WATCH.follow`, as `layout.TRANSITION`s.
@@ -237,7 +254,7 @@ class HazardAutomaton:
         key = rule.number, units
         found = self._producers.get(key)
         if found is None:
-            found = self._producers[key] = own_zeros(self._code.count + 1, np.uint8)
+            found = self._producers[key] = self._zeros(self._most, np.uint8)
             for record, made in self._makers[rule.number]:
                 found[record] = bool(made & units) or not units
         return found
@@ -254,7 +271,7 @@ class HazardAutomaton:
         return made
 
     def _make(self, record: int) -> Step | None:
-        place = self._decoded.place(record)
+        place = self._decoded.place(record) if record < self._count else None
         if place is None:
             return None
         columns, native, index = place
@@ -307,32 +324,47 @@ class HazardWatch:
             problem, self._automaton.problem = self._automaton.problem, None
             raise problem
         rows = self._met[: min(read("met_count"), MOST)]
-        known: dict[tuple[int, int, int], LaunchHazard] = {}
-        for row in rows[np.argsort(rows["group"], kind="stable")]:
-            hit = self._automaton.hits[int(row["hit"])]
-            key = int(row["consumer"]), int(row["producer"]), hit.rule.number
-            if key not in known:
-                known[key] = self._finding(hit, key[0], key[1], int(row["group"]), int(row["wave"]))
-        return tuple(known[key] for key in sorted(known))
+        return tuple(finding for _, finding in hazard_findings(rows, self._automaton, self._code, self._kernel))
 
-    def _finding(self, hit: _Hit, consumer: int, producer: int, workgroup: int, wave: int) -> LaunchHazard:
-        code, hazard = self._code, hit.rule.hazard
-        known = producer != layout.ABSENT
-        return LaunchHazard(
-            self._kernel,
-            hazard.name,
-            code.address_of(consumer),
-            code.text(consumer),
-            code.address_of(producer) if known else None,
-            code.text(producer) if known else "",
-            UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0),
-            hit.there,
-            None if hazard.needed is None else hit.needed,
-            hazard.clock,
-            hazard.remedy,
-            workgroup,
-            wave,
-        )
+
+def hazard_findings(
+    rows: NDArray[np.void], automaton: HazardAutomaton, code: Code, kernel: str
+) -> list[tuple[np.void, LaunchHazard]]:
+    """Return what `layout.MET`s say, by instruction, with the row.
+
+    Each producer, consumer and hazard comes once, where a work-group met it first.
+
+    Args:
+        automaton: of the code.
+        kernel: its name.
+    """
+    known: dict[tuple[int, int, int], tuple[np.void, LaunchHazard]] = {}
+    for row in rows[np.argsort(rows["group"], kind="stable")]:
+        hit = automaton.hits[int(row["hit"])]
+        key = int(row["consumer"]), int(row["producer"]), hit.rule.number
+        if key not in known:
+            known[key] = row, _finding(hit, row, code, kernel)
+    return [known[key] for key in sorted(known)]
+
+
+def _finding(hit: _Hit, row: np.void, code: Code, kernel: str) -> LaunchHazard:
+    consumer, producer, hazard = int(row["consumer"]), int(row["producer"]), hit.rule.hazard
+    known = producer != layout.ABSENT
+    return LaunchHazard(
+        kernel,
+        hazard.name,
+        code.address_of(consumer),
+        code.text(consumer),
+        code.address_of(producer) if known else None,
+        code.text(producer) if known else "",
+        UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0),
+        hit.there,
+        None if hazard.needed is None else hit.needed,
+        hazard.clock,
+        hazard.remedy,
+        int(row["group"]),
+        int(row["wave"]),
+    )
 
 
 def hazard_watch(code: Code, kernel: str) -> HazardWatch:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, own_zeros
+from luthier.emulator.binding.program import Code, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import decoded
 from luthier.errors import EmulationError
 from luthier.hazards.wait_counters.model import WaitModel, wait_model
@@ -79,12 +79,15 @@ class WaitFacts:
 
     Args:
         code: the code; instructions that are bound later are added.
+        zeros: makes what native code reads.
+        more: number of records that may come from other objects.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0) -> None:
         self.model: WaitModel = wait_model(code.isa.target.target)
-        self.facts: NDArray[np.void] = own_zeros(code.count + 1, _FACT)
-        self.streams = np.zeros((len(self.model.streams), layout.STREAM.size), np.uint8)
+        self.facts: NDArray[np.void] = zeros(code.count + 1 + more, _FACT)
+        streams = zeros(len(self.model.streams) * layout.STREAM.size, np.uint8)
+        self.streams = streams.reshape(len(self.model.streams), layout.STREAM.size)
         for row, stream in zip(self.streams, self.model.streams, strict=True):
             most = self.model.counters[stream.counter].most
             for name, value in zip(
@@ -92,7 +95,7 @@ class WaitFacts:
             ):
                 row[layout.STREAM[name]] = value
         self._decoded = decoded(code)
-        self._filled = np.zeros(code.count + 1, np.bool_)
+        self._filled = np.zeros(len(self.facts), np.bool_)
         self._flags: dict[int, int] = {}
         """By opcode number, `FACT.flags`."""
         self._known = _known_facts(code.isa)
@@ -118,6 +121,16 @@ class WaitFacts:
         for record in records:
             self._filled[record] = False
             self.facts[record] = _NOTHING
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """Return fields of `layout.WATCH`."""
+        return {
+            "facts": self.facts.ctypes.data,
+            "streams": self.streams.ctypes.data,
+            "stream_count": len(self.model.streams),
+            "poison": POISON,
+        }
 
     def _fact(self, columns: Columns, index: int, step: Step) -> NDArray[np.void]:
         opcode = columns.opcode[index]
@@ -171,11 +184,7 @@ def _known_facts(isa: Isa) -> BoundedCache[tuple[int, ...], NDArray[np.void]]:
 
 def wait_watch(code: Code, kernel: str) -> WaitWatch:
     """Return the watch of a launch of a kernel in this code."""
-    facts = code.watcher
-    if not isinstance(facts, WaitFacts):
-        facts = code.watcher = WaitFacts(code)
-        facts.fill(code.bound().tolist())
-    return WaitWatch(facts, code, kernel)
+    return WaitWatch(code.watcher(WaitFacts, lambda: WaitFacts(code)), code, kernel)
 
 
 @functools.lru_cache(1 << 14)
@@ -210,14 +219,7 @@ class WaitWatch:
     def __init__(self, facts: WaitFacts, code: Code, kernel: str) -> None:
         self._facts, self._code, self._kernel = facts, code, kernel
         self._found = np.zeros(MOST, _FOUND)
-        self.fields = {
-            "facts": facts.facts.ctypes.data,
-            "streams": facts.streams.ctypes.data,
-            "stream_count": len(facts.model.streams),
-            "poison": POISON,
-            "found": self._found.ctypes.data,
-            "capacity": MOST,
-        }
+        self.fields = {**facts.fields, "found": self._found.ctypes.data, "capacity": MOST}
         """Fields of `layout.WATCH`."""
 
     def findings(self, read: Callable[[str], int]) -> tuple[WaitFinding, ...]:
@@ -226,32 +228,46 @@ class WaitWatch:
         Args:
             read: gives a field of `layout.WATCH`.
         """
-        count = min(read("count"), MOST)
-        known: dict[tuple[int, ...], WaitFinding] = {}
-        for row in self._found[:count]:
-            key = tuple(int(row[name]) for name in ("consumer", "producer", "unit", "writes", "stream"))
-            finding = self._finding(row)
-            other = known.get(key)
-            if other is None or finding.enough < other.enough:
-                known[key] = finding
-        return tuple(known[key] for key in sorted(known))
+        rows = self._found[: min(read("count"), MOST)]
+        return tuple(finding for _, finding in wait_findings(rows, self._facts, self._code, self._kernel))
 
-    def _finding(self, row: np.void) -> WaitFinding:
-        code, model = self._code, self._facts.model
-        stream = model.streams[int(row["stream"])]
-        consumer, producer = int(row["consumer"]), int(row["producer"])
-        lane = int(row["lane"])
-        return WaitFinding(
-            self._kernel,
-            "overwrites a source of" if stream.locks else "overwrites" if row["writes"] else "reads",
-            code.address_of(consumer),
-            code.text(consumer),
-            code.address_of(producer),
-            code.text(producer),
-            r.unit_name(int(row["unit"])),
-            model.counters[stream.counter].name,
-            int(row["position"]),
-            int(row["group"]),
-            int(row["wave"]),
-            None if lane == layout.ABSENT else lane,
-        )
+
+def wait_findings(
+    rows: NDArray[np.void], facts: WaitFacts, code: Code, kernel: str
+) -> list[tuple[np.void, WaitFinding]]:
+    """Return what `layout.FOUND`s say, by instruction, with the row.
+
+    Each operation and register comes once, where the first work-group met it.
+
+    Args:
+        facts: of the code.
+        kernel: its name.
+    """
+    known: dict[tuple[int, ...], tuple[np.void, WaitFinding]] = {}
+    for row in rows[np.argsort(rows["group"], kind="stable")]:
+        key = tuple(int(row[name]) for name in ("consumer", "producer", "unit", "writes", "stream"))
+        finding = _finding(row, facts.model, code, kernel)
+        other = known.get(key)
+        if other is None or finding.enough < other[1].enough:
+            known[key] = row, finding
+    return [known[key] for key in sorted(known)]
+
+
+def _finding(row: np.void, model: WaitModel, code: Code, kernel: str) -> WaitFinding:
+    stream = model.streams[int(row["stream"])]
+    consumer, producer = int(row["consumer"]), int(row["producer"])
+    lane = int(row["lane"])
+    return WaitFinding(
+        kernel,
+        "overwrites a source of" if stream.locks else "overwrites" if row["writes"] else "reads",
+        code.address_of(consumer),
+        code.text(consumer),
+        code.address_of(producer),
+        code.text(producer),
+        r.unit_name(int(row["unit"])),
+        model.counters[stream.counter].name,
+        int(row["position"]),
+        int(row["group"]),
+        int(row["wave"]),
+        None if lane == layout.ABSENT else lane,
+    )

@@ -100,6 +100,8 @@ class Variant:
     """The code returns after the instruction instead of going on."""
     observed: bool = False
     """The code says what it accesses, and where it waits."""
+    floats: int = 0
+    """Kinds of exceptional results that the code tells of: `layout.FLOAT_NAN` and the like."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

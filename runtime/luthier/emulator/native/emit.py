@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation
 from luthier.emulator.ir.dpp import apply_dpp
+from luthier.emulator.ir.exceptional import halves_of, tell_floats
 from luthier.emulator.ir.operands import finish_float, flush_input, read_typed, typed_rows
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value, flatten
@@ -119,6 +120,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     modifiers = w.modifiers
     mode = w.mode
     writes: list[Write] = []
+    floats: list[Value] = []
     for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
         elements = [next(left) for _ in range(spec.type.count)]
         value = elements[0]
@@ -133,9 +135,18 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
             continue
         if spec.type.is_float:
             elements = [finish_float(w, element, modifiers, mode, operation.flush) for element in elements]
+            floats += elements
+        elif variant.floats:
+            floats += halves_of(variant.operation, value)
         rows = typed_rows(w, elements, spec.type)
         writes.append(partial(slot.write_result, rows, enabled, modifiers))
+    tell_floats(w, variant.operation, _floats(values), floats, enabled)
     return writes
+
+
+def _floats(values: Sequence[Value | tuple[Value, ...]]) -> list[Value]:
+    """Return the floats among operands, each element by itself."""
+    return [element for value in values for element in flatten(value) if element.type.is_float]
 
 
 def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
@@ -172,14 +183,17 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     spec, access = operation.results[0], variant.results[0]
     slot = Slot(w, spec, access, result_places[0])
     parts: list[Value] = []
+    floats: list[Value] = []
     w.lanes = lanes * (2 if spec.type.bits == 16 else 1)
     for elements in zip(*values, strict=True):
         value = flatten(operation.function(w, *elements))[0]
         _check(variant, spec, value)
         if spec.type.is_float:
             value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+            floats.append(value)
         parts.append(value)
     w.lanes = lanes
+    tell_floats(w, variant.operation, _floats(values), floats, enabled)
     if spec.type.bits == 16:
         parts = list(w.halves(parts[0]))
     rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
@@ -201,12 +215,15 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     outcome: Sequence[Value] = flatten(operation.function(w, *values))
     if len(outcome) != len(operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    floats: list[Value] = []
     for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
         if spec.type.kind != "scc":
             _check(variant, spec, value)
         if spec.type.is_float:
             value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+            floats.append(value)
         Slot(w, spec, access, place).write_scalar(value)
+    tell_floats(w, variant.operation, _floats(values), floats, w.number(1, "u64"))
 
 
 __all__ = ["FUNCTION", "Access", "emit", "operation_of"]

@@ -9,8 +9,10 @@ from functools import partial
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
-from luthier.run.findings.finding import Allocation, Finding, Other
+from luthier.run.findings.finding import FLOAT_KINDS, Allocation, Finding, Other
+from luthier.run.findings.floats import cause
 from luthier.run.planner import Plan
+from luthier.run.watching import Watched
 from luthier.wire.messages import Sight, Sighting
 
 _KINDS = {
@@ -24,6 +26,12 @@ _KINDS = {
     Sight.UNINITIALISED: "uninitialised-read",
     Sight.DIVERGENT_BARRIER: "divergent-barrier",
     Sight.MISSED_BARRIER: "missed-barrier",
+    Sight.NAN: "nan",
+    Sight.INFINITY: "infinity",
+    Sight.DENORMAL: "denormal",
+    Sight.NAN_FLOW: "nan-flow",
+    Sight.INFINITY_FLOW: "infinity-flow",
+    Sight.DENORMAL_FLOW: "denormal-flow",
 }
 
 
@@ -78,6 +86,20 @@ class Collector:
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if code is not None:
             _locate(finding, seen, code)
+        if kind in FLOAT_KINDS:
+            finding.detail = cause(kind, finding.instruction, seen.operands)
+        self.keep(finding)
+
+    def add_watched(self, process: int, seen: Watched, plan: Plan, launch: int) -> None:
+        """Take a missing wait or a hazard that a launch of a process met."""
+        if seen.kind not in self.kinds:
+            return
+        code = running(plan)
+        finding = Finding(seen.kind, process, code.kernel, code.object, *code.instruction(seen.record))
+        finding.detail, finding.lane, finding.wave, finding.group = seen.detail, seen.lane, seen.wave, seen.group
+        finding.first_launch = finding.last_launch = launch
+        if seen.other is not None:
+            finding.other = Other(code.object, *code.instruction(seen.other), wave=seen.wave, group=seen.group)
         self.keep(finding)
 
     def keep(self, finding: Finding) -> None:

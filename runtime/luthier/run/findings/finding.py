@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
@@ -19,10 +20,21 @@ KINDS = {
     "leak": "memory is never given back",
     "race": "two accesses of the same memory, one of them a plain write, that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
+    "missing-wait": "use of a register before a wait for the operation that writes or reads it",
+    "hazard": "instructions nearer to each other than the hardware allows",
     "divergent-barrier": "barrier that lanes skipped which went on behind it",
     "missed-barrier": "barrier that a wave of the work-group never came to",
+    "nan": "result that is NaN where no operand is",
+    "infinity": "result that is infinite where no operand is NaN or infinite",
+    "denormal": "result that is denormal where no operand is NaN, infinite or denormal",
+    "nan-flow": "result that is NaN from an operand that is",
+    "infinity-flow": "result that is infinite from an operand that is NaN or infinite",
+    "denormal-flow": "result that is denormal from an operand that is NaN, infinite or denormal",
 }
 """Each kind, and what it means."""
+FLOATS = {"nan": layout.FLOAT_NAN, "infinity": layout.FLOAT_INFINITY, "denormal": layout.FLOAT_DENORMAL}
+"""Exceptional floats: the kind, and its bit in what native code is told."""
+FLOAT_KINDS = frozenset({*FLOATS, *(f"{kind}-flow" for kind in FLOATS)})
 CHECKS = {
     "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
@@ -30,8 +42,13 @@ CHECKS = {
     "init": frozenset({"uninitialised-read"}),
     "barrier": frozenset({"divergent-barrier"}),
     "early-exit": frozenset({"missed-barrier"}),
+    "waits": frozenset({"missing-wait"}),
+    "hazards": frozenset({"hazard"}),
+    "fp": frozenset({"nan", "infinity"}),
 }
-"""Each check, and the kinds that it finds."""
+"""Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
+WATCHED = CHECKS["waits"] | CHECKS["hazards"]
+"""Kinds that are seen of two instructions, not of an access."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds for which every access of memory and every barrier is looked at."""
 
@@ -51,7 +68,8 @@ class Allocation:
 class Other:
     """Another instruction that has to do with a finding.
 
-    The earlier access of a race; what a lane did that had skipped a barrier; the end of a wave that never came to one.
+    The earlier access of a race; the operation that was not waited for; the instruction that a hazard is behind; what
+    a lane did that had skipped a barrier; the end of a wave that never came to one.
     """
 
     object: str = ""
@@ -85,6 +103,7 @@ class Finding:
     frames: tuple[SourceFrame, ...] = ()
     """Of the source, innermost first; empty if it is not known."""
     lane: int = 0
+    """-1: it is about a scalar register, or about no lane."""
     wave: int = 0
     group: int = 0
     """Number of the work-group in the launch."""
@@ -95,8 +114,11 @@ class Finding:
     """The address is an offset in LDS."""
     allocation: Allocation | None = None
     other: Other | None = None
+    detail: str = ""
+    """The use of which register, or the hazard's name, and what there should have been; what made a float
+    exceptional."""
     count: int = 1
-    """Lanes and times that did it."""
+    """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
     """Number among the launches of the kernel in its process, from 0 on."""
     last_launch: int = 0
@@ -107,7 +129,8 @@ class Finding:
         if not self.kernel:
             return self.kind, self.process, self.address
         other = () if self.other is None else (self.other.object, self.other.offset)
-        return self.kind, self.kernel, self.object, self.offset, self.side, *other
+        detail = self.detail if self.kind in WATCHED else ""
+        return self.kind, self.kernel, self.object, self.offset, self.side, detail, *other
 
     @property
     def side(self) -> str:
@@ -157,7 +180,7 @@ class Finding:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
             return f"{KINDS[self.kind]}: {self.address:#x}{of}"
         if not self.size:
-            return f"{self.kind}: {KINDS[self.kind]}"
+            return f"{self.kind}: {self.detail or KINDS[self.kind]}"
         where = f"byte {self.address:#x} of LDS" if self.in_lds else f"{self.address:#x}"
         return f"{self.kind}: {self.access} of {self.size} bytes at {where}{self._place()}"
 
@@ -179,10 +202,23 @@ class Finding:
             return f"the other one is a {access} of {self.other.size} bytes by"
         return {"divergent-barrier": "skipped, and later reached here, by", "missed-barrier": "ended:"}[self.kind]
 
+    def _watched(self) -> Iterator[str]:
+        """Yield what comes behind the message of a `WATCHED` kind."""
+        lane = "" if self.lane < 0 else f"lane {self.lane} of "
+        yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
+        yield from _code(self.offset, self.instruction, self.frames)
+        if self.other is not None:
+            yield "  behind" if self.kind == "hazard" else "  the operation that it does not wait for"
+            yield from _code(self.other.offset, self.other.instruction, self.other.frames)
+        yield f"    in {self.count} launches of the kernel, first in launch {self.first_launch}"
+
     def lines(self) -> Iterator[str]:
         """Yield it as text for people."""
         yield self.message
         if not self.kernel:
+            return
+        if self.kind in WATCHED:
+            yield from self._watched()
             return
         lane = "" if self.kind == "missed-barrier" else f"lane {self.lane} of "
         yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"

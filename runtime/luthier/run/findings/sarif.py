@@ -9,6 +9,8 @@ from luthier.objects.source import SourceFrame
 from luthier.run.findings.finding import KINDS, Finding
 from luthier.support.sarif import location, log, physical, rule
 
+_OTHERS = {"race": "the other access", "missing-wait": "the operation", "hazard": "the instruction before"}
+
 
 def sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
     """Return a log with one run.
@@ -31,7 +33,7 @@ def _result(finding: Finding) -> dict[str, Any]:
     if place := location(own, finding.kernel, finding.name):
         result["locations"] = [place]
     if finding.other is not None and finding.other.frames and finding.other.frames[0].line:
-        message = {"text": "the other access" if finding.kind == "race" else "where that shows"}
+        message = {"text": _OTHERS.get(finding.kind, "where that shows")}
         result["relatedLocations"] = [{"physicalLocation": _physical(finding.other.frames[0]), "message": message}]
     if len(finding.frames) > 1:
         stack = [

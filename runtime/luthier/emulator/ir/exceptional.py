@@ -1,0 +1,107 @@
+"""Code that tells of exceptional floats: NaN, infinities and denormals among results, and what operands were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from llvmlite import ir
+
+from luthier.emulator import layout
+from luthier.emulator.ir.support import OBSERVE_TYPE
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import WaveBuilder
+
+PTR = ir.PointerType()
+_OPERANDS = {"v_div_fixup": (1, 2)}
+"""Beginnings of names -> the operands that count: of a division the quotient's estimate may be NaN by design."""
+SILENT = ("v_div_scale",)
+"""Beginnings of the names of operations that give NaN by design."""
+_HALVES = {
+    "v_cvt_pkrtz_f16_f32": "f16",
+    "v_cvt_pk_rtz_f16_f32": "f16",
+    "v_cvt_pk_f16_f32": "f16",
+    "v_cvt_pk_bf16_f32": "bf16",
+}
+"""Operations whose result of 32 bits is two floats."""
+
+
+def is_watched(name: str, *, float_results: bool) -> bool:
+    """Return whether an operation is looked at.
+
+    Args:
+        float_results: whether it has results that are declared as floats.
+    """
+    return name in _HALVES or (float_results and not name.startswith(SILENT))
+
+
+def halves_of(name: str, value: Value) -> list[Value]:
+    """Return the floats in a result that is declared as bits; most have none."""
+    kind = _HALVES.get(name)
+    return [] if kind is None else [(value >> shift).to("u16").as_(kind) for shift in (0, 16)]
+
+
+def tell_floats(w: WaveBuilder, name: str, sources: Sequence[Value], results: Sequence[Value], enabled: Value) -> None:
+    """Emit code by which watched code tells of exceptional results.
+
+    All numbers have a lane of the wave, or several one after the other; of scalar operations they are scalars.
+
+    Args:
+        name: of the operation.
+        sources: floats that it read, with modifiers applied.
+        results: floats that it gives.
+        enabled: lanes that are written.
+    """
+    wanted = w.variant.floats
+    if not wanted or not results or name.startswith(SILENT):
+        return
+    for beginning, places in _OPERANDS.items():
+        if name.startswith(beginning):
+            sources = [sources[place] for place in places]
+    none = w.number(0, "u64")
+
+    def lanes(where: Value) -> Value:
+        """Return the lanes of a mask, as a scalar; of several numbers a lane any of them."""
+        if where.type.kind == "scc":
+            return w.wrap(w.ir.zext(where.llvm, ir.IntType(64)), "u64")
+        if where.lanes != w.wave_size:
+            low, high = w.halves(where)
+            where = low | high
+        return w.mask_bits(where & enabled).to("u64")
+
+    def gather(values: Sequence[Value], kind: int) -> Value:
+        return reduce(lambda one, other: one | other, (lanes(_is(w, value, kind)) for value in values), none)
+
+    wide = layout.FLOAT_NAN | layout.FLOAT_INFINITY
+    found = none
+    if wanted & wide:
+        found = found | reduce(lambda one, other: one | other, (lanes(_is(w, value, wide)) for value in results))
+    if wanted & layout.FLOAT_DENORMAL:
+        found = found | gather(results, layout.FLOAT_DENORMAL)
+    with w.when(found != 0):
+        place = w.context_field("floats")
+        kinds = ("nan", layout.FLOAT_NAN), ("infinity", layout.FLOAT_INFINITY), ("denormal", layout.FLOAT_DENORMAL)
+        for field, kind in kinds:
+            own = gather(results, kind) if wanted & kind else none
+            w.store(own, w.address(place, layout.FLOATS[field]))
+        for field, kind in (*kinds, ("zero", layout.FLOAT_ZERO)):
+            w.store(gather(sources, kind), w.address(place, layout.FLOATS[f"operand_{field}"]))
+        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+        w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
+
+
+def _is(w: WaveBuilder, value: Value, kind: int) -> Value:
+    """Return where a float is of a kind: a mask, or a flag of a scalar."""
+    bits = value.type.bits
+    fraction = 7 if value.type.kind == "bf" else {16: 10, 32: 23, 64: 52}[bits]
+    magnitude = value.as_(f"u{bits}") & ((1 << bits - 1) - 1)
+    exponent = ((1 << bits - 1) - 1) ^ ((1 << fraction) - 1)
+    if kind == layout.FLOAT_NAN:
+        return magnitude > exponent
+    if kind == layout.FLOAT_INFINITY:
+        return magnitude == exponent
+    if kind == layout.FLOAT_ZERO:
+        return magnitude == 0
+    if kind == layout.FLOAT_DENORMAL:
+        return (magnitude - 1) < ((1 << fraction) - 1)
+    return magnitude >= exponent

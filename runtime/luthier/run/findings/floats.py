@@ -1,0 +1,58 @@
+"""Causes of exceptional floats, as far as instruction and operands tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from luthier.emulator import layout
+from luthier.errors import LuthierError
+from luthier.run.findings.finding import FLOATS
+
+_POLES = ("v_rcp", "v_rsq", "v_div", "v_log", "v_s_rcp", "v_s_rsq", "v_s_log")
+"""Beginnings of the names of instructions that have a pole at 0."""
+_WORDS = {layout.FLOAT_NAN: "NaN", layout.FLOAT_INFINITY: "infinite", layout.FLOAT_DENORMAL: "denormal"}
+OPTIONS = {"nan": "nan", "inf": "infinity", "denormal": "denormal"}
+"""Words of ``--fp``, and the kinds that they mean."""
+FLOW = "flow"
+
+
+def cause(kind: str, instruction: str, operands: int) -> str:
+    """Return what made a result exceptional.
+
+    Args:
+        kind: of the finding.
+        instruction: its text.
+        operands: what the operands were, as bits.
+    """
+    if kind.endswith("-flow"):
+        were = [word for bit, word in _WORDS.items() if operands & bit]
+        return f"{kind.removesuffix('-flow')} from an operand that is {' or '.join(were)}"
+    if kind == "infinity":
+        at_pole = operands & layout.FLOAT_ZERO and instruction.startswith(_POLES)
+        what = (
+            "logarithm of zero" if at_pole and "log" in instruction else "division by zero" if at_pole else "overflow"
+        )
+        return f"{what}: no operand is NaN or infinite, the result is infinite"
+    if kind == "nan":
+        what = (
+            "an operand is infinite, none NaN" if operands & layout.FLOAT_INFINITY else "no operand is NaN or infinite"
+        )
+        return f"invalid operation: {what}, the result is NaN"
+    return "underflow: no operand is NaN, infinite or denormal, the result is denormal"
+
+
+def kinds_of(words: Collection[str]) -> frozenset[str]:
+    """Return the kinds of findings that the words of ``--fp`` mean.
+
+    Raises:
+        LuthierError: there is no such word, or nothing whose flow is meant.
+    """
+    unknown = [word for word in words if word not in (*OPTIONS, FLOW)]
+    if unknown:
+        raise LuthierError(f"--fp has no {unknown[0]!r}: {', '.join((*OPTIONS, FLOW))}")
+    kinds = {OPTIONS[word] for word in words if word != FLOW}
+    if not kinds:
+        raise LuthierError(f"--fp needs one of {', '.join(OPTIONS)} beside flow")
+    if FLOW in words:
+        kinds |= {f"{kind}-flow" for kind in FLOATS if kind in kinds}
+    return frozenset(kinds)

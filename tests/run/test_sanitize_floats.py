@@ -1,0 +1,194 @@
+"""`luthier sanitize --checks fp`: what makes exceptional floats is told, and counted exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import luthier
+import numpy as np
+import pytest
+from luthier.emulator.inspection.debug import Step
+from luthier.errors import LuthierError
+from luthier.run.findings.floats import cause, kinds_of
+from numpy.typing import NDArray
+from rocm_stacks import stack
+
+from .conftest import PATIENCE, PROGRAMS
+from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+
+__all__ = ["build_newer"]  # a fixture: pytest finds it here
+Build = Callable[..., Path]
+BUGS = {
+    "adds": ("nan", "v_add_f32", "invalid operation"),
+    "roots": ("nan", "v_sqrt_f32", "invalid operation"),
+    "divides": ("infinity", "v_div_fixup_f32", "division by zero"),
+    "halves": ("infinity", "v_pk_mul_f16", "overflow"),
+    "doubles": ("denormal", "v_mul_f64", "underflow"),
+    "narrows": ("infinity", "v_cvt_f16_f32", "overflow"),
+}
+"""Kernel -> kind, instruction and cause of the one exceptional number among a million."""
+PLACE = 777777
+KINDS = ("nan", "infinity", "denormal")
+ALL = "nan,inf,denormal,flow"
+
+
+def look(program: Path, log: Path, *words: str, target: str, kinds: str, before: list[str]) -> list[dict[str, Any]]:
+    """Return what is found in a program."""
+    options = ["--checks", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
+    argv = [*before, LUTHIER, "sanitize", *options, "--", str(program), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(told["findings"]), done
+    found: list[dict[str, Any]] = told["findings"]
+    return found
+
+
+def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
+    (one,) = look(program, log, kernel, "bug", target=target, kinds="nan,inf,denormal", before=before)
+    kind, instruction, why = BUGS[kernel]
+    text = (PROGRAMS / "floats.hip").read_text().splitlines()
+    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
+    assert (one["kind"], one["name"], one["count"]) == (kind, kernel, 1)
+    assert one["instruction"].startswith(instruction)
+    assert one["detail"].startswith(why)
+    assert line in {frame["line"] for frame in one["frames"] if frame["file"].endswith("floats.hip")}
+    lanes = 64 if target.startswith("gfx9") else 32
+    assert one["group"] * 256 + one["wave"] * lanes + one["lane"] == PLACE
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+@pytest.mark.parametrize("kernel", BUGS)
+def test_one_in_a_million(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_program("floats", "-g"), tmp_path / "log", kernel, target, [])
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("kernel", ["adds", "divides", "halves", "doubles"])
+def test_one_in_a_million_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_newer("floats", "-g"), tmp_path / "log", kernel, target, stack(RELEASE))
+
+
+@pytest.mark.parametrize("kernel", BUGS)
+def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> None:
+    program = build_program("floats", "-g")
+    found = look(program, tmp_path / "log", kernel, "none", target="gfx90a", kinds="nan,inf,denormal", before=[])
+    assert found == []
+
+
+# Beside registers ----------------------------------------------------------------------------------------------------
+
+FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def of_kind(values: NDArray[Any], kind: str) -> NDArray[np.bool_]:
+    """Return by lane whether a number is of a kind; as bits say, so that nothing is converted."""
+    info = np.finfo(values.dtype)
+    found = {
+        "nan": np.isnan(values),
+        "infinity": np.isinf(values),
+        "denormal": (values != 0) & (np.abs(values) < info.smallest_normal),
+    }[kind]
+    return np.asarray(found, np.bool_)
+
+
+FLOAT_INSTRUCTION = re.compile(r"v_(?:add|mul|rcp|cvt)_(pk_?rtz_)?(f16|f32|f64)(?:_(f16|f32|f64))?(?:_e32|_e64)? (.*)")
+
+
+class Waiting(NamedTuple):
+    """An instruction whose results are looked at when the next one of the wave begins."""
+
+    address: int
+    result: str
+    kind: type[Any]
+    packed: bool
+    operands: list[NDArray[Any]]
+    lanes: NDArray[np.bool_]
+
+
+class Oracle:
+    """Looks at the registers of one instruction after the other, of what is stepped."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[int, str], int] = {}
+        self.waiting: dict[tuple[int, int], Waiting] = {}
+
+    def __call__(self, step: Step) -> None:
+        """Look at the results of the wave's instruction before, and at this one's operands."""
+        key = step.workgroup, step.wave
+        if key in self.waiting:
+            self.judge(step, self.waiting.pop(key))
+        found = FLOAT_INSTRUCTION.match(step.text)
+        if found is None:
+            return
+        result, *operands = found[4].split(", ")
+        lanes = np.array([step.registers.exec >> lane & 1 for lane in range(step.registers.wave_size)], np.bool_)
+        values = [self.operand(step, one, FLOATS[found[3] or found[2]]) for one in operands]
+        self.waiting[key] = Waiting(step.address, result, FLOATS[found[2]], bool(found[1]), values, lanes)
+
+    @staticmethod
+    def operand(step: Step, name: str, kind: type[Any]) -> NDArray[Any]:
+        number = int(re.findall(r"\d+", name)[0])
+        if name.startswith("v"):
+            values: NDArray[Any] = step.registers.vgpr(number, dtype=kind)
+            return values
+        assert name.startswith("s")
+        size = np.dtype(kind).itemsize
+        bits = step.registers.sgpr(number, max(1, size // 4)).to_bytes(max(4, size), "little")[:size]
+        return np.full(step.registers.wave_size, np.frombuffer(bits, kind)[0])
+
+    def judge(self, step: Step, done: Waiting) -> None:
+        """Count the lanes in which any of an instruction's results is exceptional."""
+        results = [self.operand(step, done.result, done.kind)]
+        if done.packed:
+            both = self.operand(step, done.result, np.uint32)
+            results = [(both >> shift).astype(np.uint16).view(np.float16) for shift in (0, 16)]
+        were, are = (
+            {kind: np.logical_or.reduce([of_kind(one, kind) for one in numbers]) for kind in KINDS}
+            for numbers in (done.operands, results)
+        )
+        flow = {
+            "nan": were["nan"],
+            "infinity": were["nan"] | were["infinity"],
+            "denormal": were["nan"] | were["infinity"] | were["denormal"],
+        }
+        for kind in KINDS:
+            exceptional = are[kind] & done.lanes
+            for name, where in ((kind, exceptional & ~flow[kind]), (f"{kind}-flow", exceptional & flow[kind])):
+                if where.any():
+                    at = done.address, name
+                    self.counts[at] = self.counts.get(at, 0) + int(where.sum())
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+def test_beside_registers(build_program: Build, tmp_path: Path, target: str) -> None:
+    """The kinds, instructions and counts are those that registers have which are looked at step by step."""
+    program = build_program("floats", "-g")
+    told = look(program, tmp_path / "log", "mixes", target=target, kinds=ALL, before=[])
+    kinds = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-40, 1e-20, 70000, 1e-7], np.float32)
+    at = np.arange(192)
+    oracle, device = Oracle(), luthier.open_device(f"emu:{target}")
+    kernel = next(one for one in device.load(program).object.kernels if "mixes" in one)
+    module = device.load(program)
+    module.kernel(kernel).launch(
+        kinds[at % 13], kinds[at // 13 % 13], np.zeros(192, np.float32), grid=1, block=192, trace=oracle
+    )
+    assert {(one["offset"], one["kind"]): one["count"] for one in told} == oracle.counts
+    assert {kind for _, kind in oracle.counts} == {*KINDS, *(f"{kind}-flow" for kind in KINDS)}
+
+
+def test_words() -> None:
+    assert kinds_of(["nan", "inf"]) == {"nan", "infinity"}
+    assert kinds_of(["denormal", "flow"]) == {"denormal", "denormal-flow"}
+    for words in (["flow"], ["nan", "nans"]):
+        with pytest.raises(LuthierError, match="--fp"):
+            kinds_of(words)
+    assert cause("infinity", "v_log_f32_e32 v1, v2", 8).startswith("logarithm of zero")
+    assert cause("infinity", "v_mul_f32_e32 v1, v2, v3", 8).startswith("overflow")
+    assert cause("nan-flow", "v_mul_f32_e32 v1, v2, v3", 3) == "nan from an operand that is NaN or infinite"

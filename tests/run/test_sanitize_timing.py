@@ -1,0 +1,100 @@
+"""`luthier sanitize --checks waits,hazards`: bugs of inline assembly are told at their lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.objects.source import SourceFrame
+from luthier.run.findings.finding import Finding, Other
+from luthier.run.findings.sarif import sarif
+from rocm_stacks import stack
+
+from .conftest import PATIENCE, PROGRAMS
+from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+
+__all__ = ["build_newer"]  # a fixture: pytest finds it here
+Build = Callable[..., Path]
+BUGS = {
+    "loads": [("missing-wait", "v_lshlrev_b32", "global_load", "vmcnt(0)")],
+    "addresses": [("hazard", "global_load", "v_readfirstlane", f"by s{number};") for number in (20, 21)],
+}
+"""Kernel -> kind, instruction, the one before, and what is said of them."""
+
+
+def look(
+    program: Path, log: Path, *arguments: str, target: str, checks: str, before: list[str]
+) -> list[dict[str, Any]]:
+    """Return what is found in a program."""
+    argv = [*before, LUTHIER, "sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", str(log)]
+    done = subprocess.run([*argv, "--", str(program), *arguments], capture_output=True, text=True, timeout=PATIENCE)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(told["findings"]), done
+    found: list[dict[str, Any]] = told["findings"]
+    return found
+
+
+def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
+    found = look(program, log, kernel, "bug", target=target, checks="waits,hazards", before=before)
+    text = (PROGRAMS / "timing.hip").read_text().splitlines()
+    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}")) + 1
+    assert len(found) == len(BUGS[kernel])
+    for one, (kind, instruction, other, detail) in zip(found, BUGS[kernel], strict=True):
+        assert (one["kind"], one["name"], one["count"], one["first_launch"]) == (kind, kernel, 2, 0)
+        assert one["instruction"].startswith(instruction)
+        assert one["other"]["instruction"].startswith(other)
+        assert detail in one["detail"].replace("loadcnt", "vmcnt")
+        assert [frame["line"] for frame in one["frames"]] == [line]
+        assert [frame["line"] for frame in one["other"]["frames"]] == [line]
+        assert (one["lane"], one["wave"], one["group"] in range(4)) == (0 if kind == "missing-wait" else -1, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "target"),
+    [("loads", "gfx906"), ("loads", "gfx90a"), ("loads", "gfx1030"), ("addresses", "gfx906"), ("addresses", "gfx90a")],
+)
+def test_planted(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_program("timing", "-g"), tmp_path / "log", kernel, target, [])
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.parametrize(("kernel", "target"), [("loads", "gfx1201"), ("loads", "gfx942"), ("addresses", "gfx942")])
+def test_planted_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    check(build_newer("timing", "-g"), tmp_path / "log", kernel, target, stack(RELEASE))
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+@pytest.mark.parametrize("kernel", BUGS)
+def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    """Together with all other checks, which have facts about instructions and code of their own."""
+    checks = "memory,race,init,barrier,waits,hazards"
+    program = build_program("timing", "-g")
+    assert look(program, tmp_path / "log", kernel, "none", target=target, checks=checks, before=[]) == []
+
+
+def test_each_alone(build_program: Build, tmp_path: Path) -> None:
+    program, log = build_program("timing", "-g"), tmp_path / "log"
+    for kernel, other in (("loads", "hazards"), ("addresses", "waits")):
+        assert look(program, log, kernel, "bug", target="gfx90a", checks=other, before=[]) == []
+
+
+def test_code_of_other_objects(build_program: Build) -> None:
+    """Late results are given back behind calls of code that comes while a kernel runs."""
+    argv = [LUTHIER, "sanitize", "--checks", "waits,hazards", "--", str(build_program("call_between_objects"))]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (0, "called\n"), done
+    assert "luthier: 0 findings" in done.stderr
+
+
+def test_formats() -> None:
+    frames = (SourceFrame("loads", "a.hip", 3, 1),)
+    finding = Finding("missing-wait", 1, "loads", "object", 8, "v_lshlrev_b32_e32 v5, 1, v4", frames)
+    finding.detail, finding.other = "reads v4", Other("object", 0, "global_load_dword v4, v[2:3], off", frames)
+    (result,) = sarif([finding], "0")["runs"][0]["results"]
+    assert result["message"]["text"] == "missing-wait: reads v4"
+    assert result["relatedLocations"][0]["message"]["text"] == "the operation"
