@@ -208,6 +208,10 @@ PUT = "\n  global_store_b64 v1, v[2:3], s[4:5]"
             "s_branch done\nthere:\n v_mov_b64 v[2:3], 11\n s_set_pc_i64 s[8:9]\ndone:",
             11,
         ),
+        (
+            "s_add_pc_i64 there-here\nhere:\n s_branch done\nthere:\n v_mov_b64 v[2:3], 13\ndone:",
+            13,
+        ),
         ("s_call_i64 s[8:9], there\n s_branch done\nthere:\n v_mov_b64 v[2:3], 12\n s_set_pc_i64 s[8:9]\ndone:", 12),
     ],
 )
@@ -328,15 +332,12 @@ REFUSED = {
     "s_barrier_signal -3": "barriers of clusters",
     "s_barrier_wait -3": "barriers of clusters",
     "s_barrier_signal m0": "barriers of clusters",
-    "global_load_d16_b16 v2, v1, s[4:5]": "other 16 bits",
-    "ds_load_u8_d16 v2, v1": "other 16 bits",
     "v_cvt_pk_fp8_f32 v2, v3, v4 clamp": "clamp",
     "v_pk_add_bf16 v2, v3, v4 clamp": "clamp",
     "v_cvt_pk_bf8_f16 v2, -v3": "of which half",
     "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
     "v_mad_nc_u64_u32 v[2:3], v4, v5, v[6:7] clamp": "clamp",
-    "global_load_async_to_lds_b32 v2, v1, s[4:5]": "global_load_async_to_lds_b32",
-    "v_movrelsd_2_b32 v2, v3": "counts VGPRs",
+    "s_sendmsg sendmsg(MSG_HS_TESSFACTOR)": "not GFX12's",
     "v_permlane16_swap_b32 v2, v3": "GFX12 has no such",
     "s_sendmsg_rtn_b32 s6, sendmsg(MSG_RTN_GET_CLUSTER_BARRIER_STATE)": "s_sendmsg_rtn_b32",
 }

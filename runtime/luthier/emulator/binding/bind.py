@@ -305,7 +305,7 @@ class Binder:
                 modifiers.append((key, value))
         if self.target.gates:
             for key, holds in (
-                ("banks", self._banked and plan.name.startswith(("s_setreg", "v_movrel"))),
+                ("banks", self._banked and plan.name.startswith(("s_setreg", "v_movrel", "v_swaprel"))),
                 ("replay_mode", gates.is_replay_mode(plan.name, checked)),
                 ("cluster", gates.asks_for_cluster(plan.name, checked)),
                 ("scale_offset", gates.scales_offset(checked)),
