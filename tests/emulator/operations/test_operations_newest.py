@@ -254,6 +254,31 @@ def test_exchange_in_groups(width: int, chosen: int) -> None:
         assert found[:, lane].tolist() == [*expected, int(x[lane]) ^ chosen]
 
 
+def test_swap_of_rows() -> None:
+    x, y = words(), words()
+    state = run_assembly(TARGET, "v_permlane16_swap_b32 v0, v1", {0: x, 1: y})
+    np.testing.assert_array_equal(state.vgpr(0), np.concatenate([x[:16], y[:16]]))
+    np.testing.assert_array_equal(state.vgpr(1), np.concatenate([x[16:], y[16:]]))
+    with pytest.raises(EmulationError, match="some lanes are off"):
+        run_assembly(TARGET, "v_permlane16_swap_b32 v0, v1", {0: x, 1: y}, exec=0xFFFF)
+
+
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1100", "gfx1201", TARGET])
+def test_relative_moves_with_dpp(target: str) -> None:
+    """DPP permutes the register that M0 names; masks keep what is in the one that is written."""
+    rows = [words() for _ in range(8)]
+    source = """
+      s_mov_b32 m0, 2
+      v_movrels_b32_dpp v6, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf
+      v_movreld_b32_dpp v5, v1 row_shr:1 row_mask:0x1 bank_mask:0xf
+    """
+    state = run_assembly(target, source, dict(enumerate(rows)), wave_size=32)
+    lanes = np.arange(LANES)
+    np.testing.assert_array_equal(state.vgpr(6), rows[3][lanes ^ 1])
+    moved = np.where((lanes > 0) & (lanes < 16), rows[1][lanes - 1], rows[7])
+    np.testing.assert_array_equal(state.vgpr(7), moved)
+
+
 def test_exchange_that_no_source_describes() -> None:
     source = "v_permlane_up_b32 v16, v0, s0, s1"
     with pytest.raises(EmulationError, match="width is no power of two"):

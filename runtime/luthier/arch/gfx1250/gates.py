@@ -23,7 +23,7 @@ _DENSE_NAMES = (
 """Dense matrix products in which A and B have the same number of bits."""
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
-    rf"v_(swmmac|wmma_(?!{_DENSE}$))": "its matrix instructions are not GFX12's",
+    rf"v_(swmmac|wmma_(?!{_DENSE}$|.*f8f6f4|.*_f4$))": "its matrix instructions are not GFX12's",
     r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
 }
 _SMALL_FLOATS = tuple(

@@ -190,7 +190,8 @@ class Binder:
         sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
         selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))
-        if operation.form is Form.WAVE and sources and selects:
+        by_itself = name.startswith("v_movrel") and "src0_sel" not in positions  # their registers are known late
+        if operation.form is Form.WAVE and sources and selects and not by_itself:
             raise Unsupported(f"{name} with lanes or parts of registers selected")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         if "gds" in positions and not name.startswith("ds_gws_"):
