@@ -106,7 +106,8 @@ class Binder:
         self.target = isa.target.target
         self.wave_size = isa.wave_size
         target = isa.target
-        self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        ecc = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        self._clears_halves = ecc or target.target.small_loads_clear
         """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._registers = Registers(isa)
