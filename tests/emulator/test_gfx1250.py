@@ -208,6 +208,10 @@ PUT = "\n  global_store_b64 v1, v[2:3], s[4:5]"
             "s_branch done\nthere:\n v_mov_b64 v[2:3], 11\n s_set_pc_i64 s[8:9]\ndone:",
             11,
         ),
+        (
+            "s_add_pc_i64 there-here\nhere:\n s_branch done\nthere:\n v_mov_b64 v[2:3], 13\ndone:",
+            13,
+        ),
         ("s_call_i64 s[8:9], there\n s_branch done\nthere:\n v_mov_b64 v[2:3], 12\n s_set_pc_i64 s[8:9]\ndone:", 12),
     ],
 )
@@ -328,16 +332,14 @@ REFUSED = {
     "s_barrier_signal -3": "barriers of clusters",
     "s_barrier_wait -3": "barriers of clusters",
     "s_barrier_signal m0": "barriers of clusters",
-    "global_load_d16_b16 v2, v1, s[4:5]": "other 16 bits",
-    "ds_load_u8_d16 v2, v1": "other 16 bits",
     "v_cvt_pk_fp8_f32 v2, v3, v4 clamp": "clamp",
     "v_pk_add_bf16 v2, v3, v4 clamp": "clamp",
     "v_cvt_pk_bf8_f16 v2, -v3": "of which half",
     "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
     "v_mad_nc_u64_u32 v[2:3], v4, v5, v[6:7] clamp": "clamp",
-    "global_load_async_to_lds_b32 v2, v1, s[4:5]": "global_load_async_to_lds_b32",
-    "v_movrelsd_2_b32 v2, v3": "counts VGPRs",
-    "v_permlane16_swap_b32 v2, v3": "GFX12 has no such",
+    "s_sendmsg sendmsg(MSG_HS_TESSFACTOR)": "not GFX12's",
+    "v_swmmac_f32_16x16x64_f16 v[0:7], v[8:15], v[16:31], v32": "no operation",
+    "v_wmma_f32_16x16x16_f16 v[0:7], v[8:11], v[12:15], v[0:7]": "not GFX12's",
     "s_sendmsg_rtn_b32 s6, sendmsg(MSG_RTN_GET_CLUSTER_BARRIER_STATE)": "s_sendmsg_rtn_b32",
 }
 
@@ -368,3 +370,47 @@ def test_own_opcodes_are_named() -> None:
     assert len(run & shared) > 2000
     known = {name for name, operation in operations_of(125).items() if 125 in operation.since}
     assert {named[name] for name in own} <= GATES.same | known | {"v_bitop3_b16", "v_bitop3_b32"}
+
+
+BOTH = """
+#include <stdint.h>
+typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
+
+extern "C" __attribute__((global)) void buffers(const uint32_t *a, uint32_t *c, int bytes) {
+  int i = __builtin_amdgcn_workitem_id_x();
+#if __gfx1250__
+  int flags = 0;
+#else
+  int flags = 3 << 28 | 20 << 12;
+#endif
+  __amdgpu_buffer_rsrc_t from = __builtin_amdgcn_make_buffer_rsrc((void *)a, 0, bytes, flags);
+  __amdgpu_buffer_rsrc_t to = __builtin_amdgcn_make_buffer_rsrc(c, 0, bytes, flags);
+  unsigned one = __builtin_amdgcn_raw_buffer_load_b32(from, i * 8, 4, 0);
+  auto two = __builtin_amdgcn_raw_buffer_load_b64(from, i * 4, 0, 0);
+  unsigned byte = __builtin_amdgcn_raw_buffer_load_b8(from, i, 0, 0);
+  __builtin_amdgcn_raw_buffer_store_b32(one ^ two[0] * 3 + two[1] + byte, to, i * 4, 8, 0);
+}
+
+extern "C" __attribute__((global)) void bfloats(const bf16x2 *a, const bf16x2 *b, bf16x2 *c) {
+  int i = __builtin_amdgcn_workitem_id_x();
+  bf16x2 x = a[i], y = b[i];
+  bf16x2 sum = x + y;
+  c[i] = sum * y - x;
+}
+"""
+
+
+def test_compiled_buffers_and_bfloats_are_those_of_gfx1201(compile_object) -> None:
+    results = []
+    for target in (TARGET, "gfx1201"):
+        module = open_device(f"emu:{target}").load(load_object(compile_object(BOTH, target, "-O2")))
+        random = np.random.default_rng(9)
+        data, out = random.integers(0, 1 << 32, 128, np.uint32), np.zeros(128, np.uint32)
+        module.kernel("buffers").launch(data, out, 300, grid=1, block=64)
+        numbers = (random.normal(size=(2, 128)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        products = np.zeros(128, np.uint16)
+        module.kernel("bfloats").launch(*numbers, products, grid=1, block=64)
+        results.append((out, products))
+    assert results[0][0].any()
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])

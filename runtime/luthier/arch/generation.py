@@ -183,6 +183,8 @@ class Generation:
     ID")."""
     supports_sramecc: bool = INHERITED
     """Registers and caches may have ECC, if the device is set so."""
+    small_loads_clear: bool = INHERITED
+    """A load into half a VGPR clears the other half: there is always ECC, and no target feature to say so."""
     signed_vector_offset: bool = INHERITED
     """The 32-bit VGPR that is added to a global address in SGPRs is signed (LLVM, hasSignedGVSOffset)."""
     private_aperture: bool = INHERITED

@@ -6,5 +6,10 @@ SCALE = "a block scale that is no power of two: whether the whole number or its 
 LANES_OFF = "some lanes are off: what it does then is not documented"
 WIDTH = "a group of lanes whose width is no power of two up to the wave's size: what is taken then is not documented"
 
-QUESTIONS = (SCALE, LANES_OFF, WIDTH)
+BANKS = "a block of registers that passes a multiple of v256: which come then is not documented"
+CLUSTER = "a load for other work-groups of a cluster (M0), and launches here have no clusters"
+OUTSIDE_LDS = "LDS beyond its end as the source of a store: whether it is dropped or stores zeros is not documented"
+UNDERFLOW = "an arrival of more than an LDS barrier waits for: what is pending then is not documented"
+
+QUESTIONS = (SCALE, LANES_OFF, WIDTH, BANKS, CLUSTER, OUTSIDE_LDS, UNDERFLOW)
 """In the order of their numbers."""

@@ -100,7 +100,7 @@ ALIASES: list[tuple[str, str]] = [
     (r"(buffer|flat|global)_atomic_f(min|max)", r"\1_atomic_\2_f32"),
     (r"(buffer|flat|global)_atomic_csub", r"\1_atomic_csub_u32"),
     (r"v_(exp|log)_legacy_f32", r"v_\1_f32"),
-    (r"(flat|global)_atomic_(min|max)_num_f64", r"\1_atomic_\2_f64"),
+    (r"(buffer|flat|global)_atomic_(min|max)_num_f64", r"\1_atomic_\2_f64"),
     (r"ds_(min|max)_num(_rtn)?_f64", r"ds_\1\2_f64"),
 ]
 """Mnemonics (a pattern) that mean what another one does."""

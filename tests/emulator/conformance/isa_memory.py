@@ -73,7 +73,7 @@ def immediate(name: str, random: np.random.Generator) -> int | None:
     return None
 
 
-def prepare(state: State, ins: Instruction, address: int, random: np.random.Generator) -> None:
+def prepare(state: State, ins: Instruction, address: int, random: np.random.Generator, *, wide: bool) -> None:
     """Addresses in the registers, contents in memory."""
     lanes = state.vgprs.shape[1]
     kind = kind_of(ins)
@@ -116,7 +116,7 @@ def prepare(state: State, ins: Instruction, address: int, random: np.random.Gene
             state.vgprs[where.index + 1] = (whole >> np.uint64(32)).astype(np.uint32)
     elif kind == "buffer":
         resource = operands["srsrc"]
-        state.put_wide(resource.index, 4, descriptor(ins, address))
+        state.put_wide(resource.index, 4, descriptor(ins, address, wide))
         if where is not None and where.kind == "v":
             by_index = re.search("_(IDXEN|BOTHEN)", ins.opcode.name)
             values = np.arange(lanes) if by_index else places
@@ -129,7 +129,7 @@ def prepare(state: State, ins: Instruction, address: int, random: np.random.Gene
     else:
         resource = operands["sbase"]
         if resource.count == 4:
-            state.put_wide(resource.index, 4, descriptor(ins, address))
+            state.put_wide(resource.index, 4, descriptor(ins, address, wide))
         else:
             state.put_wide(resource.index, 2, address)
         offset = operands.get("soffset") or operands.get("soff")
@@ -139,9 +139,11 @@ def prepare(state: State, ins: Instruction, address: int, random: np.random.Gene
         equal_halves(state, ins, kind, random)
 
 
-def descriptor(ins: Instruction, address: int) -> int:
-    """A buffer of SIZE bytes; with indices, of rows of STRIDE."""
+def descriptor(ins: Instruction, address: int, wide: bool) -> int:
+    """A buffer of SIZE bytes; with indices, of rows of STRIDE. `wide`: in the format of GFX1250."""
     by_index = bool(re.search("_(IDXEN|BOTHEN)", ins.opcode.name))
+    if wide:
+        return address | SIZE << 57 | (STRIDE << 108 if by_index else 0)
     raw = 3 << 28 if "gfx9" not in ins.opcode.name and "_vi" not in ins.opcode.name else 0
     return address | (STRIDE << 48 if by_index else 0) | SIZE << 64 | raw << 96
 

@@ -359,7 +359,7 @@ def initial(
         prepare_division(ins, state, random)
     state.sgprs[M0] = 0
     if is_memory(ins):
-        prepare(state, ins, address, random)
+        prepare(state, ins, address, random, wide=isa.target.target.buffer_base_bits > 48)
     mask, more = (int(random.integers(0, 1 << 64, dtype=np.uint64)) for _ in range(2))
     mask |= more if lanes == 32 else 0
     if random.random() < 0.06:

@@ -254,6 +254,31 @@ def test_exchange_in_groups(width: int, chosen: int) -> None:
         assert found[:, lane].tolist() == [*expected, int(x[lane]) ^ chosen]
 
 
+def test_swap_of_rows() -> None:
+    x, y = words(), words()
+    state = run_assembly(TARGET, "v_permlane16_swap_b32 v0, v1", {0: x, 1: y})
+    np.testing.assert_array_equal(state.vgpr(0), np.concatenate([x[:16], y[:16]]))
+    np.testing.assert_array_equal(state.vgpr(1), np.concatenate([x[16:], y[16:]]))
+    with pytest.raises(EmulationError, match="some lanes are off"):
+        run_assembly(TARGET, "v_permlane16_swap_b32 v0, v1", {0: x, 1: y}, exec=0xFFFF)
+
+
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1100", "gfx1201", TARGET])
+def test_relative_moves_with_dpp(target: str) -> None:
+    """DPP permutes the register that M0 names; masks keep what is in the one that is written."""
+    rows = [words() for _ in range(8)]
+    source = """
+      s_mov_b32 m0, 2
+      v_movrels_b32_dpp v6, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf
+      v_movreld_b32_dpp v5, v1 row_shr:1 row_mask:0x1 bank_mask:0xf
+    """
+    state = run_assembly(target, source, dict(enumerate(rows)), wave_size=32)
+    lanes = np.arange(LANES)
+    np.testing.assert_array_equal(state.vgpr(6), rows[3][lanes ^ 1])
+    moved = np.where((lanes > 0) & (lanes < 16), rows[1][lanes - 1], rows[7])
+    np.testing.assert_array_equal(state.vgpr(7), moved)
+
+
 def test_exchange_that_no_source_describes() -> None:
     source = "v_permlane_up_b32 v16, v0, s0, s1"
     with pytest.raises(EmulationError, match="width is no power of two"):
@@ -335,3 +360,86 @@ def test_stochastic_pairs(kind: str) -> None:
         )
         normal = abs(expected) > 1e-4
         np.testing.assert_array_equal(values[normal], expected[normal])
+
+
+# Blocks with a scale --------------------------------------------------------------------------------------------------
+
+SMALL = {"fp8": (8, 4, 3), "bf8": (8, 5, 2), "fp6": (6, 2, 3), "bf6": (6, 3, 2), "fp4": (4, 2, 1)}
+
+
+def element(code: int, kind: str) -> float:
+    """A number of a block."""
+    bits, exponent, fraction = SMALL[kind]
+    if bits == 8:
+        return small_value(code, exponent, fraction)
+    bias = (1 << exponent - 1) - 1
+    power, rest = code >> fraction & (1 << exponent) - 1, code & (1 << fraction) - 1
+    size = math.ldexp(rest | (1 << fraction if power else 0), max(power, 1) - bias - fraction)
+    return -size if code >> bits - 1 else size
+
+
+def span(first: int, units: int) -> str:
+    return f"v{first}" if units == 1 else f"v[{first}:{first + units - 1}]"
+
+
+@pytest.mark.parametrize("wide", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("kind", SMALL)
+def test_blocks(kind: str, wide: str) -> None:
+    bits = SMALL[kind][0]
+    count = 16 if bits == 6 else 8
+    small, large = count * bits // 32, count // (1 if wide == "f32" else 2)
+    rows = [words() for _ in range(small)]
+    scale = np.full(LANES, 0x01838001, np.uint32)  # 2**4 in the third byte
+    source = f"""
+      v_cvt_scale_pk{count}_{wide}_{kind} {span(16, large)}, {span(0, small)}, v6 scale_sel:2
+      v_cvt_scalef32_pk{count}_{kind}_{wide} {span(40, small)}, {span(16, large)}, v7
+      v_cvt_scalef32_sr_pk{count}_{kind}_{wide} {span(44, small)}, {span(16, large)}, v8, v7
+    """
+    given = {**dict(enumerate(rows)), 6: scale, 7: np.full(LANES, 16, np.float32).view(np.uint32), 8: words()}
+    state = run_assembly(TARGET, source, given)
+    out = state.vgpr(16, large).reshape(large, LANES)
+    packed = [state.vgpr(first, small).reshape(small, LANES) for first in (40, 44)]
+    for lane in range(LANES):
+        whole = sum(int(row[lane]) << 32 * place for place, row in enumerate(rows))
+        codes = [whole >> bits * place & (1 << bits) - 1 for place in range(count)]
+        numbers = [element(code, kind) * 16 for code in codes]
+        if wide == "f32":
+            values = out[:, lane].view(np.float32).astype(float).tolist()
+        else:
+            halves = [int(word) >> shift & 0xFFFF for word in out[:, lane] for shift in (0, 16)]
+            as_half = np.array(halves, np.uint16).view(np.float16).astype(float).tolist()
+            as_bfloat = (np.array(halves, np.uint32) << 16).view(np.float32).astype(float).tolist()
+            values = as_half if wide == "f16" else as_bfloat
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(values, [float(np.float16(n)) for n in numbers] if wide == "f16" else numbers)
+        for rows_again in packed:
+            again = sum(int(row[lane]) << 32 * place for place, row in enumerate(rows_again))
+            for place, number in enumerate(values):
+                if abs(number) <= 65504 or wide != "f16":
+                    found = element(again >> bits * place & (1 << bits) - 1, kind)
+                    np.testing.assert_array_equal(found * 16, number)
+
+
+def test_scales_that_are_no_powers() -> None:
+    source = "v_cvt_scalef32_pk8_fp8_f16 v[16:17], v[0:3], v4"
+    with pytest.raises(EmulationError, match="no power of two"):
+        run(source, *[words() for _ in range(4)], np.full(LANES, 1.5, np.float32).view(np.uint32))
+
+
+def test_rounding_in_blocks() -> None:
+    """Numbers between those of fp4, at ties and beyond the largest, which they become."""
+    numbers = RNG.uniform(-8, 8, (8, LANES)).astype(np.float32)
+    numbers[0, :6] = [0.25, 0.75, 1.25, 2.5, 5.0, 7.0]
+    found = run(
+        "v_cvt_scalef32_pk8_fp4_f32 v16, v[0:7], v8",
+        *numbers.view(np.uint32),
+        np.full(LANES, 1, np.float32).view(np.uint32),
+    )[0]
+    finite = sorted((element(code, "fp4"), code) for code in range(16) if code != 8)
+    for lane in range(LANES):
+        for place in range(8):
+            number = float(numbers[place, lane])
+            nearest = min(finite, key=lambda pair: (abs(pair[0] - number), pair[1] & 1))[1]
+            code = int(found[lane]) >> 4 * place & 15
+            assert code & 7 == nearest & 7
+            assert not nearest & 7 or code == nearest

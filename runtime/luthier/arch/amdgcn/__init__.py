@@ -39,6 +39,7 @@ AMDGCN = Generation(
     lds_bytes=64 << 10,
     supports_xnack=False,
     supports_sramecc=False,
+    small_loads_clear=False,
     signed_vector_offset=False,
     private_aperture=True,
     vector_cache_line=128,

@@ -23,6 +23,7 @@ GFX1250 = Generation(
     emulated_major=125,
     decodes_all=False,
     wave_sizes=(32,),
+    small_loads_clear=True,
     simds_per_cu=4,
     waves_per_simd=16,
     vgpr_file=VgprFile(512, 8, 8),

@@ -23,11 +23,8 @@ _DENSE_NAMES = (
 """Dense matrix products in which A and B have the same number of bits."""
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
-    rf"v_(swmmac|wmma_(?!{_DENSE}$))": "its matrix instructions are not GFX12's",
-    r"(flat|global|scratch|ds)_(load|read)\w*_d16": "what it writes to the other 16 bits is not known here",
-    r"v_swaprel|v_movrelsd_2|(global|scratch)_(load|store)_block$": "how it counts VGPRs beyond v255 is not known here",
+    rf"v_(swmmac|wmma_(?!{_DENSE}$|.*f8f6f4|.*_f4$))": "its matrix instructions are not GFX12's",
     r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
-    r"s_sendmsg": "its messages are not all GFX12's",
 }
 _SMALL_FLOATS = tuple(
     f"v_cvt_{form}"
@@ -89,6 +86,8 @@ _SAME = frozenset(
         "s_call_i64",
         "s_wait_xcnt",
         "s_set_vgpr_msb",
+        *("s_wait_asynccnt", "s_wait_tensorcnt", "s_setprio_inc_wg", "s_monitor_sleep", "s_get_shader_cycles_u64"),
+        *("s_add_pc_i64", "flat_prefetch_b8", "global_prefetch_b8"),
     ]
 )
 

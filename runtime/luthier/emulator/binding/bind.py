@@ -106,7 +106,8 @@ class Binder:
         self.target = isa.target.target
         self.wave_size = isa.wave_size
         target = isa.target
-        self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        ecc = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        self._clears_halves = ecc or target.target.small_loads_clear
         """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._registers = Registers(isa)
@@ -190,7 +191,8 @@ class Binder:
         sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
         selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))
-        if operation.form is Form.WAVE and sources and selects:
+        by_itself = name.startswith("v_movrel") and "src0_sel" not in positions  # their registers are known late
+        if operation.form is Form.WAVE and sources and selects and not by_itself:
             raise Unsupported(f"{name} with lanes or parts of registers selected")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         if "gds" in positions and not name.startswith("ds_gws_"):
@@ -305,7 +307,7 @@ class Binder:
                 modifiers.append((key, value))
         if self.target.gates:
             for key, holds in (
-                ("banks", self._banked and plan.name.startswith(("s_setreg", "v_movrel"))),
+                ("banks", self._banked and plan.name.startswith(("s_setreg", "v_movrel", "v_swaprel"))),
                 ("replay_mode", gates.is_replay_mode(plan.name, checked)),
                 ("cluster", gates.asks_for_cluster(plan.name, checked)),
                 ("scale_offset", gates.scales_offset(checked)),

@@ -214,11 +214,17 @@ class WaveBuilder(Builder):
 class Slot:
     """One operand of an operation, as the record names it."""
 
-    def __init__(self, w: WaveBuilder, spec: OperandSpec, access: Access, position: int) -> None:
+    def __init__(self, w: WaveBuilder, spec: OperandSpec, access: Access, position: int, moved: int = 0) -> None:
         self.w = w
         self.spec = spec
         self.access = access
         self.position = position
+        self._moved = moved
+        """Registers of a vector that are left out at its begin."""
+
+    def shifted(self, registers: int) -> Slot:
+        """Return the operand from one of its registers on; a scalar is the same everywhere."""
+        return Slot(self.w, self.spec, self.access, self.position, registers if self.is_vector else 0)
 
     @property
     def present(self) -> bool:
@@ -232,6 +238,10 @@ class Slot:
 
     def base(self) -> Any:
         """Return where the operand is: its first register in the wave, its literal in the record."""
+        place = self._first()
+        return self.w.address(place, 4 * self.w.wave_size * self._moved) if self._moved else place
+
+    def _first(self) -> Any:
         w = self.w
         if self.spec.type.kind == "scc":
             return w.wave_field("scc")

@@ -9,6 +9,7 @@ from luthier.arch.target import Target
 from luthier.arch.targets import read_so_far
 from luthier.emulator.ir.declare import Operation
 from luthier.emulator.operations import (
+    asynchronous,
     buffer,
     buffer_typed,
     compare,
@@ -45,6 +46,7 @@ FAMILIES = (
     lds_source,
     flat,
     transpose,
+    asynchronous,
     indexed,
     buffer,
     buffer_typed,

@@ -115,6 +115,12 @@ def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
     go_to_address(w, source.scalar())
 
 
+@operations.control("s_add_pc_i64", "u64 #following #following_high ->")
+def s_add_pc_i64(w: WaveBuilder, source: Slot, following: Slot, following_high: Slot) -> None:
+    """PC = PC of the next instruction + S0 (LLVM, SIInstrInfo, insertIndirectBranch)."""
+    go_to_address(w, code_address(w, following, following_high) + source.scalar())
+
+
 @operations.control("s_swappc_b64 s_swap_pc_i64", "u64 #following #following_high -> sdst:u64")
 def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot, following_high: Slot) -> None:
     """D = PC of the next instruction; PC = S0."""
@@ -217,7 +223,7 @@ def s_trap(w: WaveBuilder, number: Slot) -> None:
     w.stop(layout.TRAP)
 
 
-@operations.control("s_sleep s_sleep_var s_wakeup")
+@operations.control("s_sleep s_sleep_var s_wakeup s_monitor_sleep")
 def s_sleep(w: WaveBuilder) -> None:
     """Give way to other waves."""
     w.stop(layout.YIELD, w.following())
@@ -226,14 +232,14 @@ def s_sleep(w: WaveBuilder) -> None:
 @operations.wave(
     "s_nop s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr s_wait_idle "
     "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
-    "s_wait_kmcnt s_wait_xcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt "
+    "s_wait_kmcnt s_wait_xcnt s_wait_asynccnt s_wait_tensorcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt "
     "s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
     "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
     "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 "
     "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
     "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
     "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
-    "global_inv global_wb global_wbinv s_singleuse_vdst",
+    "global_inv global_wb global_wbinv s_singleuse_vdst flat_prefetch_b8 global_prefetch_b8 s_setprio_inc_wg",
     "->",
 )
 def timing_only(w: WaveBuilder) -> None:
@@ -466,7 +472,7 @@ def _answer(w: WaveBuilder) -> Value:
     return _tick(w)
 
 
-@operations.wave("s_memtime s_memrealtime", "-> sdst:u64")
+@operations.wave("s_memtime s_memrealtime s_get_shader_cycles_u64", "-> sdst:u64")
 def s_memtime(w: WaveBuilder, result: Slot) -> None:
     """D = a counter that advances with every reading, by the same amount in every run."""
     result.write_scalar(_tick(w))

@@ -10,14 +10,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from luthier.emulator.ir.builder import Builder
-from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.memory_code import unanswered
 from luthier.emulator.ir.operands import read_typed
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access
-from luthier.emulator.operations.number_formats import EIGHT_BIT
-from luthier.emulator.operations.small_floats import block_scale, block_unscale, decode, encode
+from luthier.emulator.operations.floats import power_of_two
+from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS
+from luthier.emulator.operations.small_floats import bfloat, block_scale, block_unscale, decode, encode
 from luthier.emulator.operations.valu_bits import next_random
+from luthier.emulator.questions import SCALE
 
 if TYPE_CHECKING:
     from luthier.emulator.ir.wave import Slot, WaveBuilder
@@ -144,6 +147,87 @@ def _stochastic_pair(kind: str) -> None:
         """D = S1 and S0, rounded by the random bits S2 and, for S1, their successor (rocjitsu, gen_vector_cvt_pk)."""
         low, high = encode(b, x.to("f64"), kind, random), encode(b, y.to("f64"), kind, next_random(b, random))
         return low | (high << 16)
+
+
+def _codes(rows: list[Value], bits: int, count: int) -> list[Value]:
+    """Return the first `count` fields of `bits` bits of several registers."""
+    found = []
+    for index in range(count):
+        word, shift = divmod(bits * index, 32)
+        field = rows[word] >> shift
+        if shift + bits > 32:
+            field = field | (rows[word + 1] << (32 - shift))
+        found.append(field & ((1 << bits) - 1))
+    return found
+
+
+def _joined(codes: list[Value], bits: int) -> list[Value]:
+    """Return registers that hold fields of `bits` bits one after the other."""
+    rows: list[Value | None] = [None] * (-(-len(codes) * bits // 32))
+    for index, code in enumerate(codes):
+        word, shift = divmod(bits * index, 32)
+        parts = [(word, code << shift)] + ([(word + 1, code >> (32 - shift))] if shift + bits > 32 else [])
+        for place_, part in parts:
+            known = rows[place_]
+            rows[place_] = part if known is None else known | part
+    return [row for row in rows if row is not None]
+
+
+def _blocks(kind: str, wide: str) -> None:
+    """Declare conversions of 8 or 16 elements with one scale (rocjitsu, vector_special.py, gen_vector_cvt_scale).
+
+    To wide elements the scale is a byte of S1, an exponent of 2 (E8M0); from them it is a float.
+    """
+    bits = FORMATS[kind].bits
+    count = 16 if bits == 6 else 8
+    small, large = f"u32x{count * bits // 32}", f"u32x{count * (32 if wide == 'f32' else 16) // 32}"
+
+    @operations.wave(
+        f"v_cvt_scale_pk{count}_{wide}_{kind}",
+        f"{small} u32 -> {large}",
+        static=("scale_sel",),
+        since=_NEWEST,
+        exact=False,
+    )
+    def unpack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+        """D = the elements of S0 times 2 to the power of a byte of S1."""
+        chosen = w.modifiers.get("scale_sel", 0)
+        if chosen > 3:
+            raise Unsupported(f"{w.variant.operation} with scale_sel {chosen}: which scale that is is not known here")
+        exponent = (scale.row(0) >> (8 * chosen)) & 0xFF
+        power = power_of_two(exponent.as_("i32").to("i64") - 127, 64)
+        power = w.select(exponent == 0xFF, w.bits_const("f64", 0x7FF8000000000000), power)
+        rows = [source.row(index) for index in range(count * bits // 32)]
+        values = [decode(w, code, kind).to("f64") * power for code in _codes(rows, bits, count)]
+        if wide == "f32":
+            result.write_parts([value.to("f32").as_("u32") for value in values])
+            return
+        halves = [bfloat(w, value) if wide == "bf16" else value.to(wide) for value in values]
+        result.write_parts([_join(w, *halves[index : index + 2]) for index in range(0, count, 2)])
+
+    def pack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot, random: Slot | None) -> None:
+        factor = scale.row(0)
+        field = factor >> 23
+        odd = ((factor & 0x7FFFFF) != 0) | (field == 0) | (field >= 0xFF)
+        unanswered(w, w.mask_bits(odd & w.exec) != 0, SCALE)
+        state = random.row(0) if random is not None else None
+        codes = []
+        for value in _floats(source, wide, count):
+            codes.append(_scaled_code(w, value, kind, factor.as_("f32"), state))
+            state = None if state is None else next_random(w, state)
+        result.write_parts(_joined(codes, bits))
+
+    name = f"pk{count}_{kind}_{wide}"
+
+    @operations.wave(f"v_cvt_scalef32_{name}", f"{large} u32 -> {small}", since=_NEWEST, exact=False)
+    def pack_nearest(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+        """D = the elements of S0 over S1, rounded to nearest even."""
+        pack(w, result, source, scale, None)
+
+    @operations.wave(f"v_cvt_scalef32_sr_{name}", f"{large} u32 u32 -> {small}", since=_NEWEST, exact=False)
+    def pack_stochastic(w: WaveBuilder, result: Slot, source: Slot, random: Slot, scale: Slot) -> None:
+        """D = the elements of S0 over S2, rounded by the random bits S1 and their successors."""
+        pack(w, result, source, scale, random)
 
 
 for _kind in EIGHT_BIT:
@@ -341,3 +425,6 @@ def _block_of_six(kind: str, other: str) -> None:
 for _kind in ("fp6", "bf6"):
     for _float in _FLOATS:
         _block_of_six(_kind, _float)
+for _kind in ("fp8", "bf8", "fp4", "fp6", "bf6"):
+    for _float in _FLOATS:
+        _blocks(_kind, _float)

@@ -22,8 +22,10 @@ _MODE, _SCHEDULING, _IB_STS2 = 1, 26, 28
 _CLUSTER = ((_IB_STS2, 0xF << 6), (_IB_STS2, 0xF << 21))
 """Register and bits: whether there are clusters, and the work-group's number in its own (LLVM, SIISelLowering,
 lowerWorkGroupId and ID_IB_STS2). Both are 0 here, as for every launch without clusters."""
-_SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|async|monitor|lds)|s_load_")
+_SCALED = re.compile(r"(flat|global|scratch)_(load|store|atomic)_(?!tr|block|addtid|monitor|lds)|s_load_")
 """Accesses whose bytes a lane are what ``scale_offset`` multiplies by."""
+_MESSAGES, _NEW_ANSWERS = (1, 3), 134
+"""Interrupts and the release of VGPRs; the first answer that GFX12 does not have."""
 _NO_MODIFIERS = ("v_cvt_pk_fp8_f16", "v_cvt_pk_bf8_f16")
 _SAME_MODE = 0xFF
 """Bits of MODE: rounding and denormals."""
@@ -64,6 +66,8 @@ def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
         return ("clamp", "omod")
     if name.startswith("s_barrier_signal"):
         return ("src0",)
+    if name.startswith("s_sendmsg"):
+        return ("simm16", "src0")
     if name.startswith("buffer_"):
         return ("cpol", "offset")
     return ("cpol", "simm16") if name.startswith(_WITH_NUMBER) else ("cpol",)
@@ -76,6 +80,8 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
         return f"{name} with scale_offset: by how much is not known here"
     if policy & ~(_CACHE_POLICY | _SCALE_OFFSET):
         return f"{name} with the cache policy {policy:#x}, which {gates.base} does not have"
+    if name.startswith("s_sendmsg") and not _known_message(name, values):
+        return f"{name} of a message that is not GFX12's"
     if name.startswith("buffer_") and not 0 <= values.get("offset", 0) < _LARGEST_OFFSET:
         return f"{name} with a negative offset, which is not allowed"
     if name in _NO_MODIFIERS and values.get("src0_modifiers", 0) & 3:
@@ -89,6 +95,13 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
     if name.startswith(("s_getreg", "s_setreg")) and not _same_register(name, values["simm16"]):
         return f"{name} of hardware register {values['simm16'] & 63}: {gates.name}'s own fields are not modelled"
     return None
+
+
+def _known_message(name: str, values: Mapping[str, int]) -> bool:
+    """Return whether a message is an old one: LLVM's table (AMDGPUAsmUtils) has new answers for GFX1250."""
+    if name.startswith("s_sendmsg_rtn"):
+        return values.get("src0", 0) & 0xFF < _NEW_ANSWERS
+    return values.get("simm16", 0) & 15 in _MESSAGES
 
 
 def scales_offset(values: Mapping[str, int]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.dpp import apply_dpp
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import fault
 from luthier.emulator.ir.values import Value
@@ -32,8 +33,14 @@ def _load(w: WaveBuilder, place: Any) -> Value:
 
 
 def _store(w: WaveBuilder, place: Any, value: Value) -> None:
-    """Write active lanes."""
-    merged = w.select(w.exec, value, _load(w, place))
+    """Write active lanes; with DPP what it permutes, where it lets it be written.
+
+    DPP permutes the register that M0 names, not the one of the instruction (AMD's rocjitsu, gen_vector_movrel).
+    """
+    enabled = w.exec
+    if w.variant.dpp is not None:
+        (value,), enabled = apply_dpp(w, [value], w.variant.dpp, enabled)
+    merged = w.select(enabled, value, _load(w, place))
     w.ir.store(merged.llvm, place, align=4 * w.wave_size)
 
 
@@ -46,7 +53,7 @@ def v_movreld(w: WaveBuilder, result: Slot, source: Slot) -> None:
 @operations.wave("v_movrels_b32", "src0:u32 -> vdst:u32", since=(10,))
 def v_movrels(w: WaveBuilder, result: Slot, source: Slot) -> None:
     """D = VGPR[S0 + M0]."""
-    result.write(_load(w, _row(w, source, w.m0, write=False)))
+    _store(w, result.base(), _load(w, _row(w, source, w.m0, write=False)))
 
 
 @operations.wave("v_movrelsd_b32", "src0:u32 -> vdst:u32", since=(10,))

@@ -98,10 +98,12 @@ def permlane64(w: WaveBuilder, result: Slot, source: Slot) -> None:
         result.write(w.shuffle(source.row(0), [lane ^ 32 for lane in range(64)]))
 
 
-def _swap_rows(name: str, distance: int) -> None:
-    @operations.wave(name, "vdst_in:u32 src0:u32 -> vdst:u32 src0_out:u32")
+def _swap_rows(name: str, distance: int, since: tuple[int, ...] = ()) -> None:
+    @operations.wave(name, "vdst_in:u32 src0:u32 -> vdst:u32 src0_out:u32", since=since)
     def swap(w: WaveBuilder, first: Slot, second: Slot, old_first: Slot, old_second: Slot) -> None:
         """The odd groups of lanes of D and the even ones of S0 change places."""
+        if since:  # AMD's rocjitsu has it ignore EXEC
+            unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
         x, y = old_first.row(0), old_second.row(0)
         lanes = w.wave_size
         odd = [bool(lane & distance) for lane in range(lanes)]
@@ -113,6 +115,7 @@ def _swap_rows(name: str, distance: int) -> None:
 
 _swap_rows("v_permlane16_swap_b32", 16)
 _swap_rows("v_permlane32_swap_b32", 32)
+_swap_rows("v_permlane16_swap_b32", 16, (125,))
 
 
 def _in_groups(name: str, place: Callable[[Value, Value, Value], Value]) -> None:

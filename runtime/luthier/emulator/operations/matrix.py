@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.operations import matrix_layout as layout
-from luthier.emulator.operations.matrix_code import Product, Scale, Side, multiply
-from luthier.emulator.operations.matrix_numbers import Chain, model_of
+from luthier.emulator.operations.matrix_code import BlockScale, Product, Scale, Side, multiply
+from luthier.emulator.operations.matrix_numbers import Chain, Wide, model_of
 from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS, format_of
 
 if TYPE_CHECKING:
@@ -316,3 +316,100 @@ for _left in EIGHT_BIT:
         for _steps in (64, 128):
             for _result_kind in ("f32", "f16"):
                 _wmma(12, _steps, _left, _right, _result_kind)
+
+_SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
+"""By LLVM's numbers of matrix formats (AMDGPU, SIDefines.h, MatrixFMT)."""
+_SCALES = (None, "", "fp8")
+"""By LLVM's numbers of scale formats (MatrixScaleFMT): an exponent; 5 bits of exponent and 3 of fraction; fp8."""
+
+
+def _small_format(w: WaveBuilder, side: str, fixed: str) -> str:
+    """Return the format of a side: the operation's, or what the instruction says."""
+    code = w.modifiers.get(f"matrix_{side}_fmt", 0)
+    if not fixed and code >= len(_SMALL):
+        raise Unsupported(f"{w.variant.operation}: there is no matrix format {code}")
+    return fixed or _SMALL[code]
+
+
+def _block_scale(w: WaveBuilder, slot: Slot, side: str, steps: int, lane: int) -> BlockScale:
+    code = w.modifiers.get(f"matrix_{side}_scale_fmt", 0)
+    kind = _SCALES[code] if code < len(_SCALES) else ""
+    if kind == "":
+        raise Unsupported(f"{w.variant.operation} with scale format {code}, which is not modelled")
+    return BlockScale(slot, lane, steps, FORMATS[kind] if kind else None)
+
+
+def _small_product(
+    w: WaveBuilder, d: Slot, sides: tuple[Slot, Slot], c: Slot, rows: int, scales: tuple[Slot, Slot] | None, steps: int
+) -> None:
+    """Emit D = A * B + C of small floats; 32 rows are two products of 16 each.
+
+    Of the rows from 16 on, A is 8 registers further on, as the result is; their scales are in the upper lanes.
+    """
+    fixed = "fp4" if rows == 32 else ""
+    left, right = (_small_format(w, side, fixed) for side in "ab")
+    if scales is None and (left in EIGHT_BIT) != (right in EIGHT_BIT):
+        raise Unsupported(
+            f"{w.variant.operation} of {left} and {right}: for where their steps are without scales the sources differ"
+        )
+    negate, absolute = _signs(w, "src2_modifiers")
+    for first in range(0, rows, 16):
+        moved = first // 16 * 8
+        own = [sides[0].shifted(moved), sides[1]]
+        inputs = []
+        for place, (slot, kind, side) in enumerate(zip(own, (left, right), "ab", strict=True)):
+            form = FORMATS[kind]
+            scale = None
+            if scales is not None:
+                lane = first if rows == 32 and side == "a" else 16 * (w.modifiers.get(f"matrix_{side}_scale", 0) & 1)
+                scale = _block_scale(w, scales[place], side, steps, lane)
+            inputs.append(Side(slot, form, layout.run_source(form.bits), scale=scale))
+        multiply(
+            w,
+            Product(
+                rows=16,
+                columns=16,
+                blocks=1,
+                result=layout.gfx12_result(32, False),
+                kind="f32",
+                model=Wide(4),
+                a=inputs[0],
+                b=inputs[1],
+                c=c.shifted(moved),
+                d=d.shifted(moved),
+                absolute_c=absolute,
+                negate_c=negate,
+            ),
+        )
+
+
+def _small_products(rows: int, name: str) -> None:
+    settings = {"exact": False, "since": (125,)}
+    formats = ("src2_modifiers", "matrix_a_fmt", "matrix_b_fmt")
+    units = rows // 2
+
+    @operations.wave(f"v_wmma_{name}", f"u32 u32 src2:u32x{units} -> u32x{units}", static=formats, **settings)
+    def plain(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+        """D = A * B + C."""
+        _small_product(w, d, (a, b), c, rows, None, 32)
+
+    for word, kind, steps in (("scale", "u32", 32), ("scale16", "u32x2", 16)):
+
+        @operations.wave(
+            f"v_wmma_{word}_{name}",
+            f"u32 u32 src2:u32x{units} scale_src0:{kind} scale_src1:{kind} -> u32x{units}",
+            static=(
+                *formats,
+                *(f"matrix_{side}_{what}" for side in "ab" for what in ("scale", "scale_fmt")),
+            ),
+            **settings,
+        )
+        def scaled(
+            w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot, scale_a: Slot, scale_b: Slot, steps: int = steps
+        ) -> None:
+            """D = (A * scales) * (B * scales) + C, each scale that of a block of steps."""
+            _small_product(w, d, (a, b), c, rows, (scale_a, scale_b), steps)
+
+
+_small_products(16, "f32_16x16x128_f8f6f4")
+_small_products(32, "f32_32x16x128_f4")

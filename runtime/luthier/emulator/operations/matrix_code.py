@@ -17,9 +17,10 @@ from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import FloatMode
+from luthier.emulator.operations.floats import power_of_two
 from luthier.emulator.operations.matrix_layout import Result, Source
 from luthier.emulator.operations.matrix_numbers import Fields, Model
-from luthier.emulator.operations.number_formats import Format
+from luthier.emulator.operations.number_formats import Format, float_value
 
 if TYPE_CHECKING:
     from luthier.emulator.ir.wave import Slot, WaveBuilder
@@ -37,6 +38,19 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class BlockScale:
+    """Scales of blocks of steps, the bytes of a row's (column's) one or two registers in the order of the blocks."""
+
+    slot: Slot
+    lane: int
+    """Of the first row."""
+    steps: int
+    """Of a block."""
+    form: Format | None
+    """None: an exponent of 2 (E8M0)."""
+
+
+@dataclass(frozen=True)
 class Side:
     """A or B."""
 
@@ -45,7 +59,7 @@ class Side:
     source: Source
     negate: tuple[bool, bool] = (False, False)
     """Flip the sign of even, of odd elements."""
-    scale: Scale | None = None
+    scale: Scale | BlockScale | None = None
 
 
 @dataclass(frozen=True)
@@ -288,7 +302,9 @@ class _Emitter:
                 flip = w.select(odd == 0, w.number(even, str(raw.type)), w.number(odds, str(raw.type)))
                 raw = raw ^ self._splat(flip, lanes)
             fields = self.p.model.decode(w, raw, form)
-            if side.scale is not None:
+            if isinstance(side.scale, BlockScale):
+                fields = (fields[0] * self._block_scale(side.scale, k, lanes),)
+            elif side.scale is not None:
                 fields = self._scaled(fields, side.scale, k, lanes)
             mask = self.p.model.unusual(w, fields, form) if self._may_be_special() else None
             if mask is not None:
@@ -314,6 +330,25 @@ class _Emitter:
         size, own, value = fields
         nan = w.like(0x7FC00000, exponent).as_("f32")
         return size, own + (exponent.as_("i32") - 127), w.select(exponent == 255, nan, value)
+
+    def _block_scale(self, scale: BlockScale, k: Any, lanes: int) -> Value:
+        """Return the number that scales a step, in 64 bits; the exponent 255 makes NaN."""
+        w = self.w
+        byte = w.ir.udiv(k, ir.Constant(I64, scale.steps))
+        register = w.ir.lshr(byte, ir.Constant(I64, 2))
+        if scale.slot.is_vector:
+            place = w.ir.add(w.ir.mul(register, ir.Constant(I64, self.row_bytes)), ir.Constant(I64, 4 * scale.lane))
+            address = w.address(scale.slot.base(), place)
+            word = w.wrap(w.ir.load(address, typ=ir.VectorType(I32, lanes), align=4), "u32")
+        else:
+            place = w.ir.mul(register, ir.Constant(I64, 4))
+            word = self._splat(w.load(w.address(scale.slot.base(), place), "u32", align=4), lanes)
+        shift = w.ir.mul(w.ir.and_(byte, ir.Constant(I64, 3)), ir.Constant(I64, 8))
+        code = (word >> self._splat(w.wrap(w.ir.trunc(shift, I32), "u32"), lanes)) & 0xFF
+        if scale.form is not None:
+            return float_value(w, code, scale.form).to("f64")
+        power = power_of_two(code.as_("i32").to("i64") - 127, 64)
+        return w.select(code == 255, w.like(float("nan"), power), power)
 
     def _decode_index(self, slot: Slot) -> None:
         """Return for each stored element of A where in B's array its k begins."""
@@ -405,7 +440,7 @@ class _Emitter:
             if total.type.is_float:
                 nan = w.like(float("nan"), total)
                 total = w.select(w.is_nan(total), nan, total)
-            if self.kind.bits == 16:
+            if total.type != self.kind:
                 total = total.to(self.kind)
             self.results.store(w.ir.mul(place, ir.Constant(I64, p.columns)), total)
             return []

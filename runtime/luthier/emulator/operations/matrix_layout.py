@@ -161,6 +161,16 @@ def gfx12_compressed_source(wave_size: int, bits: int, steps: int) -> Source:
     return _source(steps, lambda c: 32 * (c // quarter % 2) + 16 * (c // half), lambda c: c % quarter)
 
 
+def run_source(bits: int) -> Source:
+    """Return the layout of an input of the matrix products of 128 steps that GFX1250 has for small floats.
+
+    Runs of 16 steps of 8 bits, of 32 steps of less, are in the lower and the upper lanes in turn (AMD's rocjitsu,
+    shared/mma/layout.h, wmma_block_scaled_input_loc, of the CDNA5 document).
+    """
+    run = 16 if bits == 8 else 32
+    return _source(128, lambda k: 16 * (k // run % 2), lambda k: k // (2 * run) * run + k % run)
+
+
 def gfx12_result(wave_size: int, packed: bool) -> Result:
     """Return the layout of the result of GFX12's WMMA.
 

@@ -93,6 +93,27 @@ class Chain(Model):
         return accumulator
 
 
+@dataclass(frozen=True)
+class Wide(Model):
+    """A chain of additions in 64 bits, rounded to the result at its end: small floats with scales do not overflow."""
+
+    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        """Return the number in 64 bits."""
+        return (float_value(w, raw, form).to("f64"),)
+
+    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+        """Return the accumulator in 64 bits."""
+        return accumulator.to("f64")
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        """Return the accumulator plus one product after the other."""
+        for (x,), (y,) in zip(a, b, strict=True):
+            accumulator = w.fma(x, y, accumulator)
+        return accumulator
+
+
 def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
     """Denormals become zero; with `keep_sign` false, -0 becomes +0 too."""
     bits = value.as_("u32")

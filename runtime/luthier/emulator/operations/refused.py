@@ -7,7 +7,7 @@ _HOST = "it marks the wave for commands of a debugger's host, which do not exist
 _GRAPHICS = "graphics: "
 _NAMED = "it is for named barriers, and kernels of this target have no way to allocate any"
 _REASONS = {
-    "s_rfe_b64 s_rfe_restore_b64": _TRAP,
+    "s_rfe_b64 s_rfe_restore_b64 s_rfe_i64": _TRAP,
     "s_setkill": _HOST,
     "ds_ordered_count": f"{_GRAPHICS}ordered counts of the global data share",
     "ds_add_gs_reg_rtn ds_sub_gs_reg_rtn": f"{_GRAPHICS}registers of the geometry engine",
@@ -17,7 +17,9 @@ _REASONS = {
     "s_subvector_loop_begin s_subvector_loop_end": "loops over half waves, which recent documents leave out",
     "v_mfma_ld_scale_b32": "it loads scales for the matrix instruction after it, and there is none: the pair is one "
     "instruction, v_mfma_scale",
-    "s_barrier_init s_barrier_join s_barrier_leave s_get_barrier_state": _NAMED,
+    "v_wmma_ld_scale_paired_b32 v_wmma_ld_scale16_paired_b64": "it loads scales for the matrix instruction after it, "
+    "and there is none: the pair is one instruction, v_wmma_scale",
+    "s_barrier_init s_barrier_join s_barrier_leave s_get_barrier_state s_wakeup_barrier": _NAMED,
     "ds_bvh_stack_rtn_b32 ds_bvh_stack_push4_pop1_rtn_b32 ds_bvh_stack_push8_pop1_rtn_b32 "
     "ds_bvh_stack_push8_pop2_rtn_b64": f"{_GRAPHICS}the stack of ray tracing, whose address format is not documented",
 }

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.memory_code import each_lane, fault, gather, scatter
+from luthier.emulator.ir.memory_code import each_lane, fault, gather, gather_rows, lds_access, scatter, unanswered
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
-from luthier.emulator.layout import FAULT_LANES
 from luthier.emulator.operations.flat import PLACE, checked
+from luthier.emulator.questions import BANKS
 
 operations = OperationTable()
 
@@ -64,42 +65,88 @@ def _pairs(lane: int, index: int) -> tuple[int, int]:
     return lane & 16 | (index >> 2) << 3 | (lane >> 3 & 1) << 2 | index & 3, lane & 7
 
 
-def _declare_global(name: str, dwords: int, bits: int, source: Source) -> None:
-    @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", since=(12,))
+def _nibbles(lane: int, index: int) -> tuple[int, int]:
+    """Return the source of a 4-bit element: squares of eight lanes and eight elements."""
+    return (index >> 3) << 4 | (lane >> 4) << 3 | index & 7, lane & 15
+
+
+def _sixes(lane: int, index: int) -> tuple[int, int]:
+    """Return the source of a 6-bit element: each half of the lanes takes what every other four lanes loaded."""
+    return (index >> 2) << 3 | (lane >> 4) << 2 | index & 3, lane & 15
+
+
+def _check_lanes(w: WaveBuilder) -> None:
+    """Stop where some lanes are off: what is exchanged then is not known."""
+    every = (1 << w.wave_size) - 1
+    with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
+        fault(w, w.exec_bits, w.number(0), 0, layout.FAULT_LANES)
+
+
+def _declare_global(names: str, dwords: int, bits: int, source: Source, since: int = 12) -> None:
+    spelled = " ".join(f"global_load_{name}" for name in names.split())
+
+    @operations.wave(spelled, f"{PLACE} -> vdst:u32x{dwords}", since=(since,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
-        every = (1 << w.wave_size) - 1
-        with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
-            fault(w, w.exec_bits, w.number(0), 0, FAULT_LANES)
+        _check_lanes(w)
         hosts = checked(w, "global", vaddr, saddr, offset, 4 * dwords)
         rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
         for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
 
 
-_declare_global("b128", 4, 16, _square)
-_declare_global("b64", 2, 8, _pairs)
+def _declare_lds(name: str, dwords: int, bits: int, source: Source) -> None:
+    @operations.wave(f"ds_load_{name}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(125,))
+    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+        """D = LDS[addr + offset] with elements exchanged between lanes, as those of memory are."""
+        _check_lanes(w)
+        hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 4 * dwords)
+        rows = gather_rows(w, hosts, dwords, inside)
+        for index, row in enumerate(exchanged(w, rows, bits, source)):
+            result.store_row(index, row, w.exec)
+
+
+_declare_global("tr_b128", 4, 16, _square)
+_declare_global("tr_b64", 2, 8, _pairs)
+# Those of GFX1250 exchange the same, by AMD's rocjitsu (shared/ds_transpose.h), which has 4 and 6 bits, too.
+for _name, _dwords, _bits, _source in (
+    ("tr16_b128", 4, 16, _square),
+    ("tr8_b64", 2, 8, _pairs),
+    ("tr6_b96", 3, 6, _sixes),
+    ("tr4_b64", 2, 4, _nibbles),
+):
+    _declare_global(_name, _dwords, _bits, _source, 125)
+    _declare_lds(_name, _dwords, _bits, _source)
 
 
 # Blocks of registers (GFX12) ------------------------------------------------------------------------------------------
 
 
 def _declare_block(space: str) -> None:
+    def check(w: WaveBuilder, block: Slot) -> None:
+        """Stop where the last register of the block has other upper bits than the first."""
+        if w.major >= 125:
+            row = 4 * w.wave_size
+            first = ((w.slot_value(block.position) - layout.VECTORS) & (layout.VECTOR_ROWS * row - 1)) + 31 * row
+            unanswered(w, first >= layout.VECTOR_ROWS * row, BANKS)
+
     def places(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, index: Value) -> Value:
         return checked(w, space, vaddr, saddr, offset, 4, index.to("u32") << 2)
 
-    @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,))
+    @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,), generations=True)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """Load D[i] = memory[address + 4 i] for each bit i of M0."""
+        check(w, result)
         with each_lane(w, w.m0) as index:
             value = gather(w, places(w, vaddr, saddr, offset, index))
             place = w.address(result.base(), (index * (4 * w.wave_size)).llvm)
             old = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
             w.ir.store(w.select(w.exec, value, old).llvm, place, align=4 * w.wave_size)
 
-    @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,))
+    @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,), generations=True)
     def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot) -> None:
         """Store memory[address + 4 i] = D[i] for each bit i of M0."""
+        check(w, data)
         with each_lane(w, w.m0) as index:
             place = w.address(data.base(), (index * (4 * w.wave_size)).llvm)
             row = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")

@@ -1,0 +1,151 @@
+"""Copies between memory and LDS that ASYNCCNT counts, loads for clusters and monitors, and barriers in LDS (GFX1250).
+
+They are done when the next instruction begins, as everything is here. Sources: AMD's rocjitsu (cdna5/addr_calc.cpp: the
+immediate offset is added to the address in memory and to that in LDS, which wraps at 32 bits), LLVM's instruction
+definitions (where a VGPR has the address in LDS), and as cited below.
+"""
+
+from __future__ import annotations
+
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I64, PTR
+from luthier.emulator.ir.memory_code import (
+    check_aligned,
+    each_lane,
+    fetch,
+    gather_rows,
+    gather_small,
+    lds_access,
+    put,
+    scatter_rows,
+    scatter_small,
+    spill,
+    unanswered,
+)
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.flat import PLACE, checked
+from luthier.emulator.questions import CLUSTER, OUTSIDE_LDS, UNDERFLOW
+
+operations = OperationTable()
+_NEWEST = (125,)
+_PENDING_BITS, _RELOAD_SHIFT, _RELOAD_BITS = 29, 32, 16
+
+
+def _alone(w: WaveBuilder) -> None:
+    """Stop where M0 names work-groups of a cluster other than the first: 0, and 1 here, is no cluster."""
+    unanswered(w, (w.m0 & 0xFFFF) > 1, CLUSTER)
+
+
+def _read(w: WaveBuilder, hosts: Value, bits: int, mask: Value) -> list[Value]:
+    return [gather_small(w, hosts, bits, mask)] if bits == 8 else gather_rows(w, hosts, bits // 32, mask)
+
+
+def _write(w: WaveBuilder, hosts: Value, rows: list[Value], bits: int, mask: Value) -> None:
+    if bits == 8:
+        scatter_small(w, hosts, rows[0], bits, mask)
+    else:
+        scatter_rows(w, hosts, rows, mask)
+
+
+def _lds(w: WaveBuilder, place: Slot, offset: Slot, bits: int) -> tuple[Value, Value]:
+    return lds_access(w, place.row(0) + w.splat(offset.scalar()), bits // 8)
+
+
+def _declare_copies(bits: int) -> None:
+    def copy_in(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
+        rows = _read(w, hosts, bits, w.exec)
+        targets, inside = _lds(w, place, offset, bits)
+        _write(w, targets, rows, bits, inside)
+
+    @operations.wave(f"global_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
+    def load(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """LDS[a VGPR + offset] = memory[address]."""
+        copy_in(w, place, vaddr, saddr, offset)
+
+    @operations.wave(f"cluster_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
+    def load_for_cluster(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """LDS[a VGPR + offset] of the work-groups in M0 = memory[address]."""
+        _alone(w)
+        copy_in(w, place, vaddr, saddr, offset)
+
+    @operations.wave(f"global_store_async_from_lds_b{bits}", f"{PLACE} vdata:u32 ->", since=_NEWEST)
+    def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, place: Slot) -> None:
+        """Memory[address] = LDS[a VGPR + offset]."""
+        sources, inside = _lds(w, place, offset, bits)
+        unanswered(w, w.mask_bits(inside ^ w.exec) != 0, OUTSIDE_LDS)
+        rows = _read(w, sources, bits, inside)
+        _write(w, checked(w, "global", vaddr, saddr, offset, bits // 8), rows, bits, w.exec)
+
+
+for _bits in (8, 32, 64, 128):
+    _declare_copies(_bits)
+
+
+def _declare_loads(bits: int) -> None:
+    units = bits // 32
+
+    @operations.wave(f"cluster_load_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
+    def load_for_cluster(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """D, in the work-groups in M0, = memory[address]."""
+        _alone(w)
+        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
+        result.write_parts(gather_rows(w, hosts, units))
+
+    for space in ("flat", "global"):
+
+        @operations.wave(f"{space}_load_monitor_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
+        def load_and_watch(
+            w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space
+        ) -> None:
+            """D = memory[address]; writes to it wake the wave from s_monitor_sleep, which just lets others run here."""
+            hosts = checked(w, space, vaddr, saddr, offset, bits // 8)
+            result.write_parts(gather_rows(w, hosts, units))
+
+
+for _bits in (32, 64, 128):
+    _declare_loads(_bits)
+
+# Barriers in LDS ------------------------------------------------------------------------------------------------------
+
+
+def _arrive(w: WaveBuilder, addr: Slot, offset: Slot, count: Value, result: Slot | None) -> None:
+    """Take a lane's count off what a barrier waits for; below 0 the next phase begins.
+
+    Triton and HIP's headers take 29 bits for what is pending, and the phase above it up to bit 31; bits 47:32 are what
+    begins the next phase, one less than the arrivals that it waits for (Triton, InitBarrierOp of its AMD backend).
+    """
+    hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 8)
+    check_aligned(w, w.select(inside, hosts, 0), 8)
+    places, counts = spill(w, hosts), spill(w, count)
+    found = [spill(w, w.const("u32", 0)) for _ in range(2)]
+    with each_lane(w, w.mask_bits(inside)) as lane:
+        pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
+        old = w.wrap(w.ir.load(pointer, typ=I64, align=8), "u64")
+        taken = fetch(w, counts, lane, "u64")
+        pending = old & ((1 << _PENDING_BITS) - 1)
+        through = taken > pending
+        unanswered(w, through & (taken > pending + 1), UNDERFLOW)
+        reload = old >> _RELOAD_SHIFT & ((1 << _RELOAD_BITS) - 1)
+        upper = old & (0xFFFFFFFF << _RELOAD_SHIFT)
+        phase = (old >> _PENDING_BITS & 7) + 1 & 7
+        next_phase = upper | (phase << _PENDING_BITS) | reload
+        w.ir.store(w.select(through, next_phase, old - taken).llvm, pointer, align=8)
+        put(w, found[0], lane, old.to("u32"))
+        put(w, found[1], lane, (old >> 32).to("u32"))
+    if result is not None:
+        for index, place in enumerate(found):
+            result.store_row(index, w.wrap(w.ir.load(place, typ=w.row_type), "u32"), w.exec)
+
+
+@operations.wave("ds_atomic_barrier_arrive_rtn_b64", "addr:u32 data0:u64 #offset -> vdst:u32x2", since=_NEWEST)
+def arrive(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+    """D = LDS[address]; that barrier waits for S1 arrivals less."""
+    _arrive(w, addr, offset, data.read(), result)
+
+
+@operations.wave("ds_atomic_async_barrier_arrive_b64", "addr:u32 #offset ->", since=_NEWEST)
+def arrive_after_copies(w: WaveBuilder, addr: Slot, offset: Slot) -> None:
+    """Let the barrier at LDS[address] wait for an arrival less, after the wave's copies, which are done here."""
+    _arrive(w, addr, offset, w.const("u64", 1), None)
