@@ -160,7 +160,7 @@ def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--checks", "memory,thoughts", "--", "true")
     assert (
         done.returncode,
-        "there is no check 'thoughts': memory, leak, race, init, barrier, early-exit, waits, hazards, fp" in done.stderr,
+        "check 'thoughts': memory, leak, race, init, barrier, early-exit, waits, hazards, fp" in done.stderr,
     ) == (
         1,
         True,
