@@ -291,8 +291,9 @@ class MemoryMachine(Machine):
 
     @property
     def clears_halves(self) -> bool:
-        """Whether 16-bit loads clear the other half of the register: under SRAMECC, which is taken to be on."""
-        return self.isa.target.target.supports_sramecc
+        """Whether 16-bit loads clear the other half of the register: under SRAMECC, which is taken to be on, or always."""
+        target = self.isa.target.target
+        return target.supports_sramecc or target.small_loads_clear
 
     def across(self, before: State, ins: Instruction, text: str) -> Expected:
         """LDS permutations: lanes' registers alone."""
