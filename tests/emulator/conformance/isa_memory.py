@@ -291,7 +291,7 @@ class MemoryMachine(Machine):
 
     @property
     def clears_halves(self) -> bool:
-        """Whether 16-bit loads clear the other half of the register: under SRAMECC, which is taken to be on, or always."""
+        """Whether 16-bit loads clear the other half of the register: always, or under SRAMECC, taken to be on."""
         target = self.isa.target.target
         return target.supports_sramecc or target.small_loads_clear
 
