@@ -512,6 +512,7 @@ wire::Sighting &AccessChecks::note(wire::Sight kind, uint64_t record, uint64_t o
 std::vector<wire::Sighting> AccessChecks::take() {
   settle();
   std::vector<wire::Sighting> all;
+  all.reserve(found_.size());
   for (const auto &[key, found] : found_)
     all.push_back(found);
   found_.clear();

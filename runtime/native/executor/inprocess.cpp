@@ -322,7 +322,9 @@ void Executor::bind(const char *, uint64_t key, uint64_t record) {
 Observer *Executor::observer() {
   if (!observed_)
     return nullptr;
-  return observed_ & layout::OBSERVE_FOOTPRINT ? static_cast<Observer *>(&*footprint_) : &*checks_;
+  if (observed_ & layout::OBSERVE_FOOTPRINT)
+    return footprint_ ? &*footprint_ : nullptr;
+  return checks_ ? &*checks_ : nullptr;
 }
 
 void Executor::stopped(Worker &worker, uint64_t reason) { ask({reason, &worker, 0, 0}); }
