@@ -29,7 +29,7 @@ from run import Row
 SOURCE = Path(__file__).with_name("sanitize_program.hip")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 TARGET = "gfx90a"
-CAPTURES = int(os.environ.get("LUTHIER_BENCH_CAPTURES", "1000"))
+CAPTURES = int(os.environ.get("LUTHIER_BENCH_CAPTURES", "100"))
 SERIAL = min(CAPTURES, 100)
 """Captures that one process after the other replays."""
 KERNELS = ("add", "count")

@@ -73,6 +73,7 @@ def test_a_byte_that_another_part_reads(captured: Callable[..., list[Path]], rea
     """Parts that use the same page are apart, unless one uses a byte that the other writes."""
     capture = read_capture(captured("defects")[0])
     address = int(capture.after["address"][0])
+    begun = {int(row["address"]): capture.pages[row["page"]] for row in capture.before}
     parts = []
     for number in range(2):
         footprint = np.zeros(1, FOOTPRINT)
@@ -80,8 +81,10 @@ def test_a_byte_that_another_part_reads(captured: Callable[..., list[Path]], rea
         footprint["written"][0, number] = 0xFF
         if read and number:
             footprint["read"][0, 0] = 0x80
-        page = np.full((1, 4096), 7 + number, np.uint8)
-        parts.append(Part((number, number + 1), np.zeros(0, COUNTS), footprint, np.array([address], np.uint64), page))
+        page = begun.get(address, np.zeros(4096, np.uint8)).copy()
+        page[8 * number : 8 * number + 8] = 7 + number
+        addresses = np.array([address], np.uint64)
+        parts.append(Part((number, number + 1), np.zeros(0, COUNTS), footprint, addresses, page[None]))
     parts = [Part.unpacked(part.packed()) for part in parts]
     if shared:
         with pytest.raises(DeviceError, match=f"write the byte at {address + 7:#x}, which work-groups 1 to 1 read"):
@@ -89,3 +92,6 @@ def test_a_byte_that_another_part_reads(captured: Callable[..., list[Path]], rea
         return
     left = merged(capture, parts, 0.0).left[address]
     assert left[:16].tolist() == [7] * 8 + [8] * 8
+    parts[1].pages[0, 16] ^= 1
+    with pytest.raises(DeviceError, match=f"bytes at {address:#x} change by no access that is seen"):
+        merged(capture, parts, 0.0)

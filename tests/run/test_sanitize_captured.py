@@ -69,6 +69,12 @@ def test_findings_are_the_program_s(
     assert bool(found[1]) == (bug != "none")
 
 
+def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> None:
+    code, found, _ = looked_at(temporary, "--checks", "early-exit", launches("partial", "ended"))
+    assert code == 1
+    assert {one["kind"] for one in found} == {"missed-barrier"}
+
+
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     kept = launches("tree", "barrier")
     alone = looked_at(temporary, "--checks", CHECKS, kept)

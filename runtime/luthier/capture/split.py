@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -102,6 +102,7 @@ def run_part(launch: PreparedLaunch, of: Range) -> tuple[Part, Replayed]:
 
 
 _NO_PAGES = np.zeros((0, PAGE), np.uint8)
+_NO_BYTES = np.zeros(PAGE // 8, np.uint8)
 
 
 def merged(capture: Capture, parts: Sequence[Part], seconds: float) -> Replayed:
@@ -111,26 +112,30 @@ def merged(capture: Capture, parts: Sequence[Part], seconds: float) -> Replayed:
         seconds: that it took.
 
     Raises:
-        DeviceError: parts use the same bytes, at least one of them writing: together they may do something else.
+        DeviceError: parts use the same bytes, at least one of them writing: together they may do something else. Or
+            what they change is not what they were seen to write.
     """
     _check_apart(parts)
     before = by_address(capture.before)
+    zeros = np.zeros(PAGE, np.uint8)
     left: dict[int, NDArray[np.uint8]] = {}
+
+    def begun(address: int) -> NDArray[np.uint8]:
+        return capture.pages[before[address]] if address in before else zeros
+
+    def contents(address: int) -> NDArray[np.uint8]:
+        return left[address] if address in left else begun(address)
+
     for part in parts:
         written = {int(row["address"]): row["written"] for row in part.footprint}
         for address, page in zip(part.addresses.tolist(), part.pages, strict=True):
             if address not in left:
-                left[address] = capture.pages[before[address]].copy() if address in before else np.zeros(PAGE, np.uint8)
-            mine = np.unpackbits(written[address], bitorder="little").view(np.bool_)
+                left[address] = begun(address).copy()
+            mine = np.unpackbits(written.get(address, _NO_BYTES), bitorder="little").view(np.bool_)
+            if (page != begun(address))[~mine].any():
+                raise DeviceError(f"it cannot be split: bytes at {address:#x} change by no access that is seen")
             left[address][mine] = page[mine]
     counts = _sum(part.counts for part in parts)
-    zeros = np.zeros(PAGE, np.uint8)
-
-    def contents(address: int) -> NDArray[np.uint8]:
-        if address in left:
-            return left[address]
-        return capture.pages[before[address]] if address in before else zeros
-
     difference, changed = compared(capture, left.keys(), contents)
     touched = np.unique(np.concatenate([part.footprint["address"] for part in parts]))
     return Replayed(
@@ -138,9 +143,9 @@ def merged(capture: Capture, parts: Sequence[Part], seconds: float) -> Replayed:
     )
 
 
-def _sum(tables: object) -> NDArray[np.void]:
+def _sum(tables: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
     """Return `COUNTS` added up by address."""
-    every = np.concatenate(list(tables))  # type: ignore[call-overload]
+    every = np.concatenate(list(tables))
     addresses, rows = np.unique(every["address"], return_inverse=True)
     total = np.zeros(len(addresses), COUNTS)
     total["address"] = addresses

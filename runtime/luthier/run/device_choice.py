@@ -27,7 +27,8 @@ def devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu
         TargetError: likewise.
     """
     code = targets_of_program(command[0])
-    fitting = [name for name in (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if _run_any(code, name)]
+    known = (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if code else ()
+    fitting = [name for name in known if _run_any(code, name)]
     devices = parse_devices(text or (fitting or [DEFAULT])[0])
     if code and not any(_accepts(device, code) for device in devices):
         remedy = f"; use --device {fitting[0]}" if fitting else ", for which there is no virtual device"

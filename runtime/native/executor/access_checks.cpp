@@ -1,6 +1,7 @@
 #include "access_checks.h"
 
 #include "program_memory.h"
+#include "take.h"
 #include "unwritten.h"
 
 namespace luthier {
@@ -511,12 +512,7 @@ wire::Sighting &AccessChecks::note(wire::Sight kind, uint64_t record, uint64_t o
 
 std::vector<wire::Sighting> AccessChecks::take() {
   settle();
-  std::vector<wire::Sighting> all;
-  all.reserve(found_.size());
-  for (const auto &[key, found] : found_)
-    all.push_back(found);
-  found_.clear();
-  return all;
+  return luthier::take(found_);
 }
 
 } // namespace luthier

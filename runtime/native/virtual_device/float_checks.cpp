@@ -1,6 +1,7 @@
 #include "float_checks.h"
 
 #include "bytes.h"
+#include "take.h"
 
 namespace luthier {
 
@@ -53,13 +54,9 @@ void FloatChecks::note(const Instruction &instruction, const char *what, wire::S
       found.operands |= bit;
 }
 
-void FloatChecks::tell(Service &service, uint64_t launch) {
+std::vector<wire::Sighting> FloatChecks::take() {
   std::lock_guard lock(mutex_);
-  for (auto &[key, found] : found_) {
-    found.launch = launch;
-    service.found(found);
-  }
-  found_.clear();
+  return luthier::take(found_);
 }
 
 } // namespace luthier

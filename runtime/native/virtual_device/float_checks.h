@@ -15,8 +15,8 @@ public:
   bool wants_accesses() const override { return false; }
   // From any worker's thread; `floats` is a layout::floats.
   void observe(const Instruction &instruction, const char *floats, uint32_t event) override;
-  // Throws `Failure`.
-  void tell(Service &service, uint64_t launch);
+  // Return what was found so far, and forget it.
+  std::vector<wire::Sighting> take();
 
 private:
   void note(const Instruction &instruction, const char *floats, wire::Sight kind, uint64_t lanes);

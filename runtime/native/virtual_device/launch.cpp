@@ -108,15 +108,18 @@ std::optional<Fault> Launch::run() {
     return refused;
   run_parts();
   const uint64_t launch = checked_ || observed_ || floats_ || watched_ ? launch_number(plan_) : 0;
-  if (checked_)
-    sightings_.tell(resources_.service, launch);
-  if (observed_)
-    for (wire::Sighting &found : observed_->take()) {
+  const auto tell = [&](std::vector<wire::Sighting> all) {
+    for (wire::Sighting &found : all) {
       found.launch = launch;
       resources_.service.found(found);
     }
+  };
+  if (checked_)
+    tell(sightings_.take());
+  if (observed_)
+    tell(observed_->take());
   if (floats_)
-    floats_->tell(resources_.service, launch);
+    tell(floats_->take());
   if (watched_)
     watched_->tell(launch);
   return fault_;

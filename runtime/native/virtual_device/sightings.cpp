@@ -1,6 +1,7 @@
 #include "sightings.h"
 
 #include "system.h"
+#include "take.h"
 #include "unwritten.h"
 
 namespace luthier {
@@ -44,13 +45,9 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   return exists;
 }
 
-void Sightings::tell(Service &service, uint64_t launch) {
+std::vector<wire::Sighting> Sightings::take() {
   std::lock_guard lock(mutex_);
-  for (auto &[key, found] : found_) {
-    found.launch = launch;
-    service.found(found);
-  }
-  found_.clear();
+  return luthier::take(found_);
 }
 
 } // namespace luthier

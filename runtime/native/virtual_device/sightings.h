@@ -20,8 +20,8 @@ public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
   // From any worker's thread.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
-  // Throws `Failure`.
-  void tell(Service &service, uint64_t launch);
+  // Return what was found so far, and forget it.
+  std::vector<wire::Sighting> take();
 
 private:
   using Key = std::tuple<uint64_t, wire::Sight, uint64_t, bool>; // record, kind, allocation, whether it is below

@@ -38,10 +38,12 @@ _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL = -1, -2
-_OBSERVED = (
-    *("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_"),
-    *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic", "s_barrier", "s_endpgm"),
+ACCESSES = (
+    *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_"),
+    *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
 )
+"""Beginnings of the names of instructions that access memory which others may access, too."""
+_OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
 """Beginnings of the names of operations whose code is another one where they are observed."""
 _REGISTER = int(OperandKind.REGISTER)
 

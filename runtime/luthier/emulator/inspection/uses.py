@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros
+from luthier.emulator.binding.records import ACCESSES
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.emulator.inspection.waiting import waits
 
-_MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "s_load", "s_buffer_load", "s_store")
-_SCALAR_WRITES = ("s_buffer_store", "s_atomic", "s_buffer_atomic")
 _BITS = {
     Kind.READ: layout.USE_READS,
     Kind.WRITE: layout.USE_WRITES,
@@ -53,7 +52,7 @@ class Uses:
             return 0
         part, position = place
         opcode = self._code.isa.opcode(int(part.opcode[position]))
-        if not opcode.mnemonic.startswith(_MEMORY + _SCALAR_WRITES):
+        if not opcode.mnemonic.startswith(ACCESSES):
             return 0
         use = use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
         if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):

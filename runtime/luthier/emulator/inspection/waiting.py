@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from luthier.emulator.binding.records import ACCESSES
 from luthier.emulator.inspection.access_kinds import Kind, kind_of
 from luthier.isa import NO_TARGET, InstructionArray, Isa
 from luthier.isa import registers as r
@@ -17,7 +18,7 @@ from luthier.lifting.instructions.effects import Columns, EffectTable, effect_ta
 
 LOOP = 24
 """Instructions of the longest loop that is looked at."""
-_MEMORY = ("ds_", "lds_", "flat_", "global_", "buffer_", "tbuffer_", "scratch_", "s_load", "s_buffer", "s_store")
+_MEMORY = (*ACCESSES, "scratch_")
 _MEETS = ("s_barrier", "s_atomic", "s_endpgm", "s_swappc", "s_setpc", "s_call")
 _CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
 """Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""

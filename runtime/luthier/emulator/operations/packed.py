@@ -21,6 +21,8 @@ from luthier.emulator.operations.valu_minmax import (
     spreading_minimum,
 )
 
+OfThree = Callable[[Builder, Value, Value, Value], Value]
+
 operations = OperationTable()
 
 # Integers -----------------------------------------------------------------------------------------------------------
@@ -197,19 +199,21 @@ def _bfloat_choice(name: str, choose: Choice) -> None:
         return bfloat(b, choose(b, x.to("f32"), y.to("f32")).to("f64"))
 
 
-def _sums_and_choices(kind: str) -> None:
-    """Declare choices among integers, and of a sum that wraps and another integer (LLVM, VOP3PInstructions.td)."""
+def _sums(kind: str, declare: Callable[..., Callable[[OfThree], OfThree]], prefix: str) -> None:
+    """Declare choices of a sum that wraps and another integer (LLVM, VOP3Instructions.td and VOP3PInstructions.td)."""
 
-    @operations.packed(f"v_pk_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    @declare(f"{prefix}_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
     def add_min(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = the smaller of S0 + S1 and S2."""
         return b.minimum(x + y, z)
 
-    @operations.packed(f"v_pk_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
+    @declare(f"{prefix}_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
     def add_max(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = the larger of S0 + S1 and S2."""
         return b.maximum(x + y, z)
 
+
+def _choices_of_three(kind: str) -> None:
     @operations.packed(f"v_pk_min3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
     def min3(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = the smallest."""
@@ -221,23 +225,12 @@ def _sums_and_choices(kind: str) -> None:
         return b.maximum(b.maximum(x, y), z)
 
 
-def _wide_sums(kind: str) -> None:
-    @operations.lane(f"v_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def add_min(b: Builder, x: Value, y: Value, z: Value) -> Value:
-        """D = the smaller of S0 + S1 and S2."""
-        return b.minimum(x + y, z)
-
-    @operations.lane(f"v_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def add_max(b: Builder, x: Value, y: Value, z: Value) -> Value:
-        """D = the larger of S0 + S1 and S2."""
-        return b.maximum(x + y, z)
-
-
-_wide_sums("i32")
-_wide_sums("u32")
+for _kind in ("i16", "u16"):
+    _sums(_kind, operations.packed, "v_pk")
+    _choices_of_three(_kind)
+for _kind in ("i32", "u32"):
+    _sums(_kind, operations.lane, "v")
 _bfloats()
-_sums_and_choices("i16")
-_sums_and_choices("u16")
 _choice_of_three("min3_num", number_minimum)
 _choice_of_three("max3_num", number_maximum)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import replace
 
 from luthier.capture import Replayed
@@ -16,6 +18,7 @@ _BITS = {
     "race": layout.OBSERVE_RACES,
     "init": layout.OBSERVE_UNWRITTEN,
     "barrier": layout.OBSERVE_BARRIERS,
+    "early-exit": layout.OBSERVE_BARRIERS,
 }
 _ATTEMPT = "invalid-address"
 """Kind of finding of what is a fault, too."""
@@ -30,7 +33,8 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
         AddressTaken: this process has something else where the program had its memory.
         LuthierError: the launch cannot be run.
     """
-    bits = sum(bit for check, bit in _BITS.items() if CHECKS[check] & collector.kinds)
+    wanted = (bit for check, bit in _BITS.items() if CHECKS[check] & collector.kinds)
+    bits = functools.reduce(operator.or_, wanted, 0)
     observed = Observed(bits) if bits else None
     done = launch.run(threads, observed=observed)
     number = launch.capture.manifest.number
