@@ -38,6 +38,8 @@ COMMANDS = {
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
 COMMAND_GROUP = "luthier.commands"
 """Entry-point group of mappings like `COMMANDS`: sub-commands of other packages, such as those that build tools."""
 
@@ -77,6 +79,7 @@ def every_command() -> dict[str, tuple[str, str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
+    _spare_threads()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     name = "luthier"
     try:
@@ -114,6 +117,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _spare_threads() -> None:
+    """Let NumPy start no threads for matrices, which nothing here needs: they begin by waiting in a loop, a tenth of
+    the time of a short command."""
+    if _BLAS_THREADS not in os.environ:
+        os.putenv(_BLAS_THREADS, "1")  # not in `os.environ`, which programs that are run get
 
 
 def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -> str:

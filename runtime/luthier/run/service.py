@@ -23,14 +23,10 @@ from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
-from luthier.run.faults import describe
-from luthier.run.findings.collector import running
 from luthier.run.findings.finding import CHECKS, FLOATS, OBSERVED
-from luthier.run.instrumentation import Instrumentation
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
-from luthier.run.sessions import Session
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import say_text, visible_lines
@@ -40,6 +36,8 @@ from luthier.wire.messages import Request
 if TYPE_CHECKING:  # what few runs need
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
+    from luthier.run.instrumentation import Instrumentation
+    from luthier.run.sessions import Session
     from luthier.run.watching import Watching
 
 _Counts = NDArray[np.int64]
@@ -202,6 +200,8 @@ class Service:
     def _found(self, pid: int, request: Reader) -> Writer:
         if self._findings is None:
             raise protocol.ProtocolError("findings that nobody asked for")
+        from luthier.run.findings.collector import running  # few runs need it
+
         seen = request.numbers(messages.Sighting)
         of_host = (messages.Sight.DOUBLE_FREE, messages.Sight.INVALID_FREE, messages.Sight.LEAK)
         by_kernel = seen.kind not in of_host
@@ -326,6 +326,8 @@ class Service:
         return Writer().number((1 << 64) - 1 if record is None else record)
 
     def _explain(self, request: Reader) -> str:
+        from luthier.run.faults import describe  # few runs need it
+
         fault = request.numbers(messages.Explain)
         context, group, waves, ranges = (request.string() for _ in range(4))
         if fault.kernel >= len(self._planner.plans) or len(ranges) % layout.RANGE.size:

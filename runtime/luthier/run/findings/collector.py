@@ -6,14 +6,17 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.finding import FLOAT_KINDS, Allocation, Finding, Other
 from luthier.run.findings.floats import cause
 from luthier.run.planner import Plan
-from luthier.run.watching import Watched
 from luthier.wire.messages import Sight, Sighting
+
+if TYPE_CHECKING:  # what few runs need
+    from luthier.run.watching import Watched
 
 _KINDS = {
     Sight.OUTSIDE: "out-of-bounds",
