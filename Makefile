@@ -26,6 +26,8 @@ demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction c
 test-setup: setup
 	@scripts/bootstrap build dev scons test hip docs
 
+# Threads of NumPy's for matrices wait in a loop when they start, in each of the processes that tests start.
+test: export OPENBLAS_NUM_THREADS = 1
 test: test-setup ## run the tests, of the largest tables a fixed part in which all values meet
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import MAIN
 from luthier import Table
 from luthier.cli.main import main
 from luthier.cli.progress import Progress
@@ -25,7 +26,7 @@ from luthier.run.folder import RunFolder
 from luthier.support import markup
 from luthier.terminal import say, say_text, visible, visible_json, visible_lines
 from run_folders import code, kernel, launch, write_run
-from terminals import MAIN, on_terminal
+from terminals import on_terminal
 
 EVERY = "".join(map(chr, (*range(0x3100), *range(0xD700, 0x10000), *range(0x10000, sys.maxunicode + 1, 97))))
 """Every character that does something, and some of each kind that only is drawn."""

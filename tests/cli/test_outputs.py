@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from commands import MAIN
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically, writing_atomically
 from run_folders import kernel, write_run
-from terminals import MAIN
 
 from luthier_build.cli import build
 

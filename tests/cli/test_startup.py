@@ -1,8 +1,9 @@
-"""Commands that need neither NumPy nor LLVM's code generator do not wait for their import."""
+"""Commands do not wait for imports and threads that they do not need."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +44,30 @@ def test_no_slow_imports(command: list[str], fat: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", RUN, *command, *files], capture_output=True, text=True)
     assert json.loads(ran.stderr.splitlines()[-1]) == [0, []], ran.stderr
     assert ran.stdout
+
+
+def test_a_plain_run_imports_neither_checks_nor_tools() -> None:
+    names = ("luthier.hazards", "luthier.lifting", "luthier.patch", "luthier.payload", "luthier.tool")
+    code = f"import sys, luthier.cli.run, luthier.run.service; print([one for one in {names} if one in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="one processor needs no second thread")
+@pytest.mark.parametrize("asked", [None, "2"])
+def test_threads_for_matrices_are_not_started(asked: str | None) -> None:
+    """Nothing here multiplies matrices; what the user asks for is done, and the program sees what the user has set."""
+    code = """
+import os
+from luthier.cli.main import main
+main(["run", "--", "sh", "-c", "echo ${OPENBLAS_NUM_THREADS-none}"])
+import numpy
+print(len(os.listdir("/proc/self/task")))
+os._exit(0)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {} if asked is None else {"OPENBLAS_NUM_THREADS": asked}
+    ran = subprocess.run([sys.executable, "-uc", code], capture_output=True, text=True, env=environment)
+    seen, threads = ran.stdout.split()
+    assert seen == (asked or "none")
+    assert int(threads) >= (2 if asked else 1)
+    assert asked or int(threads) <= 2, ran  # one may still take connections

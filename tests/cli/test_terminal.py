@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import MAIN
 from luthier import Table
 from luthier.cli.completion import SHELLS
 from luthier.cli.main import COMMANDS, main
 from run_folders import kernel, write_run
-from terminals import MAIN, on_terminal
+from terminals import on_terminal
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import os
 import subprocess
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from kept import kept, run, version
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
@@ -37,9 +37,6 @@ ONE_A_FAMILY = [
     for target in TARGETS
 ]
 """Parameters, of which `make test` takes a target of each family: for tests of what does not depend on the others."""
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
-PATIENCE = 300
-"""Seconds for a program, on a machine with other work."""
 Luthier = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -111,10 +108,8 @@ def luthier_run() -> Callable[..., Outcome]:
         env: Mapping[str, str] | None = None,
         stdin: str = "",
     ) -> Outcome:
-        argv = [sys.executable, "-c", MAIN, "run", *map(str, options), "--device", devices, "--", *map(str, command)]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=PATIENCE, input=stdin, env={**os.environ, **(env or {})}
-        )
+        words = ["run", *options, "--device", devices, "--", *command]
+        done = commands.run_luthier(*words, input=stdin, env={**os.environ, **(env or {})})
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
@@ -246,12 +241,7 @@ LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
 @pytest.fixture
 def luthier() -> Luthier:
     """``luthier(*words)``: run the command with these arguments."""
-
-    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", MAIN, *map(str, words)]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
-
-    return run
+    return commands.run_luthier
 
 
 @pytest.fixture(scope="module")
@@ -265,9 +255,7 @@ def captured(
         if (name, target) not in made:
             folder = tmp_path_factory.mktemp(f"{name}-{target}") / "kept"
             words = ["capture", "--device", f"emu:{target}", "-o", str(folder), "--", str(build_program(name))]
-            subprocess.run(
-                [sys.executable, "-c", MAIN, *words], check=True, capture_output=True, timeout=PATIENCE, env=os.environ
-            )
+            commands.run_luthier(*words).check_returncode()
             made[name, target] = sorted(folder.iterdir())
         return made[name, target]
 

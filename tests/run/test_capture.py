@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 from luthier.capture import read_capture, write_capture
 from luthier.errors import LuthierError
 
-from .conftest import MAIN, PATIENCE, TARGETS
+from .conftest import TARGETS
 
 pytestmark = pytest.mark.covering(1)
 NAMES = ("reduction", "histogram")
-
-
-def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run `luthier` with these arguments."""
-    argv = [sys.executable, "-c", MAIN, *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
 
 
 @pytest.mark.covering(1, most=2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path, name: str, target: str) -> None:
-    made = command("capture", "--device", f"emu:{target}", "-o", temporary / "kept", "--", build_program(name))
+    made = run_luthier("capture", "--device", f"emu:{target}", "-o", temporary / "kept", "--", build_program(name))
     assert made.returncode == 0, made.stderr
     files = sorted((temporary / "kept").iterdir())
     assert files
-    done = command("replay", "--json", temporary / "kept")
+    done = run_luthier("replay", "--json", temporary / "kept")
     rows = json.loads(done.stdout)
     assert (done.returncode, {row["what"] for row in rows}, len(rows)) == (0, {"equal"}, len(files))
     capture = read_capture(files[0])
     after, pages = capture.after.copy(), capture.pages.copy()
     pages[int(after["page"][0]), 5] ^= 1
     write_capture(files[0], dataclasses.replace(capture, pages=pages))
-    assert command("replay", files[0]).returncode == 1
+    assert run_luthier("replay", files[0]).returncode == 1
     whole = files[1 % len(files)].read_bytes()
     choose = random.Random(29)
     for _ in range(60):
@@ -57,10 +49,10 @@ def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path
 
 def test_kernels_that_wait_for_each_other_end(build_program: Callable[[str], Path], temporary: Path) -> None:
     kept = temporary / "kept"
-    made = command("capture", "--patience", "1", "-o", kept, "--", build_program("handshake"))
+    made = run_luthier("capture", "--patience", "1", "-o", kept, "--", build_program("handshake"))
     assert (made.returncode, made.stdout) == (0, "released\n"), made.stderr
     assert "wait_for" in made.stderr
     assert "kernels that wait for each other cannot be captured" in made.stderr
     (file,) = kept.iterdir()
     assert read_capture(file).manifest.kernel == "_Z5twicePi"
-    assert command("replay", file).returncode == 0
+    assert run_luthier("replay", file).returncode == 0

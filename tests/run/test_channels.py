@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from commands import PATIENCE
 from luthier import InstrumentationTask, Tool, ToolModule
 from luthier.run import parse_devices, results, run_program
 from luthier.run.folder import RunFolder
@@ -26,7 +27,7 @@ from luthier.tool import ToolGroup
 from luthier.tool.observation import Launch, LiveChannel, Run
 from numpy.typing import NDArray
 
-from .conftest import PATIENCE, TARGETS, apart
+from .conftest import TARGETS, apart
 
 Build = Callable[[str], Path]
 

@@ -16,6 +16,7 @@ import dap
 import dap.handler
 import numpy as np
 import pytest
+from commands import MAIN, PATIENCE, run_luthier
 from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import PreparedLaunch
@@ -24,7 +25,7 @@ from luthier.debug.expressions import Expression
 from luthier.emulator.inspection.debug import observer_of
 from luthier.errors import DeviceError, LuthierError
 
-from .conftest import MAIN, ONE_A_FAMILY, PATIENCE, PROGRAMS, TARGETS
+from .conftest import ONE_A_FAMILY, PROGRAMS, TARGETS
 
 pytestmark = pytest.mark.covering(1)
 SOURCE = PROGRAMS / "debugged.hip"
@@ -37,12 +38,6 @@ def line_of(mark: str) -> int:
     return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if f"// {mark}" in line)
 
 
-def command(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run `luthier` with these arguments."""
-    argv = [sys.executable, "-c", MAIN, *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, input=stdin, env={**os.environ})
-
-
 @pytest.fixture(scope="session")
 def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """``captured(target, *flags)``: the launch of the program that is debugged."""
@@ -51,7 +46,7 @@ def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPa
     def capture(target: str, *flags: str) -> Path:
         folder = tmp_path_factory.mktemp("captured")
         program = build_program("debugged", "-g", *flags)
-        done = command("capture", "--device", f"emu:{target}", "-o", folder, "--", program)
+        done = run_luthier("capture", "--device", f"emu:{target}", "-o", folder, "--", program)
         assert done.returncode == 0, done.stderr
         (found,) = folder.glob("*.lcap")
         return found
@@ -298,10 +293,10 @@ def test_places_without_code(captured: Callable[..., Path], place: str, message:
 def test_a_capture_without_debug_information(
     build_program: Callable[..., Path], tmp_path: Path, temporary: Path
 ) -> None:
-    made = command("capture", "--device", "emu:gfx90a", "-o", temporary / "kept", "--", build_program("debugged"))
+    made = run_luthier("capture", "--device", "emu:gfx90a", "-o", temporary / "kept", "--", build_program("debugged"))
     assert made.returncode == 0, made.stderr
     commands = "break sums\nbreak debugged.hip:3\nnext\nlocals\nprint v0\nlist\ncontinue\ncontinue\n"
-    done = command("debug", temporary / "kept", stdin=commands)
+    done = run_luthier("debug", temporary / "kept", input=commands)
     assert done.returncode == 0, done.stderr
     for text in ("breakpoint 1 at", "no source lines: compile with -g", "no debug information", "has ended after"):
         assert text in done.stdout
@@ -315,7 +310,7 @@ def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
         "reverse-stepi\nregisters 2\ndisassemble\nwatch total\ncontinue\ninfo\ndelete 2\nnonsense\nlane 99\nwave 7\n"
         "memory 0\ngoto 0\nfinish\nhelp\nquit\n"
     )
-    done = command("debug", "-x", script, captured("gfx90a", "-O0"))
+    done = run_luthier("debug", "-x", script, captured("gfx90a", "-O0"))
     assert (done.returncode, done.stderr) == (0, "")
     for pattern in (
         r"breakpoint 1 at 0x[0-9a-f]+",
@@ -339,22 +334,22 @@ def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
 
 def test_a_program(build_program: Callable[..., Path]) -> None:
     program = build_program("debugged", "-g", "-O0")
-    done = command(
+    done = run_luthier(
         "debug",
         "--device",
         "emu:gfx1030",
         "--",
         program,
-        stdin=f"tbreak debugged.hip:{line_of('in triple')}\nc\nlocals\nc\n",
+        input=f"tbreak debugged.hip:{line_of('in triple')}\nc\nlocals\nc\n",
     )
     assert done.returncode == 0, done.stderr
     assert "value = 3" in done.stdout
     assert "has ended" in done.stdout
-    assert command("debug").returncode == 1
-    assert command("debug", "--device", "hip:0", "nothing.lcap").returncode == 1
-    missing = command("debug", "nothing.lcap")
+    assert run_luthier("debug").returncode == 1
+    assert run_luthier("debug", "--device", "hip:0", "nothing.lcap").returncode == 1
+    missing = run_luthier("debug", "nothing.lcap")
     assert (missing.returncode, "no such file" in missing.stderr) == (1, True)
-    assert "no launch was captured" in command("debug", "--", "true").stderr
+    assert "no launch was captured" in run_luthier("debug", "--", "true").stderr
 
 
 class Handler(dap.handler.Handler):

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commands import MAIN, PATIENCE
 from effort import EVERYTHING
-
-from .conftest import MAIN, PATIENCE
 
 Build = Callable[[str], Path]
 Do = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .conftest import MAIN
+from commands import MAIN
 
 TOOLS = """
 from luthier import Table, Tool

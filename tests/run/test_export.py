@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import PATIENCE
 
-from .conftest import PATIENCE, Luthier, Outcome
+from .conftest import Luthier, Outcome
 
 Captured = Callable[..., list[Path]]
 

@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from commands import MAIN, PATIENCE
 from luthier.run import parse_devices, program, topology
 from luthier.wire.messages import SOCKET_VARIABLE
 from luthier.wire.topology import FILES_VARIABLE
 
-from .conftest import MAIN, PATIENCE, Outcome
+from .conftest import Outcome
 
 Build = Callable[[str], Path]
 Run = Callable[..., Outcome]

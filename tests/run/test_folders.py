@@ -16,19 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import MAIN, run_luthier
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.report.merge import merge
 from luthier.run.folder import Claim, RunFolder
-from terminals import MAIN
 
 LUTHIER = (sys.executable, "-c", MAIN)
 TARGET = ("--device", "emu:gfx90a")
 Build = Callable[[str], Path]
-
-
-def luthier(*arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LUTHIER, *map(str, arguments)], capture_output=True, text=True, timeout=300, **more)
 
 
 # Whose it is ----------------------------------------------------------------------------------------------------------
@@ -83,14 +79,14 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "ready\n"
-        second = luthier("run", "-o", folder, "--", "echo", "second")
+        second = run_luthier("run", "-o", folder, "--", "echo", "second")
         assert (second.returncode, second.stdout) == (1, "")
         assert f"another run is writing to {folder}" in second.stderr
-        assert "has not ended, or was killed" in luthier("report", folder).stderr
+        assert "has not ended, or was killed" in run_luthier("report", folder).stderr
         first.communicate("\n", timeout=60)
     assert first.returncode == 0
     assert RunFolder(str(folder)).summary["command"][0] == "sh"
-    again = luthier("run", "-o", folder, "--", "echo", "third")
+    again = run_luthier("run", "-o", folder, "--", "echo", "third")
     assert (again.returncode, again.stdout) == (1, "")
     assert f"{folder} is not empty" in again.stderr
     assert RunFolder(folder).summary["command"][0] == "sh"
@@ -105,27 +101,27 @@ def test_what_a_killed_run_leaves_is_told(tmp_path: Path) -> None:
         first.kill()
         os.killpg(first.pid, signal.SIGKILL)  # the program, too
     for _ in range(100):
-        said = luthier("run", "-o", folder, "--", "true").stderr
+        said = run_luthier("run", "-o", folder, "--", "true").stderr
         if "another run" not in said:
             break
         time.sleep(0.1)
     assert f"{folder} has what a run left that was killed: remove it, or take another folder" in said
-    assert "has not ended, or was killed" in luthier("report", folder).stderr
+    assert "has not ended, or was killed" in run_luthier("report", folder).stderr
 
 
 def test_a_run_that_does_not_begin_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for arguments in ((*TARGET, "--", "/no/such/program"), ("-t", "no_such_tool", "--", "true")):
-        assert luthier("run", "-o", folder, *arguments).returncode == 1
+        assert run_luthier("run", "-o", folder, *arguments).returncode == 1
         assert not folder.exists() or not any(folder.iterdir())
-    assert luthier("run", "-o", folder, "--", "true").returncode == 0
+    assert run_luthier("run", "-o", folder, "--", "true").returncode == 0
 
 
 def test_new_folders_are_their_users_alone(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o750)
     for folder, mode in ((tmp_path / "above" / "new", 0o700), (shared, 0o750)):
-        assert luthier("run", "-o", folder, "--", "true").returncode == 0
+        assert run_luthier("run", "-o", folder, "--", "true").returncode == 0
         assert oct(stat.S_IMODE(folder.stat().st_mode)) == oct(mode)
         out = folder.with_name(f"{folder.name}-merged")
         merge([RunFolder(folder), RunFolder(folder)], out)
@@ -140,7 +136,7 @@ def without_tools(build_program: Build, tmp_path_factory: pytest.TempPathFactory
     """A run directory of a program that ran under no tool, with ``summary.json`` beside; what was printed."""
     folder = tmp_path_factory.mktemp("plain")
     options = ("-o", folder / "run", "--json", folder / "all.json", "--executed", "--mangled")
-    ran = luthier("run", *options, *TARGET, "--", build_program("processes"))
+    ran = run_luthier("run", *options, *TARGET, "--", build_program("processes"))
     assert ran.returncode == 0, ran.stderr
     return folder, ran.stderr
 
@@ -221,10 +217,10 @@ def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_pat
     out.mkdir()
     options = () if keep else ("--no-command",)
     command = ("sh", "-c", '"$0" s3cret; echo pa55word > /dev/null', build_program("graph"))
-    ran = luthier("run", *options, "-o", run, "--json", out / "all.json", *TARGET, "--", *command)
+    ran = run_luthier("run", *options, "-o", run, "--json", out / "all.json", *TARGET, "--", *command)
     assert ran.returncode == 0, ran.stderr
     for format in ("json", "perfetto", "html", "text"):
-        assert luthier("report", run, "--format", format, "-o", out / format).returncode == 0
+        assert run_luthier("report", run, "--format", format, "-o", out / format).returncode == 0
     merge([RunFolder(run)], out / "merged")
     texts = {path: path.read_text() for path in (run / "summary.json", out / "merged/summary.json", out / "all.json")}
     texts |= {out / name: (out / name).read_text() for name in ("json", "perfetto", "text")}

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from luthier.objects.arguments import Argument, parameter_types
-
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 
 
 def _logged(program: Path, target: str, log: Path, *options: str) -> tuple[list[str], dict[str, Any]]:
     """Return what the program printed, and what the run reported."""
-    command = [sys.executable, "-c", MAIN, "run", "-t", "launch_log", "--device", f"emu:{target}", "--json", str(log)]
-    done = subprocess.run([*command, *options, "--", str(program)], capture_output=True, text=True, timeout=120)
+    done = run_luthier("run", "-t", "launch_log", "--device", f"emu:{target}", "--json", log, *options, "--", program)
     assert done.returncode == 0, done
     return done.stdout.split(), json.loads(log.read_text())
 

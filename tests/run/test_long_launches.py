@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 LINE = re.compile(
     r"luthier run: kernel forever has been running for (\d+) s \(process \d+; waves have executed ([\d,]+) of its "
     r"instructions\)"
@@ -22,8 +20,7 @@ LINE = re.compile(
 def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], options: list[str]) -> None:
     """After 10 and 20 s, not between; in nothing that is the program's own."""
     program = [str(build_program("faults")), "forever"]
-    command = [sys.executable, "-c", MAIN, "run", "--time-limit", "24", *options, "--", *program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run_luthier("run", "--time-limit", "24", *options, "--", *program)
     assert (done.returncode, done.stdout) == (124, "ready\n")
     found = LINE.findall(done.stderr)
     seconds = [int(one) for one, _ in found]
@@ -35,7 +32,6 @@ def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], o
 
 
 def test_one_that_ends_soon_is_not(build_program: Callable[..., Path]) -> None:
-    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("streams"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run_luthier("run", "--", build_program("streams"))
     assert done.returncode == 0
     assert "has been running" not in done.stderr

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import LUTHIER
 from effort import EVERYTHING
 from rocm_stacks import stack
 
-from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 pytestmark = pytest.mark.rocm(RELEASE)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import PATIENCE
 from effort import EMULATED
 from kept import ROOT, kept
 from kept import run as run_command
@@ -20,7 +21,7 @@ from rocm_stacks import SUITES, stack
 
 from luthier_build.workspace import digest
 
-from .conftest import PATIENCE, PROGRAMS, Outcome
+from .conftest import PROGRAMS, Outcome
 from .test_programs import SAYS, in_order
 
 RELEASE = "6.4"

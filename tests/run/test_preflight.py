@@ -14,10 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from commands import MAIN
 from luthier.run import private_folder
 from luthier.support import processes
 
-from .conftest import MAIN, Outcome
+from .conftest import Outcome
 
 Run = Callable[..., Outcome]
 RUN = [sys.executable, "-c", MAIN, "run"]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import MAIN
 
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 SLOW = """
 import time
 from luthier import InstrumentationTask, Tool

@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import PATIENCE
 from rocm_stacks import RELEASES, SUITES, stack
-
-from .conftest import PATIENCE
 
 HERE = pytest.mark.rocm("6.4")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.run.findings import suppressions
 from luthier.run.findings.finding import Allocation, Finding
 
-from .conftest import MAIN, PATIENCE, PROGRAMS
+from .conftest import PROGRAMS
 
 Build = Callable[..., Path]
 BUGS = {
@@ -48,8 +48,7 @@ def combinations() -> list[tuple[str, str, str, str]]:
 
 
 def sanitize(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", MAIN, "sanitize", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    return run_luthier("sanitize", *arguments)
 
 
 def line_of(access: str) -> int:
@@ -108,8 +107,7 @@ def test_under_run(build_program: Build, tools: list[str]) -> None:
     """`luthier run --check` finds the same, with a tool or without, and tells what it leaves out."""
     for bug, code in (("above", 1), ("none", 0)):
         words = [*tools, "--check", "memory,race", "--", build_program("planted", "-g"), "device", bug, "read"]
-        argv = [sys.executable, "-c", MAIN, "run", *map(str, words)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        done = run_luthier("run", *words)
         assert (done.returncode, done.stdout) == (code, "done\n"), done
         assert f"luthier: {code} findings" in done.stderr
         assert ("out-of-bounds: read of 4 bytes" in done.stderr) == bool(code)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 
-from .conftest import MAIN, PATIENCE, Luthier
+from .conftest import Luthier
 from .test_unordered import BUGS
 
 CHECKS = "race,init,barrier,early-exit"
@@ -21,8 +19,7 @@ CHECKS = "race,init,barrier,early-exit"
 def looked_at(folder: Path, *words: str | Path) -> tuple[int, list[dict[str, Any]], str]:
     """The exit code, the findings without what differs from process to process, and what was printed."""
     log = folder / "findings.json"
-    argv = [sys.executable, "-c", MAIN, "sanitize", "--json", str(log), *map(str, words)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ})
+    done = run_luthier("sanitize", "--json", log, *words)
     found = json.loads(log.read_text())["findings"]
     for one in found:
         if not one["in_lds"]:
@@ -92,7 +89,7 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
         (["--checks", CHECKS, kept], 1, "no capture"),
         (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captured launches"),
     ):
-        done = luthier("sanitize", *words)
+        done = run_luthier("sanitize", *words)
         assert (done.returncode, message in done.stderr) == (code, True), done
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +11,15 @@ from typing import Any, NamedTuple
 import luthier
 import numpy as np
 import pytest
+from commands import run_luthier
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import LuthierError
 from luthier.run.findings.floats import cause, kinds_of
 from numpy.typing import NDArray
 from rocm_stacks import stack
 
-from .conftest import PATIENCE, PROGRAMS
-from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
@@ -40,8 +40,7 @@ ALL = "nan,inf,denormal,flow"
 def look(program: Path, log: Path, *words: str, target: str, kinds: str, before: list[str]) -> list[dict[str, Any]]:
     """Return what is found in a program."""
     options = ["--checks", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
-    argv = [*before, LUTHIER, "sanitize", *options, "--", str(program), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    done = run_luthier("sanitize", *options, "--", program, *words, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
     assert done.returncode == bool(told["findings"]), done

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from luthier.objects.source import SourceFrame
 from luthier.run.findings.finding import Finding, Other
 from luthier.run.findings.sarif import sarif
 from rocm_stacks import stack
 
-from .conftest import PATIENCE, PROGRAMS
-from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
@@ -30,8 +30,8 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, checks: str, before: list[str]
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    argv = [*before, LUTHIER, "sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", str(log)]
-    done = subprocess.run([*argv, "--", str(program), *arguments], capture_output=True, text=True, timeout=PATIENCE)
+    options = ["--checks", checks, "--device", f"emu:{target}", "--json", log]
+    done = run_luthier("sanitize", *options, "--", program, *arguments, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
     assert done.returncode == bool(told["findings"]), done
@@ -85,8 +85,7 @@ def test_each_alone(build_program: Build, tmp_path: Path) -> None:
 
 def test_code_of_other_objects(build_program: Build) -> None:
     """Late results are given back behind calls of code that comes while a kernel runs."""
-    argv = [LUTHIER, "sanitize", "--checks", "waits,hazards", "--", str(build_program("call_between_objects"))]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    done = run_luthier("sanitize", "--checks", "waits,hazards", "--", build_program("call_between_objects"))
     assert (done.returncode, done.stdout) == (0, "called\n"), done
     assert "luthier: 0 findings" in done.stderr
 

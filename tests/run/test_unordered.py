@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from luthier.emulator.inspection.uses import use_of
 from luthier.run.findings import suppressions
 from luthier.run.findings.finding import Finding, Other
 from luthier.run.findings.sarif import sarif
 from rocm_stacks import stack
 
-from .conftest import PATIENCE, PROGRAMS
-from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
@@ -63,8 +63,8 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, before: list[str], checks: str = CHECKS
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    argv = [*before, LUTHIER, "sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", str(log)]
-    done = subprocess.run([*argv, "--", str(program), *arguments], capture_output=True, text=True, timeout=PATIENCE)
+    words = ["sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", log, "--", program, *arguments]
+    done = run_luthier(*words, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
     assert done.returncode == bool(told["findings"]), done
@@ -151,8 +151,7 @@ def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
 
 def test_large_allocation(build_program: Build) -> None:
     """What is too large to be told from what was written is named."""
-    argv = [LUTHIER, "sanitize", "--checks", "init", "--", str(build_program("ordered", "-g")), "large"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    done = run_luthier("sanitize", "--checks", "init", "--", build_program("ordered", "-g"), "large")
     assert done.returncode == 0
     assert f"reads of an allocation of {257 << 20} bytes are not checked by init" in done.stderr
 

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import termios
 
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
-"""Program that ``python -c`` runs."""
+from commands import MAIN
 
 
 def on_terminal(columns: int, arguments: list[str]) -> str:

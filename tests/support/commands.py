@@ -1,0 +1,81 @@
+"""The `luthier` command, each time in a process of its own, which begins with Luthier imported.
+
+Imports are most of what a short command takes, and hundreds of tests give one. The fork server of `multiprocessing` has
+what most of them import, and nothing else: no state, threads or machine code of other tests. Tests of how the command
+itself starts and ends run `MAIN` by a new interpreter.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+"""Program that ``python -c`` runs."""
+LUTHIER = str(Path(sys.executable).with_name("luthier"))
+PATIENCE = 300
+"""Seconds for a command, on a machine with other work."""
+
+_IMPORTED = """
+luthier.cli.run luthier.cli.findings luthier.cli.sanitize luthier.cli.capture luthier.cli.replay luthier.capture
+luthier.run.service luthier.run.instrumentation luthier.run.results luthier.run.record luthier.run.watching
+luthier.patch.output.companion
+"""
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(_IMPORTED.split())
+
+
+def run_luthier(
+    *words: object,
+    input: str = "",
+    env: Mapping[str, str] | None = None,
+    timeout: float = PATIENCE,
+    before: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, in the environment of this process or another one.
+
+    Args:
+        words: its arguments.
+        before: words of a command that runs it, in a new interpreter.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer; it was killed.
+    """
+    argv = [LUTHIER, *map(str, words)]
+    if before:
+        return subprocess.run([*before, *argv], capture_output=True, text=True, input=input, env=env, timeout=timeout)
+    with tempfile.TemporaryDirectory(prefix="luthier-command-") as name:
+        files = [Path(name, stream) for stream in ("in", "out", "err")]
+        files[0].write_text(input)
+        process = _SERVER.Process(target=_command, args=(argv, dict(os.environ if env is None else env), files))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(argv, timeout, *(file.read_bytes() for file in files[1:]))
+        assert process.exitcode is not None
+        out, err = (file.read_text() if file.exists() else "" for file in files[1:])
+        return subprocess.CompletedProcess(argv, process.exitcode, out, err)
+
+
+def _command(argv: list[str], env: dict[str, str], files: list[Path]) -> None:
+    gc.freeze()
+    for number, file in enumerate(files):
+        descriptor = os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = argv
+    from luthier.cli.main import main
+
+    sys.exit(main())
