@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_luthier
+from effort import EVERYTHING
 
 LINE = re.compile(
     r"luthier run: kernel forever has been running for (\d+) s \(process \d+; waves have executed ([\d,]+) of its "
@@ -18,17 +19,19 @@ LINE = re.compile(
 @pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("options", [[], ["-t", "instr_count"]])
 def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], options: list[str]) -> None:
-    """After 10 and 20 s, not between; in nothing that is the program's own."""
+    """After 10 s, and 20, not between; in nothing that is the program's own."""
+    lines = 2 if EVERYTHING else 1  # the kernel takes all cores that long
     program = [str(build_program("faults")), "forever"]
-    done = run_luthier("run", "--time-limit", "24", *options, "--", *program)
+    done = run_luthier("run", "--time-limit", str(4 + 10 * lines), *options, "--", *program)
     assert (done.returncode, done.stdout) == (124, "ready\n")
     found = LINE.findall(done.stderr)
     seconds = [int(one) for one, _ in found]
     executed = [int(count.replace(",", "")) for _, count in found]
-    assert len(found) == 2, done.stderr
-    assert 10 <= seconds[0] <= 12
-    assert 20 <= seconds[1] <= 22
-    assert 0 < 1.2 * executed[0] < executed[1], "it goes on"
+    assert len(found) == lines, done.stderr
+    assert all(10 * number <= one <= 10 * number + 2 for number, one in enumerate(seconds, 1))
+    assert executed[0] > 0
+    if EVERYTHING:
+        assert 1.2 * executed[0] < executed[1], "it goes on"
 
 
 def test_one_that_ends_soon_is_not(build_program: Callable[..., Path]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
+from effort import EVERYTHING
 from luthier.cli.replay_cluster import replay_on
 from luthier.cli.replay_process import REPLAY
 from luthier.errors import LuthierError
@@ -28,8 +29,10 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[LocalCluster]:
-    """Workers in four processes."""
-    with LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster:
+    """Workers in processes of their own."""
+    with LocalCluster(
+        n_workers=4 if EVERYTHING else 2, threads_per_worker=1, dashboard_address=":0", silence_logs=60
+    ) as cluster:
         yield cluster
 
 
@@ -83,7 +86,7 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
         chosen = random.Random(3)
         while not over.wait(1.0):
             pids = client.run(os.getpid, on_error="ignore") or {}
-            if pids and len(killed) < 4:
+            if pids and len(killed) < (4 if EVERYTHING else 2):
                 killed.append(chosen.choice(sorted(pids.values())))
                 with suppress(ProcessLookupError):
                     os.kill(killed[-1], signal.SIGKILL)
