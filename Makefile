@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 NATIVE := $(foreach folder,runtime/native compiler_plugin,"$(folder)/*.cpp" "$(folder)/*.h")
 
-.PHONY: help setup demo demo-llm test-setup test test-all check docs newcomer format bench matrix clean
+.PHONY: help setup demo demo-llm test-setup test test-all check check-types check-native check-python docs newcomer format bench matrix clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,7 +23,7 @@ demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction c
 	@scripts/rocm-stack 6.4 --tests
 	@$(PYTHON) examples/language_model/demo.py
 
-test-setup: setup
+test-setup:
 	@scripts/bootstrap build dev scons test hip docs
 
 # Threads of NumPy's for matrices wait in a loop when they start, in each of the processes that tests start.
@@ -36,11 +36,18 @@ test-all: export LUTHIER_TEST_SHARD = $(SHARD)
 test-all: test ## run all the tests; SHARD=3/12: the third of twelve parts
 
 check: setup ## lint, format, types, rules of the house
-	@$(PYTHON) -m ruff check .
-	@$(PYTHON) -m ruff format --check .
+	@$(MAKE) --no-print-directory --keep-going --output-sync -j2 check-types check-native check-python
+
+check-types:
+	@$(PYTHON) -m mypy
+
+check-native:
 	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format --dry-run -Werror
 	@$(PYTHON) scripts/lint_native.py
-	@$(PYTHON) -m mypy
+
+check-python:
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) scripts/house_rules.py
 	@$(PYTHON) scripts/draw_packages.py --check
 	@.venv/bin/lint-imports --no-cache
