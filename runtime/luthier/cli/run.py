@@ -85,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", metavar="RUN", help="a new folder for results: see `luthier report`")
     results.add_argument(
-        "--calls", action="store_true", help="record the program's calls of HIP functions, too: for time lines, with -o"
+        "--calls",
+        action="store_true",
+        help="record the program's calls of HIP functions and its ranges (roctx), too: for time lines, with -o",
     )
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
     results.add_argument(
@@ -229,7 +231,7 @@ def _run_watched(
             f"luthier run: kernels that tools have changed are not checked by {', '.join(unchecked)}",
             file=sys.stderr,
         )
-    code = run_program(command, devices, later, executed, findings=findings, seconds=args.time_limit)
+    code = run_program(command, devices, later, executed, findings=findings, seconds=args.time_limit, ranges=args.calls)
     instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed, args)

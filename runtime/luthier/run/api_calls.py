@@ -20,13 +20,13 @@ class Calls:
         self.rows: list[dict[str, Any]] = []
         self._begun: dict[tuple[int, int], dict[str, Any]] = {}
 
-    def add(self, event: ApiEvent) -> None:
-        """Take in that a call has begun or ended."""
+    def add(self, api: str, event: ApiEvent) -> None:
+        """Take in that a call of an API's function has begun or ended."""
         key = event.pid, event.call
         if not event.is_exit:
             arguments = json.dumps(dict(event.arguments), separators=(",", ":"))
             begun = {"process": event.pid, "thread": event.thread, "name": event.name, "begin_ns": event.time}
-            self._begun[key] = {**begun, "end_ns": None, "result": None, "arguments": arguments}
+            self._begun[key] = {**begun, "end_ns": None, "result": None, "arguments": arguments, "api": api}
         elif (row := self._begun.pop(key, None)) is not None:
             self.rows.append({**row, "end_ns": event.time, "result": event.result})
 

@@ -18,6 +18,9 @@ from luthier.wire.memory import EVENT_HEAD, EVENT_RECORD
 RECORDS = 1 << 14
 """Events of a process that wait to be delivered; when there are more the process waits."""
 APIS = ("hsa", "hip")
+"""APIs whose calls tools may want reported."""
+RANGES = ("roctx", "roctx.range", "roctx.mark")
+"""The program's own ranges that are nested on a thread, those that are not, and marks, as if they were calls."""
 _NAMES = [member.name for member in EVENT_RECORD.members]
 
 
@@ -72,7 +75,7 @@ class EventLog:
         """
         for _ in range(request.number()):
             api, name = request.text(), request.text()
-            if api not in APIS:
+            if api not in APIS + RANGES:
                 raise ProtocolError(f"functions of {api}")
             arguments, outputs = (
                 [_Value(request.text(), bool(request.number())) for _ in range(request.number())] for _ in range(2)
@@ -112,4 +115,8 @@ class EventLog:
 
 def is_for(tool: Tool, api: str, name: str) -> bool:
     """Return whether a tool wants calls of a function reported."""
-    return wants(tool, api) and any(fnmatchcase(name, pattern) for pattern in getattr(tool, f"{api}_events"))
+    return (
+        api in APIS
+        and wants(tool, api)
+        and any(fnmatchcase(name, pattern) for pattern in getattr(tool, f"{api}_events"))
+    )

@@ -122,7 +122,7 @@ class Instrumentation:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
                 raise ToolError(f"{tool.label()} failed when it was to begin: {problem!r}") from problem
-        if any(map(self._wanted_calls, events.APIS)):
+        if any(map(self._wanted_calls, events.APIS)) or self._wants_ranges:
             threading.Thread(target=self._tell_events_soon, name="luthier-events", daemon=True).start()
 
     def end(self) -> None:
@@ -173,6 +173,7 @@ class Instrumentation:
             unique_grid=selection.unique_grid,
             launches=self.watches_launches,
             code_objects=self.watches_objects,
+            ranges=self._wants_ranges,
             rows=ROWS,
             records=records,
         )
@@ -274,6 +275,10 @@ class Instrumentation:
         """Return the patterns of the functions of an API whose calls somebody wants reported."""
         everything = ["*"] if self._recorder is not None and api in self._recorder.apis else []
         return [*everything, *events.patterns(self.tools.tools, api)]
+
+    @property
+    def _wants_ranges(self) -> bool:
+        return self._recorder is not None and not set(events.RANGES).isdisjoint(self._recorder.apis)
 
     def _tell_events(self, session: Session) -> None:
         """Pass the calls of API functions that a process has recorded to tools."""

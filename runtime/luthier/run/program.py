@@ -56,18 +56,22 @@ def library_folder() -> Path:
     return folder
 
 
-def environment(base: Mapping[str, str], folder: Path, *, tools: bool, checked: bool = False) -> dict[str, str]:
+def environment(
+    base: Mapping[str, str], folder: Path, *, tools: bool, checked: bool = False, ranges: bool = False
+) -> dict[str, str]:
     """Return the program's environment: the kernel driver's shim before all libraries, and the place of the service.
 
     Args:
         folder: what `private_folder` gives, with a link to the libraries and the kernel driver's files.
         tools: whether ROCr is to load the tool library.
         checked: whether the program's allocations are to be told of.
+        ranges: whether its own marks and ranges (roctx) are.
     """
     result = dict(base)
     others = result.get("LD_PRELOAD")
-    first = [str(folder / _LIBRARIES / SANITIZER_LIBRARY)] if checked else []
-    result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / LIBRARY), *first, *([others] if others else [])])
+    first = [LIBRARY, *([SANITIZER_LIBRARY] if checked else []), *([TOOL_LIBRARY] if ranges else [])]
+    ours = [str(folder / _LIBRARIES / library) for library in first]
+    result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
     result[FILES_VARIABLE] = str(folder / _DRIVER)
     result[SOCKET_VARIABLE] = str(folder / _SERVICE)
     if tools:
@@ -105,6 +109,7 @@ def run_program(
     findings: Collector | None = None,
     *,
     seconds: float | None = None,
+    ranges: bool = False,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
 
@@ -116,6 +121,7 @@ def run_program(
         captures: gets launches with the memory that they may access.
         findings: gets what is wrong with the program's use of memory, which is then checked.
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
+        ranges: whether the tools' recorder wants the program's own ranges (roctx).
 
     Raises:
         DeviceError: the native library was not built, or a limit is too low.
@@ -128,7 +134,8 @@ def run_program(
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
         topology.write(folder / _DRIVER, devices)
         child = start(
-            command, env=environment(os.environ, folder, tools=tools is not None, checked=findings is not None)
+            command,
+            env=environment(os.environ, folder, tools=tools is not None, checked=findings is not None, ranges=ranges),
         )
         forward_to(child.send_signal)
         imported = threading.Event()

@@ -22,6 +22,7 @@ from luthier.patch import KernelReport
 from luthier.run import listings, schema
 from luthier.run.api_calls import Calls, columns_of
 from luthier.run.elements import element_type
+from luthier.run.events import RANGES
 from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.patching import digest_of
@@ -47,7 +48,7 @@ class Recorder:
 
     Args:
         folder: a new one, or empty.
-        calls: whether calls of HIP functions are recorded, too.
+        calls: whether calls of HIP functions, and the program's own ranges, are recorded, too.
 
     Raises:
         LuthierError: it cannot be made, there is something in it, or another run writes there.
@@ -56,7 +57,7 @@ class Recorder:
     def __init__(self, folder: Path, *, calls: bool = False) -> None:
         self.folder = folder
         """The run directory."""
-        self.apis: tuple[str, ...] = ("hip",) if calls else ()
+        self.apis: tuple[str, ...] = ("hip", *RANGES) if calls else ()
         """APIs whose calls it wants to be told of, all of them."""
         self._calls = Calls()
         self._tables: dict[str, TableWriter] = {}
@@ -104,7 +105,7 @@ class Recorder:
         """Record that a call of an API function has begun or ended."""
         if api in self.apis:
             with self._lock:
-                self._calls.add(event)
+                self._calls.add(api, event)
                 self._write_calls(_BATCH)
 
     def _write_calls(self, least: int) -> None:

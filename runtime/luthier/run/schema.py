@@ -172,7 +172,7 @@ BLOCKS = Schema(
 
 CALLS = Schema(
     "calls",
-    "calls of HIP functions, in the order in which they ended; none unless they were asked for",
+    "calls of HIP functions, and the program's own ranges, in the order in which they ended; none unless asked for",
     _columns(
         process="int64: its number in the system",
         thread="int64: the system's number of it",
@@ -181,6 +181,9 @@ CALLS = Schema(
         end_ns="int64: when it came back; null if it did not before the process ended",
         result="int64: what it returned; null if that is not known",
         arguments="string: integers, addresses and handles among its arguments, by name, as a JSON object",
+    )
+    + _added(
+        api="string: hip; or the program's own (roctx): roctx, nested on a thread, roctx.range, not nested, roctx.mark",
     ),
 )
 

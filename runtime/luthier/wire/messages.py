@@ -313,6 +313,7 @@ class Wishes(Message):
     unique_grid: bool
     launches: bool
     code_objects: bool
+    ranges: bool
     rows: int
     records: int
 

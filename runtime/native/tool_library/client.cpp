@@ -39,6 +39,7 @@ Client::Client() : owner_(getpid()) {
   selection_ = {told.first, told.end, told.step, told.unique_grid != 0};
   wishes_.launches = told.launches != 0;
   wishes_.code_objects = told.code_objects != 0;
+  wishes_.ranges = told.ranges != 0;
   for (auto *patterns : {&wishes_.hsa, &wishes_.hip})
     for (uint64_t left = reply.number(); left > 0; --left)
       patterns->push_back(reply.bytes());

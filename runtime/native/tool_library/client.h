@@ -22,6 +22,7 @@ struct Selection {
 struct Wishes {
   bool launches = false; // one after the other on each device, before and after
   bool code_objects = false;
+  bool ranges = false;               // marks and ranges of roctx
   std::vector<std::string> hsa, hip; // patterns of functions of these APIs
 };
 

@@ -79,6 +79,8 @@ uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
   return first;
 }
 
+bool EventLog::is_own() const { return client_.is_own(); }
+
 uint64_t EventLog::enter(uint32_t function, std::span<const uint64_t> values) {
   EventRecord record{};
   record.call = calls_.fetch_add(1, std::memory_order_relaxed);

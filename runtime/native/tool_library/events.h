@@ -20,7 +20,7 @@ struct ApiValue {
 };
 
 struct ApiFunction {
-  std::string api; // hsa, hip
+  std::string api; // one of luthier.run.events
   std::string name;
   std::vector<ApiValue> arguments, outputs;
   bool result_is_signed = false;
@@ -37,6 +37,9 @@ public:
   uint64_t enter(uint32_t function, std::span<const uint64_t> values);
   // It has ended. `values` are the outputs; none where the call failed.
   void exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values);
+
+  // Return whether this process told the service of it: a forked one has the memory of another's.
+  bool is_own() const;
 
   // Return whether a name matches one of the patterns, as in a shell.
   static bool wanted(const std::vector<std::string> &patterns, const char *name);
@@ -63,6 +66,8 @@ private:
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns);
 // Report the calls of HIP functions; false if the process has not loaded it yet.
 bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns);
+// Report the program's own marks and ranges, from now on.
+void tell_of_ranges(EventLog &log, Faults &faults);
 // Mend what HIP does wrong while it reports its calls.
 void mend_hip_callbacks(HsaApiTable &table);
 

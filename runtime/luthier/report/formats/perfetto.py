@@ -22,7 +22,8 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
       when it was written to the queue, and says so;
     - for each queue what waited there, from the time when a launch was written to it until it began;
     - a track for each thread, a slice for each call of HIP, if the run has recorded them. Those that copy or fill
-      memory have a category of their own.
+      memory have a category of their own. Around them are the program's own ranges (roctx), and its marks. Ranges that
+      need not be nested have tracks of their own.
     """
     began = folder.summary.get("began_ns") or 0
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
@@ -97,22 +98,29 @@ class _TimeLine:
 
     def _calls(self) -> Iterator[dict[str, Any]]:
         threads: dict[tuple[int, int], int] = {}
-        for row in self._folder.rows("calls"):
+        for number, row in enumerate(self._folder.rows("calls")):
             if row["name"] is None or row["begin_ns"] is None:
                 raise LuthierError(f"{self._folder.path}: a call without a name, or without the time when it began")
             key = row["process"], row["thread"]
             if key not in threads:
                 threads[key] = next(self._tracks)
                 yield self._named(row["process"], threads[key], f"thread {row['thread']}: HIP")
+            api = row.get("api") or "hip"
             event = {
                 "name": row["name"],
-                "cat": "copy" if row["name"].startswith(_COPIES) else "hip",
+                "cat": "copy" if api == "hip" and row["name"].startswith(_COPIES) else api,
                 "pid": row["process"],
                 "tid": threads[key],
                 "ts": self._time(row["begin_ns"]),
                 "args": {**self._arguments(row["arguments"]), "result": row["result"]},
             }
-            if row["end_ns"] is None:
+            if api == "roctx.mark":
+                yield {"ph": "i", "s": "t", **event}
+            elif api == "roctx.range":  # it may end on another thread, and overlap others
+                yield {"ph": "b", "id": f"range {number}", **event}
+                if row["end_ns"] is not None:
+                    yield {"ph": "e", "id": f"range {number}", **event, "ts": self._time(row["end_ns"])}
+            elif row["end_ns"] is None:
                 yield {"ph": "B", **event}  # it has not ended
             else:
                 yield {"ph": "X", "dur": (row["end_ns"] - row["begin_ns"]) / 1000, **event}

@@ -1,0 +1,173 @@
+// The program's own marks and ranges (roctx), for time lines: the functions that it calls, before those of the library
+// that it has for them. For that this library is loaded before the program's own (LD_PRELOAD).
+//
+// https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocprofiler-sdk-roctx, and roctracer's roctx.h before it.
+#include <dlfcn.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "client.h"
+#include "events.h"
+
+namespace luthier {
+
+namespace {
+
+constexpr size_t kMostNames = 1 << 14; // of marks and ranges that are told apart
+constexpr size_t kMostBytes = 1024;    // of a name
+
+enum class Kind { kNested, kFree, kMark };
+constexpr const char *kApis[] = {"roctx", "roctx.range", "roctx.mark"};
+
+// Where a range is written down as a call: its function, and the number of the call.
+using Place = std::optional<std::pair<uint32_t, uint64_t>>;
+
+class Ranges {
+public:
+  Ranges(EventLog &log, Faults &faults) : log_(log), faults_(faults) {}
+
+  Place begin(Kind kind, const char *message) {
+    if (!log_.is_own())
+      return {};
+    try {
+      const uint32_t function = function_of(kind, message ? message : "");
+      return std::pair(function, log_.enter(function, {}));
+    } catch (const std::exception &problem) {
+      faults_.tell(problem.what());
+      return {};
+    }
+  }
+
+  void end(const Place &place) {
+    if (place && log_.is_own())
+      log_.exit(place->first, place->second, nullptr, {});
+  }
+
+private:
+  uint32_t function_of(Kind kind, std::string name) {
+    name.resize(std::min(name.size(), kMostBytes));
+    std::lock_guard lock(mutex_);
+    if (functions_.size() >= kMostNames && !functions_.contains({kind, name}))
+      name = "(further names)";
+    const auto [place, is_new] = functions_.try_emplace({kind, name});
+    if (is_new)
+      try {
+        place->second = log_.add({ApiFunction{kApis[static_cast<int>(kind)], name, {}, {}}});
+      } catch (...) {
+        functions_.erase(place);
+        throw;
+      }
+    return place->second;
+  }
+
+  EventLog &log_;
+  Faults &faults_;
+  std::mutex mutex_;
+  std::map<std::pair<Kind, std::string>, uint32_t> functions_;
+};
+
+std::atomic<Ranges *> ranges = nullptr;
+
+Place begin(Kind kind, const char *message) {
+  Ranges *const told = ranges;
+  return told ? told->begin(kind, message) : Place();
+}
+
+void end(const Place &place) {
+  if (Ranges *const told = ranges)
+    told->end(place);
+}
+
+// Ranges that a thread is in; one that began before anybody listened has no place.
+std::vector<Place> &nested() {
+  static thread_local std::vector<Place> places;
+  return places;
+}
+
+// Ranges that have begun and may end on other threads, by their number.
+struct Free {
+  std::mutex mutex;
+  std::map<uint64_t, Place> places;
+  uint64_t count = 0; // of those that no library has numbered
+};
+
+Free &free_ranges() {
+  static Free *const made = new Free; // never destroyed: threads end ranges while the process ends
+  return *made;
+}
+
+// The library's function behind this one; null where the program has none.
+template <typename Function> Function *next(const char *name) {
+  return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
+}
+
+} // namespace
+
+void tell_of_ranges(EventLog &log, Faults &faults) {
+  ranges = new Ranges(log, faults); // never destroyed, either
+}
+
+} // namespace luthier
+
+extern "C" {
+
+void roctxMarkA(const char *message) {
+  using namespace luthier;
+  static auto *const behind = next<void(const char *)>("roctxMarkA");
+  end(begin(Kind::kMark, message));
+  if (behind)
+    behind(message);
+}
+
+int roctxRangePushA(const char *message) {
+  using namespace luthier;
+  static auto *const behind = next<int(const char *)>("roctxRangePushA");
+  nested().push_back(begin(Kind::kNested, message));
+  return behind ? behind(message) : static_cast<int>(nested().size()) - 1;
+}
+
+int roctxRangePop() {
+  using namespace luthier;
+  static auto *const behind = next<int()>("roctxRangePop");
+  const bool is_in_one = !nested().empty();
+  if (is_in_one) {
+    end(nested().back());
+    nested().pop_back();
+  }
+  if (behind)
+    return behind();
+  return is_in_one ? static_cast<int>(nested().size()) : -1;
+}
+
+uint64_t roctxRangeStartA(const char *message) {
+  using namespace luthier;
+  static auto *const behind = next<uint64_t(const char *)>("roctxRangeStartA");
+  const Place place = begin(Kind::kFree, message);
+  Free &others = free_ranges();
+  const uint64_t numbered = behind ? behind(message) : 0;
+  std::lock_guard lock(others.mutex);
+  const uint64_t number = behind ? numbered : ++others.count;
+  others.places[number] = place;
+  return number;
+}
+
+void roctxRangeStop(uint64_t number) {
+  using namespace luthier;
+  static auto *const behind = next<void(uint64_t)>("roctxRangeStop");
+  Free &others = free_ranges();
+  Place place;
+  {
+    std::lock_guard lock(others.mutex);
+    if (const auto found = others.places.find(number); found != others.places.end()) {
+      place = found->second;
+      others.places.erase(found);
+    }
+  }
+  end(place);
+  if (behind)
+    behind(number);
+}
+
+} // extern "C"
