@@ -338,7 +338,7 @@ REFUSED = {
     "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
     "v_mad_nc_u64_u32 v[2:3], v4, v5, v[6:7] clamp": "clamp",
     "s_sendmsg sendmsg(MSG_HS_TESSFACTOR)": "not GFX12's",
-    "v_swmmac_f32_16x16x64_f16 v[0:7], v[8:15], v[16:31], v32": "no operation",
+    "v_swmmac_f32_16x16x32_f16 v[0:7], v[8:11], v[12:19], v32": "not GFX12's",
     "v_wmma_f32_16x16x16_f16 v[0:7], v[8:11], v[12:15], v[0:7]": "not GFX12's",
     "s_sendmsg_rtn_b32 s6, sendmsg(MSG_RTN_GET_CLUSTER_BARRIER_STATE)": "s_sendmsg_rtn_b32",
 }
