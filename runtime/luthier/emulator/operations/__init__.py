@@ -10,6 +10,7 @@ from luthier.arch.targets import read_so_far
 from luthier.emulator.ir.declare import Operation
 from luthier.emulator.operations import (
     asynchronous,
+    barriers,
     buffer,
     buffer_typed,
     compare,
@@ -39,6 +40,7 @@ from luthier.emulator.operations import (
 
 FAMILIES = (
     control,
+    barriers,
     fork,
     vgpr_banks,
     smem,
