@@ -46,6 +46,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
         "test_asynchronous.py",
         "of GFX1250, for which there is no text",
     ),
+    (r"tensor_(load_to|store_from)_lds", "test_tensor.py", "of GFX1250, for which there is no text"),
     (r"s_(denorm|round)_mode", "test_rare_operations.py", "no pseudo-code"),
     (r"ds_\w+_src2_[bfiu]\d+", "test_rare_operations.py", "not in the documents"),
     (r"(global|scratch)_(load|store)_block", "test_rare_operations.py", "M0 masks over rows"),

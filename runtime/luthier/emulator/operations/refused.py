@@ -22,6 +22,7 @@ _REASONS = {
     "and there is none: the pair is one instruction, v_wmma_scale",
     "s_barrier_init s_barrier_join s_barrier_leave s_get_barrier_state": _NAMED,
     "s_wakeup_barrier": _WAKE,
+    "tensor_save tensor_stop": "they save the state of copies of tensors, and no source says in what form",
     "ds_bvh_stack_rtn_b32 ds_bvh_stack_push4_pop1_rtn_b32 ds_bvh_stack_push8_pop1_rtn_b32 "
     "ds_bvh_stack_push8_pop2_rtn_b64": f"{_GRAPHICS}the stack of ray tracing, whose address format is not documented",
 }
