@@ -32,7 +32,7 @@ def test_at_least_99_percent(target: str) -> None:
 
 def test_most_of_gfx1250() -> None:
     found = coverage("gfx1250")
-    assert found.share() >= 0.985, sorted(found.refused)
+    assert found.share() >= 0.99, sorted(found.refused)
 
 
 def test_what_only_wave32_has_is_refused_in_wave64() -> None:

@@ -37,6 +37,8 @@ def header_fields(target: Target) -> dict[str, tuple[int, int]]:
     for macro, name, shift, width in re.findall(r"^  (\w+)\((\w+), (\d+), (\d+)\),", HEADER.read_text(), re.M):
         word = next(word for word in WORDS if macro.startswith(word))
         suffix = macro.removeprefix(word).removeprefix("_")
+        if suffix == "GFX125" and name == "NAMED_BAR_CNT" and target.name in ("gfx1250", "gfx1251"):
+            suffix = "GFX12_PLUS"
         if "RESERVED" in name or target.major not in GENERATIONS[suffix]:
             continue
         if (suffix == "GFX90A" and not target.unified_vgprs) or (

@@ -84,6 +84,8 @@ WAVE = Layout(
     bank_key=4,  # what they add to a table key: a bit for each place where they are not 0
     unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
     told=4,  # observed: not only its barriers are told, but also its accesses
+    joined=4,  # named barrier at which it waits; 0 for none
+    named_seen=4,  # how often that one had opened when the wave joined it, or last passed it
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
 AGPRs."""
@@ -149,6 +151,9 @@ CONTEXT = Layout(
 )
 """One thread."""
 
+NAMED_BARRIERS = 32
+"""As many as numbers of 5 bits name; kernels have up to 28 (LLVM, COMPUTE_PGM_RSRC3_GFX125_NAMED_BAR_CNT)."""
+
 GROUP = Layout(
     waves=8,  # host address of the first wave
     wave_stride=8,
@@ -164,6 +169,10 @@ GROUP = Layout(
     lds=8,
     lds_size=8,
     watched=8,  # of the host's checks; 0: nothing is known of it yet
+    named=8,  # named barriers that the kernel has allocated; none in work-groups of one wave
+    named_members=4 * NAMED_BARRIERS,  # arrivals that open each of them; 0: not known yet
+    named_signals=4 * NAMED_BARRIERS,  # since it last opened
+    named_phase=4 * NAMED_BARRIERS,  # how often it opened
 )
 """One work-group."""
 
@@ -208,6 +217,7 @@ LAUNCH = Layout(
     scratch_base=8,
     entry=8,  # byte offset of the first record in a table
     told=4,  # WAVE.told at the beginning
+    named=4,  # GROUP.named of work-groups of more than one wave
 )
 """One launch, shared by its threads."""
 
@@ -312,6 +322,7 @@ PLAN = Layout(
     wave_id=4,
     wave_id_shift=4,
     packed_yz=4,
+    named=4,  # LAUNCH.named
     private_segment_buffer=4,  # offsets of user SGPRs in a wave, or ABSENT
     dispatch_ptr=4,
     queue_ptr=4,

@@ -7,9 +7,17 @@ LANES_OFF = "some lanes are off: what it does then is not documented"
 WIDTH = "a group of lanes whose width is no power of two up to the wave's size: what is taken then is not documented"
 
 BANKS = "a block of registers that passes a multiple of v256: which come then is not documented"
-CLUSTER = "a load for other work-groups of a cluster (M0), and launches here have no clusters"
-OUTSIDE_LDS = "LDS beyond its end as the source of a store: whether it is dropped or stores zeros is not documented"
+CLUSTER = "a load for other work-groups of a cluster, and launches here have no clusters"
+OUTSIDE_LDS = "LDS beyond its end, of a copy between memory and LDS: what is copied then is not documented"
 UNDERFLOW = "an arrival of more than an LDS barrier waits for: what is pending then is not documented"
+NO_BARRIER = "a named barrier that the kernel descriptor does not allocate: which one is taken is not documented"
+NO_MEMBERS = "a named barrier of which nobody has said how many wait: what opens it then is not documented"
+TENSOR = "a tensor descriptor whose fields do not go together: what is copied then is not documented"
+TENSOR_STEPS = "a tile that moves through a tensor whose dimensions overlap: where its bounds are is not documented"
+ALONE = "whether a wave is the first at a barrier that is none, as in work-groups of one wave: the sources differ"
 
-QUESTIONS = (SCALE, LANES_OFF, WIDTH, BANKS, CLUSTER, OUTSIDE_LDS, UNDERFLOW)
+QUESTIONS = (
+    *(SCALE, LANES_OFF, WIDTH, BANKS, CLUSTER, OUTSIDE_LDS, UNDERFLOW),
+    *(NO_BARRIER, NO_MEMBERS, ALONE, TENSOR, TENSOR_STEPS),
+)
 """In the order of their numbers."""

@@ -21,6 +21,7 @@ from luthier.arch.gfx10 import GFX10
 from luthier.arch.gfx11 import GFX11
 from luthier.arch.gfx12 import GFX12
 from luthier.arch.gfx90a import GFX90A
+from luthier.arch.gfx1250 import GFX1250
 from luthier.arch.target import Target
 from luthier.errors import ObjectError
 
@@ -126,6 +127,8 @@ class KernelDescriptor:
     trap_on_start: int = _bits(RSRC3, 10, 1, since=GFX11, until=GFX12)
     trap_on_end: int = _bits(RSRC3, 11, 1, since=GFX11, until=GFX12)
     glg_en: int = _bits(RSRC3, 13, 1, since=GFX12)
+    named_bar_cnt: int = _bits(RSRC3, 14, 3, since=GFX1250)
+    """Named barriers of a work-group, in units of four."""
     image_op: int = _bits(RSRC3, 31, 1, since=GFX11)
 
     enable_sgpr_private_segment_buffer: int = _bits(PROPERTIES, 0, 1)

@@ -131,6 +131,7 @@ void Execution::fill() {
                           {launch::wave_id, plan::wave_id},
                           {launch::wave_id_shift, plan::wave_id_shift},
                           {launch::packed_yz, plan::packed_yz},
+                          {launch::named, plan::named},
                           {launch::mode, plan::mode},
                           {launch::stepping, plan::stepping},
                           {launch::architected_scratch, plan::architected_scratch},

@@ -46,6 +46,14 @@ class Case:
     d_step: int = 1
     """Every d_step-th 16-bit half is used."""
     d_start: int = 0
+    index: Place | None = None
+    """Where an index of 2 bits is, of lane and element; None: where the element of A is."""
+    accumulator: str = ""
+    """Format of C, which has the places of D; empty: that of D."""
+
+    @property
+    def c_kind(self) -> str:
+        return self.accumulator or self.result
 
     def registers(self, kind: str, count: int) -> int:
         return max(1, bits_of(kind) * count // 32)
@@ -53,6 +61,10 @@ class Case:
     @property
     def d_registers(self) -> int:
         return self.registers(self.result, self.d_count * self.d_step)
+
+    @property
+    def c_registers(self) -> int:
+        return self.registers(self.c_kind, self.d_count * self.d_step)
 
 
 A, B, INDEX = 64, 128, 192
@@ -113,7 +125,7 @@ def run(case: Case, seed: int, *, wild: bool = False, exec: int | None = None) -
     stored = case.k // 2 if case.sparse else case.k
     a = random_codes(generator, case.left, (case.blocks, case.m, stored), wild)
     b = random_codes(generator, case.right, (case.blocks, case.n, case.k), wild)
-    c = random_codes(generator, case.result, (case.blocks, case.m, case.n), wild and case.result != "i32")
+    c = random_codes(generator, case.c_kind, (case.blocks, case.m, case.n), wild and case.result != "i32")
     if case.result == "i32":
         c = c & 0xFFFFFF
     index = generator.integers(0, 4, (case.m, stored)) if case.sparse else None
@@ -151,19 +163,23 @@ def execute(
     for lane in range(lanes):
         for element in range(case.d_count):
             halves[lane, element * case.d_step + case.d_start] = c[case.d(lane, element)]
-    for register, row in enumerate(pack(halves, bits_of(case.result))):
+    for register, row in enumerate(pack(halves, bits_of(case.c_kind))):
         vgprs[register] = row
     if index is not None:
         words = np.zeros((lanes, case.a_count), object)
         for lane in range(lanes):
             for element in range(case.a_count):
-                at = case.a(lane, element)
+                at = (case.index or case.a)(lane, element)
                 if at is not None:
                     words[lane, element] = int(index[at[1:]])
-        bits = np.array([sum(int(w) << (2 * place) for place, w in enumerate(row)) for row in words], np.uint64)
-        vgprs.setdefault(INDEX, (bits & np.uint64(0xFFFFFFFF)).astype(np.uint32))
+        for register, row in enumerate(pack(words, 2)):
+            vgprs.setdefault(INDEX + register, row)
     d = span(0, case.d_registers)
-    last = span(INDEX, 1) if case.sparse else d
+    c_registers = span(0, case.c_registers)
+    if case.sparse:
+        d, last = c_registers, span(INDEX, max(1, case.a_count // 16))
+    else:
+        last = c_registers
     sources = (
         span(A, case.registers(case.left, case.a_count)),
         span(B, case.registers(case.right, case.b_count)),
@@ -226,7 +242,7 @@ def expect(case: Case, a: Any, b: Any, c: Any, index: Any = None, scales: Any = 
                     ]
                 inner = "f64" if case.result == "f64" else "f32"
                 kinds = case.left if case.left == case.right else f"{case.left} {case.right}"
-                total = case.model(kinds, pairs, decode(case.result, start), inner)
+                total = case.model(kinds, pairs, decode(case.c_kind, start), inner)
                 out[block, row, column] = encode(case.result, round_to(case.result, total))
     return out
 

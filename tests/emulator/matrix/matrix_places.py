@@ -183,3 +183,36 @@ def wmma(target: str, mnemonic: str, wave_size: int, text: str = "", signed: tup
         sparse=sparse,
         d_step=2 if gfx11 and narrow else 1,
     )
+
+
+def newest(mnemonic: str, text: str = "", signed: tuple[bool, bool] = (True, True)) -> Case:
+    """Sparse products of gfx1250, and the dense one whose C is wider than D.
+
+    Sources: AMD's rocjitsu (`luthier.emulator.operations.matrix`).
+    """
+    match = re.fullmatch(r"v_(wmma|swmmac)_(bf16f32|\w+?)_16x16x(\d+)_(\w+)", mnemonic)
+    assert match, mnemonic
+    sparse, k = match[1] == "swmmac", int(match[3])
+    result, accumulator = ("bf16", "f32") if match[2] == "bf16f32" else (match[2], "")
+    kinds = match[4].split("_")
+    left, right = kinds[0], kinds[-1]
+    if left == "iu8":
+        left, right = (f"{'i' if flag else 'u'}8" for flag in signed)
+
+    def alternating(run: int) -> Place:
+        return lambda lane, element: (0, lane % 16, element // run * 2 * run + lane // 16 * run + element % run)
+
+    def index(lane: int, element: int) -> tuple[int, int, int]:
+        return 0, lane % 16, lane // 16 * (k // 4) + element
+
+    def output(lane: int, element: int) -> tuple[int, int, int]:
+        return 0, lane // 16 * 8 + element, lane % 16
+
+    return Case(
+        *("gfx1250", text, mnemonic, 16, 16, k, 1, left, right, result, 32),
+        *(alternating(k // 8 if sparse else 4), alternating(k // 4 if sparse else 4), output),
+        *(k // 4 if sparse else k // 2, k // 2, 8, chain),
+        sparse=sparse,
+        index=index,
+        accumulator=accumulator,
+    )

@@ -10,9 +10,10 @@ import pytest
 from effort import some
 from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.inspection.samples import samples
+from luthier.errors import EmulationError
 from luthier.isa import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same
-from matrix_places import mfma, scaled, smfmac, wmma
+from matrix_places import mfma, newest, scaled, smfmac, wmma
 
 pytestmark = pytest.mark.covering(1)
 
@@ -145,6 +146,44 @@ def test_swmmac(name: str, wave_size: int) -> None:
 def test_integers(target: str, name: str, wave_size: int, signed: tuple[bool, bool]) -> None:
     text = f" neg_lo:[{int(signed[0])},{int(signed[1])},0]"
     both(wmma(target, name, wave_size, text, signed))
+
+
+NEWEST = [
+    "v_wmma_bf16f32_16x16x32_bf16",
+    *(f"v_swmmac_{kinds}" for kinds in ("f32_16x16x64_f16", "f32_16x16x64_bf16", "f16_16x16x64_f16")),
+    *(f"v_swmmac_{kinds}" for kinds in ("bf16_16x16x64_bf16", "bf16f32_16x16x64_bf16")),
+    *(f"v_swmmac_{result}_16x16x128_{kinds}" for result in ("f32", "f16") for kinds in EIGHT),
+]
+
+
+@pytest.mark.parametrize("name", NEWEST)
+def test_products_of_gfx1250(name: str) -> None:
+    both(newest(name))
+
+
+@pytest.mark.parametrize("signed", [(False, False), (True, False), (False, True), (True, True)])
+def test_sparse_integers_of_gfx1250(signed: tuple[bool, bool]) -> None:
+    both(newest("v_swmmac_i32_16x16x128_iu8", f" neg_lo:[{int(signed[0])},{int(signed[1])},0]", signed))
+
+
+def test_narrow_results_leave_the_rest_of_c() -> None:
+    """D of BF16 is in the first four of the eight registers of C (rocjitsu, exec_swmmac_bf16f32)."""
+    c = {register: np.full(32, register + 1, np.float32) for register in range(8)}
+    state = run_assembly("gfx1250", "v_swmmac_bf16f32_16x16x64_bf16 v[0:7], v[64:71], v[128:143], v192", c)
+    for register in range(4):
+        low, high = (np.float32(2 * register + half + 1).view(np.uint32) >> 16 for half in (0, 1))
+        assert (state.vgpr(register) == (low | high << 16)).all()
+    for register in range(4, 8):
+        np.testing.assert_array_equal(state.vgpr(register, dtype=np.float32), c[register])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["f32_16x16x64_f16 v[0:7], v[8:15], v[16:31], v32", "f32_16x16x128_fp8_fp8 v[0:7], v[8:15], v[16:31], v[32:33]"],
+)
+def test_index_keys_of_gfx1250(name: str) -> None:
+    with pytest.raises(EmulationError, match="index key"):
+        run_assembly("gfx1250", f"v_swmmac_{name} index_key:1", {})
 
 
 # Modifiers ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ _DENSE_NAMES = (
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
     rf"v_(swmmac|wmma_(?!{_DENSE}$|.*f8f6f4|.*_f4$))": "its matrix instructions are not GFX12's",
-    r"s_(barrier_init|barrier_join|barrier_leave|get_barrier_state|alloc_vgpr)$": _NEW_FORM,
+    r"s_alloc_vgpr$": _NEW_FORM,
 }
 _SMALL_FLOATS = tuple(
     f"v_cvt_{form}"

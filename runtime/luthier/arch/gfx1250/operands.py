@@ -21,5 +21,8 @@ ANCHORS: Mapping[str, str] = {
     "V_WMMA_F32_16X16X128_F8F6F4_f8_f8_w32_twoaddr_gfx1250": (
         "vdst src0 src1 src2_modifiers src2 matrix_a_fmt matrix_b_fmt neg_lo neg_hi"
     ),
+    "V_SWMMAC_F32_16X16X128_FP8_FP8_w32_twoaddr_gfx1250": (
+        "vdst src0 src1 srcTiedDef src2 index_key_32bit matrix_a_reuse matrix_b_reuse"
+    ),
     "V_DUAL_FMA_F32_e64_X_FMA_F32_e64_e96_gfx1250": ("vdstX vdstY . src0X . vsrc1X . vsrc2X . src0Y . vsrc1Y . vsrc2Y"),
 }

@@ -203,6 +203,8 @@ class Binder:
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
+        if "_M0_" in opcode.name:
+            extra.append(("from_m0", 1))
         if "d16" in name and self._clears_halves:
             extra.append(("sramecc", 1))
         if "addressing" in operation.static:

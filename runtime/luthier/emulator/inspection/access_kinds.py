@@ -31,6 +31,6 @@ def kind_of(mnemonic: str) -> Kind:
 def kind_in_lds(mnemonic: str) -> Kind:
     """Return the kind of access to LDS of a memory instruction."""
     kind = kind_of(mnemonic)
-    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_")):
+    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_", "tensor_")):
         return Kind.WRITE  # a load whose destination is LDS
     return Kind.READ if mnemonic.startswith("buffer_store_lds") or "_from_lds" in mnemonic else kind

@@ -188,7 +188,7 @@ def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
     return offsets.to("u64") + rows + w.splat(w.load(w.wave_field("scratch"), "u64"))
 
 
-def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
+def check_scalar(w: WaveBuilder, address: Value, size: int | Value) -> Any:
     """Return a pointer to `size` readable bytes at a scalar address."""
     position = w.free_slot
     entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
@@ -202,7 +202,7 @@ def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
     w.store(address, w.context_field("addresses"))
     helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
     cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
-    one, bytes_, no = ir.Constant(I64, 1), ir.Constant(I64, size), ir.Constant(I64, 0)
+    one, bytes_, no = ir.Constant(I64, 1), _scalar(w, size, "u64").llvm, ir.Constant(I64, 0)
     code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
     with w.when(code != 0):
         w.stop(layout.FAULT)

@@ -279,6 +279,11 @@ def _emit_start(module: ir.Module) -> ir.Function:
         ("watched", 0),
     ):
         c.set(layout.GROUP, group, name, value)
+    named = c.get(layout.LAUNCH, launch, "named")
+    several = c.ir.icmp_unsigned(">", count, c.number(1))
+    c.set(layout.GROUP, group, "named", c.ir.select(several, named, c.number(0)))
+    with c.ir.if_then(c.ir.icmp_unsigned("!=", named, c.number(0))):
+        c.clear(c.at(group, layout.GROUP["named_members"]), c.number(3 * 4 * layout.NAMED_BARRIERS))
     lds, lds_size = c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size")
     contents = c.pointer(layout.LAUNCH, launch, "lds_image")
     with c.ir.if_else(c.is_equal(c.get(layout.LAUNCH, launch, "lds_image"), 0)) as (empty, filled):
@@ -314,7 +319,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
             c.ir.store(scratch, c.at(wave, FLAT_SCRATCH_SGPR * 4), align=8)
         for name, value in (
             *(("status", layout.READY), ("barrier", 0), ("pending", 0), ("unseen", 0)),
-            *(("bank_bits", 0), ("bank_key", 0)),
+            *(("bank_bits", 0), ("bank_key", 0), ("joined", 0), ("named_seen", 0)),
         ):
             c.set(layout.WAVE, wave, name, value)
         for name in ("scc", "told"):

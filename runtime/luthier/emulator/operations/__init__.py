@@ -10,6 +10,7 @@ from luthier.arch.targets import read_so_far
 from luthier.emulator.ir.declare import Operation
 from luthier.emulator.operations import (
     asynchronous,
+    barriers,
     buffer,
     buffer_typed,
     compare,
@@ -28,6 +29,7 @@ from luthier.emulator.operations import (
     salu_bits,
     salu_float,
     smem,
+    tensor,
     transpose,
     valu_bits,
     valu_float,
@@ -39,6 +41,7 @@ from luthier.emulator.operations import (
 
 FAMILIES = (
     control,
+    barriers,
     fork,
     vgpr_banks,
     smem,
@@ -47,6 +50,7 @@ FAMILIES = (
     flat,
     transpose,
     asynchronous,
+    tensor,
     indexed,
     buffer,
     buffer_typed,

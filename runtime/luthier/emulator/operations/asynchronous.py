@@ -7,6 +7,8 @@ definitions (where a VGPR has the address in LDS), and as cited below.
 
 from __future__ import annotations
 
+from typing import Any
+
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I64, PTR
 from luthier.emulator.ir.memory_code import (
@@ -110,28 +112,34 @@ for _bits in (32, 64, 128):
 # Barriers in LDS ------------------------------------------------------------------------------------------------------
 
 
-def _arrive(w: WaveBuilder, addr: Slot, offset: Slot, count: Value, result: Slot | None) -> None:
-    """Take a lane's count off what a barrier waits for; below 0 the next phase begins.
+def arrive_at(w: WaveBuilder, pointer: Any, taken: Value) -> Value:
+    """Let the barrier at an address wait for `taken` arrivals less, and return what it was.
 
-    Triton and HIP's headers take 29 bits for what is pending, and the phase above it up to bit 31; bits 47:32 are what
-    begins the next phase, one less than the arrivals that it waits for (Triton, InitBarrierOp of its AMD backend).
+    Below 0 the next phase begins. Triton and HIP's headers take 29 bits for what is pending, and the phase above it up
+    to bit 31; bits 47:32 are what begins the next phase, one less than the arrivals that it waits for (Triton,
+    InitBarrierOp of its AMD backend).
     """
+    old = w.wrap(w.ir.load(pointer, typ=I64, align=8), "u64")
+    pending = old & ((1 << _PENDING_BITS) - 1)
+    through = taken > pending
+    unanswered(w, through & (taken > pending + 1), UNDERFLOW)
+    reload = old >> _RELOAD_SHIFT & ((1 << _RELOAD_BITS) - 1)
+    upper = old & (0xFFFFFFFF << _RELOAD_SHIFT)
+    phase = (old >> _PENDING_BITS & 7) + 1 & 7
+    next_phase = upper | (phase << _PENDING_BITS) | reload
+    w.ir.store(w.select(through, next_phase, old - taken).llvm, pointer, align=8)
+    return old
+
+
+def _arrive(w: WaveBuilder, addr: Slot, offset: Slot, count: Value, result: Slot | None) -> None:
+    """Take each lane's count off what a barrier waits for."""
     hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 8)
     check_aligned(w, w.select(inside, hosts, 0), 8)
     places, counts = spill(w, hosts), spill(w, count)
     found = [spill(w, w.const("u32", 0)) for _ in range(2)]
     with each_lane(w, w.mask_bits(inside)) as lane:
         pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
-        old = w.wrap(w.ir.load(pointer, typ=I64, align=8), "u64")
-        taken = fetch(w, counts, lane, "u64")
-        pending = old & ((1 << _PENDING_BITS) - 1)
-        through = taken > pending
-        unanswered(w, through & (taken > pending + 1), UNDERFLOW)
-        reload = old >> _RELOAD_SHIFT & ((1 << _RELOAD_BITS) - 1)
-        upper = old & (0xFFFFFFFF << _RELOAD_SHIFT)
-        phase = (old >> _PENDING_BITS & 7) + 1 & 7
-        next_phase = upper | (phase << _PENDING_BITS) | reload
-        w.ir.store(w.select(through, next_phase, old - taken).llvm, pointer, align=8)
+        old = arrive_at(w, pointer, fetch(w, counts, lane, "u64"))
         put(w, found[0], lane, old.to("u32"))
         put(w, found[1], lane, (old >> 32).to("u32"))
     if result is not None:

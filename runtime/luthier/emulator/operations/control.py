@@ -158,57 +158,6 @@ def s_barrier(w: WaveBuilder) -> None:
     w.stop(layout.BARRIER, w.following())
 
 
-def _group_field(w: WaveBuilder, name: str) -> Any:
-    return w.address(w.pointer(w.wave_field("group")), layout.GROUP[name])
-
-
-def _signal(w: WaveBuilder, number: Slot) -> Value:
-    """Arrive at the work-group's barrier, and return how many had arrived before.
-
-    It is barrier -1; at -2, the trap handler's, nothing waits.
-    """
-    place = _group_field(w, "signals")
-    before = w.load(place, "u64")
-    with w.when(number.scalar() == 0xFFFFFFFF):
-        tell(w, layout.EVENT_SIGNAL)
-        w.store(before + 1, place)
-        # The wave waits for the next opening.
-        w.store((w.load(_group_field(w, "phase"), "u64") + 1).to("u32"), w.wave_field("barrier"))
-    return before
-
-
-@operations.wave("s_barrier_signal", "#src0 ->", since=(12,))
-def s_barrier_signal(w: WaveBuilder, number: Slot) -> None:
-    """Announce arrival at a barrier and go on."""
-    _signal(w, number)
-
-
-@operations.wave("s_barrier_signal_isfirst", "#src0 -> scc", since=(12,))
-def s_barrier_signal_isfirst(w: WaveBuilder, scc: Slot, number: Slot) -> None:
-    """Announce arrival; SCC = this wave was the first."""
-    scc.write_scalar(_signal(w, number) == 0)
-
-
-@operations.control("s_barrier_wait", "#simm16 ->", since=(12,))
-def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
-    """Wait until every live wave of the work-group has signalled."""
-    phase_place, signals_place = _group_field(w, "phase"), _group_field(w, "signals")
-    phase = w.load(phase_place, "u64")
-    target = w.load(w.wave_field("barrier"), "u32").to("u64")
-    with w.ir.if_then(((number.scalar() == 0xFFFFFFFF) & (target > phase)).llvm):
-        complete = w.load(signals_place, "u64") >= w.load(_group_field(w, "live"), "u64")
-        with w.ir.if_then((~complete).llvm):
-            w.uncount()
-            w.stop(layout.RETRY)
-        w.store(w.number(0, "u64"), signals_place)
-        w.store(phase + 1, phase_place)
-    with w.ir.if_then((number.scalar() == 0xFFFFFFFF).llvm):
-        tell(w, layout.EVENT_WAIT)
-    # In a loop the wave may stop at this same place again: only this tells that it went on.
-    w.store(w.number(1, "u64"), _group_field(w, "progress"))
-    w.next()
-
-
 @operations.control("s_endpgm s_endpgm_saved s_endpgm_ordered_ps_done")
 def s_endpgm(w: WaveBuilder) -> None:
     """End the wave."""

@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from luthier.arch.gates import Gates
 from luthier.isa import Opcode
 
-_WITH_NUMBER = ("s_barrier_wait", "s_getreg", "s_setreg")
+_WITH_NUMBER = ("s_getreg", "s_setreg")
+_OF_BARRIERS = (
+    *("s_barrier_signal", "s_barrier_signal_isfirst", "s_barrier_wait"),
+    *("s_barrier_init", "s_barrier_join", "s_get_barrier_state"),
+)
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F
 _LARGEST_OFFSET = 1 << 23
 """LLVM's assembler takes 23 bits for buffers (AMDGPUAsmParser, "expected a 23-bit unsigned offset")."""
 """TH, SCOPE and NV: hints, as the emulated memory is coherent."""
-_BARRIERS = (-1, -2)
-"""The work-group's, and the trap handler's, at which nobody waits."""
+_BARRIERS = (-1, -2, -3, *range(32))
+"""The work-group's, the trap handler's and the cluster's, at which nobody waits, and named ones."""
+_NO_FIRST = (-3, 0)
+"""Barriers of which the sources differ on who is the first at them."""
 _MODE, _SCHEDULING, _IB_STS2 = 1, 26, 28
 _CLUSTER = ((_IB_STS2, 0xF << 6), (_IB_STS2, 0xF << 21))
 """Register and bits: whether there are clusters, and the work-group's number in its own (LLVM, SIISelLowering,
@@ -64,8 +70,8 @@ def checked_operands(gates: Gates, name: str) -> tuple[str, ...]:
         return ("clamp", "src0_modifiers")
     if name in gates.not_clamped:
         return ("clamp", "omod")
-    if name.startswith("s_barrier_signal"):
-        return ("src0",)
+    if name in _OF_BARRIERS:
+        return ("simm16",) if name == "s_barrier_wait" else ("src0",)
     if name.startswith("s_sendmsg"):
         return ("simm16", "src0")
     if name.startswith("buffer_"):
@@ -88,12 +94,22 @@ def refused_operands(gates: Gates, name: str, values: Mapping[str, int]) -> str 
         return f"{name} with a negated or absolute source: of which half is not known here"
     if name in gates.not_clamped and (values.get("clamp") or values.get("omod")):
         return f"{name} with clamp or a factor, which is not modelled"
-    if name.startswith("s_barrier_signal") and values.get("src0") not in _BARRIERS:
-        return f"{name} {values.get('src0', 'm0')}: barriers of clusters and named barriers are not modelled"
-    if name == "s_barrier_wait" and _signed(values["simm16"]) not in _BARRIERS:
-        return f"s_barrier_wait {_signed(values['simm16'])}: barriers of clusters and named barriers are not modelled"
+    if name in _OF_BARRIERS and (why := _refused_barrier(name, values)):
+        return why
     if name.startswith(("s_getreg", "s_setreg")) and not _same_register(name, values["simm16"]):
         return f"{name} of hardware register {values['simm16'] & 63}: {gates.name}'s own fields are not modelled"
+    return None
+
+
+def _refused_barrier(name: str, values: Mapping[str, int]) -> str | None:
+    """Return why an instruction is refused for the barrier that it names; one in M0 is seen when it runs."""
+    number = _signed(next(iter(values.values()), 1))
+    if number not in _BARRIERS or (number < 0 and name in ("s_barrier_init", "s_barrier_join")):
+        return f"{name} {number}: there is no such barrier"
+    if name.endswith("isfirst") and number in _NO_FIRST:
+        return f"{name} {number}: on who is the first there the sources differ"
+    if name == "s_get_barrier_state" and number < -1:
+        return f"{name} {number}: what it is of a barrier that the wave cannot use, the sources do not say alike"
     return None
 
 

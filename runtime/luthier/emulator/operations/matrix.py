@@ -249,6 +249,7 @@ def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
 
 
 def _swmmac(steps: int, left: str, right: str, result: str) -> None:
+    """Declare a sparse product of GFX12."""
     name = f"v_swmmac_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
 
     @operations.wave(
@@ -316,6 +317,91 @@ for _left in EIGHT_BIT:
         for _steps in (64, 128):
             for _result_kind in ("f32", "f16"):
                 _wmma(12, _steps, _left, _right, _result_kind)
+
+
+@operations.wave(
+    "v_wmma_bf16f32_16x16x32_bf16", "u32 u32 src2:u32x8 -> u32x4", exact=False, static=_MODIFIERS, since=(125,)
+)
+def wmma_bf16f32(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+    """D = A * B + C: C of 32 bits, D of 16, rounded once (rocjitsu, exec_wmma_bf16f32_16x16x32_bf16)."""
+
+    def source(bits: int) -> layout.Source:
+        return layout.gfx12_source(32, bits, 32)
+
+    negate, absolute = _signs(w, "src2_modifiers")
+    multiply(
+        w,
+        Product(
+            rows=16,
+            columns=16,
+            blocks=1,
+            result=layout.gfx12_result(32, True),
+            kind="bf16",
+            model=Chain(4),
+            a=_side(w, a, "bf16", "src0_modifiers", source),
+            b=_side(w, b, "bf16", "src1_modifiers", source),
+            c=c,
+            d=d,
+            absolute_c=absolute,
+            negate_c=negate,
+            c_kind="f32",
+            c_result=layout.gfx12_result(32, False),
+        ),
+    )
+
+
+def _sparse(steps: int, left: str, right: str, result: str) -> None:
+    """Declare a sparse product of GFX1250.
+
+    A and B lie in runs of lower and upper lanes in turn, of an eighth of the steps what A stores, of a quarter B. The
+    lower lanes have the indices of the first half of what A stores in a row, the upper ones those of the other half.
+    Source: rocjitsu, shared/mma/layout.h; of 8-bit elements it cites kernels that gave right results on hardware, and
+    that the CDNA5 document (7.12.3, 7.12.5) has B and the indices elsewhere. Hardware is followed.
+    """
+    name = f"v_swmmac_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
+    wide = result == "bf16f32"
+    kind = "bf16" if wide else result
+
+    @operations.wave(
+        name,
+        f"u32 u32 src2:u32x{steps // 64} -> u32x4",
+        exact=result == "i32",
+        static=(*_MODIFIERS, "index_key_16bit", "index_key_32bit"),
+        since=(125,),
+    )
+    def sparse(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+        """D = A * B + D; of every four elements in a row of A two are stored. D of BF16 may replace a C of 32 bits."""
+        if w.modifiers.get("index_key_16bit") or w.modifiers.get("index_key_32bit"):
+            raise Unsupported(f"{name} with an index key: its indices fill the registers, so no source says what it is")
+        multiply(
+            w,
+            Product(
+                rows=16,
+                columns=16,
+                blocks=1,
+                result=layout.gfx12_result(32, kind in ("f16", "bf16")),
+                kind=kind,
+                model=Chain(4),
+                a=_side(w, a, left, "src0_modifiers", lambda bits: layout.alternating_source(steps // 2, steps // 8)),
+                b=_side(w, b, right, "src1_modifiers", lambda bits: layout.alternating_source(steps, steps // 4)),
+                c=d,
+                d=d,
+                index=index,
+                index_source=layout.halved_source(steps // 2),
+                c_kind="f32" if wide else "",
+                c_result=layout.gfx12_result(32, False) if wide else None,
+                saturate=bool(w.modifiers.get("clamp")) and result == "i32",
+            ),
+        )
+
+
+for _result_kind, _kind in (("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16"), ("bf16f32", "bf16")):
+    _sparse(64, _kind, _kind, _result_kind)
+_sparse(128, "iu8", "iu8", "i32")
+for _left in EIGHT_BIT:
+    for _right in EIGHT_BIT:
+        for _result_kind in ("f32", "f16"):
+            _sparse(128, _left, _right, _result_kind)
 
 _SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
 """By LLVM's numbers of matrix formats (AMDGPU, SIDefines.h, MatrixFMT)."""

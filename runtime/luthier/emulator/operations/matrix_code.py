@@ -71,14 +71,16 @@ class Product:
     blocks: int
     result: Result
     kind: str
-    """Type of C and D."""
+    """Type of D."""
     model: Model
     a: Side
     b: Side
     c: Slot
     d: Slot
     index: Slot | None = None
-    """Index of sparse operations: 4 bits for every pair of elements of A, in the lane that has the pair."""
+    """Index of sparse operations: 4 bits for every pair of elements of A."""
+    index_source: Source | None = None
+    """Where the 2 bits of each element are; None: in the lane that has the element, in the order of its elements."""
     index_bit: int = 0
     """Bit of the index register at which they begin."""
     broadcast: tuple[int, int] = (0, 0)
@@ -87,6 +89,10 @@ class Product:
     """BLGP."""
     absolute_c: bool = False
     negate_c: bool = False
+    c_kind: str = ""
+    """Type of C; empty: that of D."""
+    c_result: Result | None = None
+    """Where C is; None: where D is, if they are the same register."""
     saturate: bool = False
     """Integers: add the products to C with saturation."""
 
@@ -185,6 +191,7 @@ class _Emitter:
         self.row_bytes = 4 * w.wave_size
         self.steps = len(p.a.source.lanes)
         self.kind = Type.parse(p.kind)
+        self.c_kind = Type.parse(p.c_kind or p.kind)
 
     def emit(self) -> None:
         w, p = self.w, self.p
@@ -193,11 +200,8 @@ class _Emitter:
         self.arrays: dict[str, list[Array]] = {}
         self.offsets = Array(w, Type.parse("i32"), self.steps * p.rows) if p.index is not None else None
         permuted = self._permuted() if p.pattern else None
-        rows = [
-            (register * self.row_bytes + 4 * lane, shift)
-            for lane, register, shift in zip(p.result.lanes, p.result.registers, p.result.shifts, strict=True)
-        ]
-        self.places = Table(w, rows)
+        self.places = self._places_of(p.result)
+        self.c_places = self._places_of(p.c_result) if p.c_result is not None else self.places
         self._allocate("a", p.a, p.rows)
         self._allocate("b", p.b, p.columns)
 
@@ -225,6 +229,13 @@ class _Emitter:
 
         loop(w, p.blocks, [], block)
         self._write()
+
+    def _places_of(self, result: Result) -> Table:
+        rows = [
+            (register * self.row_bytes + 4 * lane, shift)
+            for lane, register, shift in zip(result.lanes, result.registers, result.shifts, strict=True)
+        ]
+        return Table(self.w, rows)
 
     # A and B --------------------------------------------------------------------------------------------------------
 
@@ -353,11 +364,11 @@ class _Emitter:
     def _decode_index(self, slot: Slot) -> None:
         """Return for each stored element of A where in B's array its k begins."""
         w, p = self.w, self.p
-        source = p.a.source
-        table = [
-            (4 * lane, p.index_bit + 4 * (element // 2) + 2 * (element % 2), 4 * (c // 2))
-            for c, (lane, element) in enumerate(zip(source.lanes, source.elements, strict=True))
-        ]
+        source = p.index_source or p.a.source
+        table = []
+        for c, (lane, element) in enumerate(zip(source.lanes, source.elements, strict=True)):
+            register, shift = divmod(p.index_bit + 2 * element, 32)
+            table.append((register * self.row_bytes + 4 * lane, shift, 4 * (c // 2)))
         constants = Table(w, table)
         assert self.offsets is not None
         offsets = self.offsets
@@ -383,29 +394,29 @@ class _Emitter:
     # C and D --------------------------------------------------------------------------------------------------------
 
     def _load_row(self, base: Any, offset: Any, shift: Any) -> Value:
-        """Return a row of C, or of what D has in its place, as numbers of its type."""
-        w, columns = self.w, self.p.columns
+        """Return a row of C as numbers of its type."""
+        w, columns, kind = self.w, self.p.columns, self.c_kind
         shape = ir.VectorType(I32, columns)
         low = w.wrap(w.ir.load(w.address(base, offset), typ=shape, align=4), "u32")
-        if self.kind.bits == 64:
+        if kind.bits == 64:
             above = w.ir.add(offset, ir.Constant(I64, self.row_bytes))
             high = w.wrap(w.ir.load(w.address(base, above), typ=shape, align=4), "u32")
-            return (low.to("u64") | (high.to("u64") << 32)).as_(self.kind)
-        if self.kind.bits == 16:
+            return (low.to("u64") | (high.to("u64") << 32)).as_(kind)
+        if kind.bits == 16:
             amount = self._splat(w.wrap(w.ir.trunc(shift, I32), "u32"), columns)
-            return (low >> amount).to("u16").as_(self.kind)
-        return low.as_(self.kind)
+            return (low >> amount).to("u16").as_(kind)
+        return low.as_(kind)
 
     def _initial(self, offset: Any, shift: Any) -> Value:
         """Return a row of C."""
-        w, p = self.w, self.p
+        w, p, kind = self.w, self.p, self.c_kind
         if p.c.is_vector:
             value = self._load_row(p.c.base(), offset, shift)
         else:
-            word = w.load(p.c.base(), "u64" if self.kind.bits == 64 else "u32", align=4)
-            narrow = word.to("u16") if self.kind.bits == 16 else word
-            value = self._splat(narrow.as_(self.kind), p.columns)
-        if self.kind.bits == 16:
+            word = w.load(p.c.base(), "u64" if kind.bits == 64 else "u32", align=4)
+            narrow = word.to("u16") if kind.bits == 16 else word
+            value = self._splat(narrow.as_(kind), p.columns)
+        if kind.bits == 16:
             value = value.to("f32")
         if p.absolute_c:
             value = abs(value)
@@ -417,7 +428,7 @@ class _Emitter:
 
         def row(number: Any, _: list[Value]) -> list[Value]:
             place = w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number)
-            initial = self._initial(self.places.read(place, 0), self.places.read(place, 1))
+            initial = self._initial(self.c_places.read(place, 0), self.c_places.read(place, 1))
             start = w.like(0, initial) if p.saturate else p.model.start(w, initial)
             group = p.model.group
 

@@ -167,8 +167,18 @@ def run_source(bits: int) -> Source:
     Runs of 16 steps of 8 bits, of 32 steps of less, are in the lower and the upper lanes in turn (AMD's rocjitsu,
     shared/mma/layout.h, wmma_block_scaled_input_loc, of the CDNA5 document).
     """
-    run = 16 if bits == 8 else 32
-    return _source(128, lambda k: 16 * (k // run % 2), lambda k: k // (2 * run) * run + k % run)
+    return alternating_source(128, 16 if bits == 8 else 32)
+
+
+def alternating_source(steps: int, run: int) -> Source:
+    """Return a layout of wave32 in which runs of `run` steps are in the lower and the upper lanes in turn."""
+    return _source(steps, lambda k: 16 * (k // run % 2), lambda k: k // (2 * run) * run + k % run)
+
+
+def halved_source(steps: int) -> Source:
+    """Return a layout of wave32 in which the lower lanes have the first half of the steps, the upper ones the other."""
+    half = steps // 2
+    return _source(steps, lambda k: 16 * (k // half), lambda k: k % half)
 
 
 def gfx12_result(wave_size: int, packed: bool) -> Result:

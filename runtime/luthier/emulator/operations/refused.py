@@ -6,6 +6,7 @@ _TRAP = "it ends a trap handler, and there is none here"
 _HOST = "it marks the wave for commands of a debugger's host, which do not exist here"
 _GRAPHICS = "graphics: "
 _NAMED = "it is for named barriers, and kernels of this target have no way to allocate any"
+_WAKE = "it wakes waves at a barrier, and no source says what they then do"
 _REASONS = {
     "s_rfe_b64 s_rfe_restore_b64 s_rfe_i64": _TRAP,
     "s_setkill": _HOST,
@@ -19,7 +20,9 @@ _REASONS = {
     "instruction, v_mfma_scale",
     "v_wmma_ld_scale_paired_b32 v_wmma_ld_scale16_paired_b64": "it loads scales for the matrix instruction after it, "
     "and there is none: the pair is one instruction, v_wmma_scale",
-    "s_barrier_init s_barrier_join s_barrier_leave s_get_barrier_state s_wakeup_barrier": _NAMED,
+    "s_barrier_init s_barrier_join s_barrier_leave s_get_barrier_state": _NAMED,
+    "s_wakeup_barrier": _WAKE,
+    "tensor_save tensor_stop": "they save the state of copies of tensors, and no source says in what form",
     "ds_bvh_stack_rtn_b32 ds_bvh_stack_push4_pop1_rtn_b32 ds_bvh_stack_push8_pop1_rtn_b32 "
     "ds_bvh_stack_push8_pop2_rtn_b64": f"{_GRAPHICS}the stack of ray tracing, whose address format is not documented",
 }

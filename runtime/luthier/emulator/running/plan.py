@@ -85,6 +85,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
         "scratch_extra": scratch_bytes(stackless, target),
         "architected_scratch": target.architected_flat_scratch + (not target.private_aperture),
         "simd_waves": target.occupancy(descriptor.vgprs, kernel.wave_size),
+        "named": 4 * descriptor.named_bar_cnt,
         "kernarg_preload_offset": 4 * descriptor.kernarg_preload_offset,
         "kernarg_preload_size": 4 * descriptor.kernarg_preload_length,
         **_sgpr_places(kernel, target),

@@ -1,0 +1,290 @@
+"""Copies of tiles of tensors between memory and LDS (GFX1250), which TENSORcnt counts and which are done at once here.
+
+Sources: AMD's rocjitsu (shared/tensor_dma.h), of the CDNA5 document's sections 10.11.1 to 10.11.6; LLVM's lowering of
+``make_dma_descriptor`` (AMDGPUToROCDL). Sizes, coordinates and strides count elements of 1, 2, 4 or 8 bytes. A
+coordinate of the tile beyond the tensor loads 0 and stores nothing. Rows of a tile lie in LDS one behind the other,
+with what padding adds; stores know no padding. EXEC does not matter. What rocjitsu refuses or leaves out is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I8, I64, PTR
+from luthier.emulator.ir.memory_code import check_scalar, note_access, unanswered
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.asynchronous import arrive_at
+from luthier.emulator.questions import CLUSTER, OUTSIDE_LDS, TENSOR, TENSOR_STEPS
+
+operations = OperationTable()
+
+_DIMENSIONS = 5
+_GROUPS = "vaddr0:u32x4 vaddr1:u32x8 vaddr2:u32x4 vaddr3:u32x4 ->"
+_LARGE = 1 << 62
+
+
+class _Words:
+    """Dwords of the descriptor's second, third and fourth group, one behind the other, by the bit."""
+
+    def __init__(self, words: Sequence[Value]) -> None:
+        self.words = words
+
+    def bits(self, first: int, count: int) -> Value:
+        """Return `count` bits from the bit `first` on, as u64."""
+        index, shift = divmod(first, 32)
+        value = self.words[index].to("u64")
+        for more in range(1, -(-(shift + count) // 32)):
+            upper = self.words[index + more].to("u64")
+            value = value | upper << 32 * more
+        return value >> shift & ((1 << count) - 1)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Everything that a descriptor says."""
+
+    base: Value
+    lds: Value
+    size: Value
+    """Bytes of an element, as all numbers here u64."""
+    tile: list[Value]
+    """Elements by dimension; 1 beyond the rank."""
+    tensor: list[Value]
+    within: list[Value]
+    """By dimension: whether it is below the rank."""
+    strides: list[Value]
+    """Of dimension 1 and those above it."""
+    rows: Value
+    steps: Value
+    """Tiles that are copied."""
+    step: Value
+    """Elements in memory from one of them to the next."""
+    lds_step: Value
+    interval: Value
+    """Bytes in LDS behind which …"""
+    pad: Value
+    """… as many are left free."""
+    gather: Value
+    indices: list[Value]
+    """Coordinates of dimension 1, of a gather."""
+
+
+def _group(w: WaveBuilder, slot: Slot, count: int) -> list[Value]:
+    """Return the dwords of an operand; zeros where the instruction's short form has none."""
+    return slot.scalars() if slot.present else [w.number(0)] * count
+
+
+def _tile(w: WaveBuilder, first: Sequence[Value], words: Sequence[Value]) -> _Tile:
+    """Return what the groups of a descriptor say; what nobody explains is a fault."""
+    d1, d2, d3 = _Words(words[:8]), _Words(words[8:12]), _Words(words[12:])
+    one, zero = w.number(1, "u64"), w.number(0, "u64")
+    gather, wide = first[0] >> 31 != 0, (first[0] >> 30 & 1) != 0
+    iterate = (d1.bits(19, 1) != 0) & ~gather
+    tile = [d1.bits(112, 16), d1.bits(128, 16), d1.bits(144, 16), d2.bits(112, 16), d3.bits(80, 16)]
+    tensor = [d1.bits(48, 32), d1.bits(80, 32), d2.bits(0, 32), d2.bits(32, 32), d3.bits(48, 32)]
+    strides = [d1.bits(160, 48), d1.bits(208, 48), d2.bits(64, 48), d3.bits(0, 48)]
+    steps = w.select(iterate, tile[3] + 1, one)
+    step, lds_step = w.select(iterate, strides[2], zero), w.select(iterate, tensor[3], zero)
+    for dimension in range(2, _DIMENSIONS):  # a gather has its coordinates there
+        tile[dimension] = w.select(gather, zero, tile[dimension])
+    tile[3] = w.select(iterate, zero, tile[3])
+    within: list[Value] = [tile[-1] != 0]
+    for extent in reversed(tile[:-1]):
+        within.insert(0, within[0] | (extent != 0))
+    some = within[0]
+    most = w.select(wide, w.number(8, "u64"), w.number(16, "u64"))
+    unanswered(w, gather & ((tile[0] == 0) | (tile[1] == 0) | (tile[1] > most)), TENSOR)
+    unanswered(w, wide & ~gather, TENSOR)
+    unanswered(w, iterate & (within[3] | ~within[1]), TENSOR)
+    tile = [w.select(inside, extent, one) for inside, extent in zip(within, tile, strict=True)]
+    rows = one
+    for extent in tile[1:]:
+        rows = rows * extent
+    unanswered(w, (rows == 0) | (some & (tile[0] == 0)), TENSOR)
+    pad = d1.bits(20, 1) != 0
+    interval, amount = one << (d1.bits(22, 3) + 3), (d1.bits(25, 7) + 1) << 2
+    halves = [half for word in words[8:] for half in (word & 0xFFFF, word >> 16)]
+    return _Tile(
+        base=first[2].to("u64") | (first[3] & 0x1FFFFFF).to("u64") << 32,
+        lds=first[1].to("u64"),
+        size=one << d1.bits(16, 2),
+        tile=tile,
+        tensor=tensor,
+        within=within,
+        strides=strides,
+        rows=w.select(some, rows, zero),
+        steps=steps,
+        step=step,
+        lds_step=lds_step,
+        interval=w.select(pad, interval, w.number(_LARGE, "u64")),
+        pad=w.select(pad, amount, zero),
+        gather=gather,
+        # 16 of 16 bits, or 8 of 32.
+        indices=[w.select(wide, words[8 + place], half) if place < 8 else half for place, half in enumerate(halves)],
+    )
+
+
+@contextmanager
+def _each(w: WaveBuilder, count: Value) -> Iterator[Value]:
+    """Emit code that runs for each number below a count."""
+    head, body, done = (w.llvm_function.append_basic_block(name) for name in ("each", "one", "all"))
+    before = w.ir.block
+    w.ir.branch(head)
+    w.ir.position_at_end(head)
+    index = w.ir.phi(I64)
+    index.add_incoming(ir.Constant(I64, 0), before)
+    w.ir.cbranch(w.ir.icmp_unsigned("<", index, count.llvm), body, done)
+    w.ir.position_at_end(body)
+    yield w.wrap(index, "u64")
+    index.add_incoming(w.ir.add(index, ir.Constant(I64, 1)), w.ir.block)
+    w.ir.branch(head)
+    w.ir.position_at_end(done)
+
+
+def _variable(w: WaveBuilder, value: Value) -> Any:
+    with w.ir.goto_entry_block():
+        place = w.ir.alloca(I64)
+    w.ir.store(value.llvm, place)
+    return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
+
+
+def _origins(w: WaveBuilder, t: _Tile, offset: Value) -> list[Value]:
+    """Return the coordinates at which one of several tiles begins, `offset` elements behind the first.
+
+    That is known where each dimension of more than one element begins behind all of those below it.
+    """
+    one = w.number(1, "u64")
+    origins = [offset, w.number(0, "u64"), w.number(0, "u64")]
+    moves = (t.steps > 1) & (t.step != 0)
+    empty = t.tensor[0] == 0
+    span = t.tensor[0]
+    for dimension in (1, 2):
+        extent, stride = t.tensor[dimension], t.strides[dimension - 1]
+        empty = empty | (t.within[dimension] & (extent == 0))
+        counts = t.within[dimension] & (extent > 1)
+        unanswered(w, moves & counts & ~empty & (stride < span), TENSOR_STEPS)
+        grown = w.select(stride >> 31 != 0, _LARGE, span + stride * (extent - 1))
+        span = w.select(counts, grown, span)
+    for dimension in (2, 1):
+        counts = t.within[dimension] & (t.tensor[dimension] > 1) & moves
+        stride = w.select(counts & (t.strides[dimension - 1] != 0), t.strides[dimension - 1], one)
+        whole = w.wrap(w.ir.udiv(origins[0].llvm, stride.llvm), "u64")
+        origins[dimension] = w.select(counts, whole, 0)
+        origins[0] = w.select(counts, origins[0] - whole * stride, origins[0])
+    return origins
+
+
+def _row(w: WaveBuilder, t: _Tile, step: Value, row: Value, indices: Any) -> tuple[Value, Value, Value]:
+    """Return where a row of a tile begins, in elements in memory and in LDS, and how many of it are in the tensor."""
+    origins = _origins(w, t, step * t.step)
+    place = step * t.step
+    inside = w.wrap(ir.Constant(ir.IntType(1), 1), "scc")
+    rest = row
+    chosen = w.load(w.address(indices, (w.select(t.gather, row, 0) << 2).llvm), "u32", align=4).to("u64")
+    for dimension in range(1, _DIMENSIONS):
+        whole = w.wrap(w.ir.udiv(rest.llvm, t.tile[dimension].llvm), "u64")
+        coordinate = rest - whole * t.tile[dimension]
+        rest = whole
+        if dimension == 1:
+            coordinate = w.select(t.gather, chosen, coordinate)
+        at = coordinate + origins[dimension] if dimension < len(origins) else coordinate
+        inside = inside & (~t.within[dimension] | (at < t.tensor[dimension]))
+        place = place + coordinate * t.strides[dimension - 1]
+    left = w.select(t.tensor[0] > origins[0], t.tensor[0] - origins[0], 0)
+    valid = w.select(inside, w.select(left < t.tile[0], left, t.tile[0]), 0)
+    return place, step * t.lds_step + row * t.tile[0], valid
+
+
+def _lds(w: WaveBuilder, start: Value, size: Value) -> Value:
+    """Return the host address of bytes of LDS."""
+    limit = w.load(w.wave_field("lds_size"), "u64")
+    unanswered(w, (size != 0) & (start + size > limit), OUTSIDE_LDS)
+    return start + w.load(w.wave_field("lds"), "u64")
+
+
+def _move(w: WaveBuilder, name: str, target: Value, source: Any, size: Value) -> None:
+    kinds = [PTR, source.type, I64, ir.IntType(1)]
+    callee = w.function(name, ir.VoidType(), kinds)
+    w.ir.call(callee, [w.ir.inttoptr(target.llvm, PTR), source, size.llvm, ir.Constant(ir.IntType(1), 0)])
+
+
+def _load_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, size: Value, valid: Value) -> None:
+    """Emit the copy of a row to LDS: in pieces that end where padding begins, zeros behind what the tensor has."""
+    host, done = _variable(w, w.number(0, "u64")), _variable(w, w.number(0, "u64"))
+    w.store(w.number(0, "u64"), host)
+    w.store(w.number(0, "u64"), done)
+    with w.ir.if_then((valid != 0).llvm):
+        found = w.ir.ptrtoint(check_scalar(w, address, valid), I64)
+        w.store(w.wrap(found, "u64"), host)
+    last = lds + size - 1
+    pieces = w.wrap(w.ir.udiv(last.llvm, t.interval.llvm), "u64") + 1
+    pieces = pieces - w.wrap(w.ir.udiv(lds.llvm, t.interval.llvm), "u64")
+    with _each(w, pieces):
+        at = w.load(done, "u64")
+        place = lds + at
+        turn = w.wrap(w.ir.udiv(place.llvm, t.interval.llvm), "u64")
+        until = (turn + 1) * t.interval - place
+        length = w.select(size - at < until, size - at, until)
+        known = w.select(valid > at, valid - at, 0)
+        known = w.select(known < length, known, length)
+        target = _lds(w, t.lds + place + turn * t.pad, length)
+        note_access(w, target, length)
+        source = w.ir.inttoptr((w.load(host, "u64") + at).llvm, PTR)
+        _move(w, "llvm.memcpy.p0.p0.i64", target, source, known)
+        _move(w, "llvm.memset.p0.i64", target + known, ir.Constant(I8, 0), length - known)
+        w.store(at + length, done)
+
+
+def _store_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, valid: Value) -> None:
+    """Emit the copy of what a row has of the tensor to memory."""
+    with w.ir.if_then((valid != 0).llvm):
+        source = _lds(w, t.lds + lds, valid)
+        note_access(w, source, valid)
+        host = w.wrap(w.ir.ptrtoint(check_scalar(w, address, valid), I64), "u64")
+        _move(w, "llvm.memcpy.p0.p0.i64", host, w.ir.inttoptr(source.llvm, PTR), valid)
+
+
+def _copy(w: WaveBuilder, groups: Sequence[Slot], *, store: bool) -> None:
+    """Emit a copy, and what its descriptor wants of a barrier in LDS."""
+    first = _group(w, groups[0], 4)
+    words = [word for slot, count in zip(groups[1:], (8, 4, 4), strict=True) for word in _group(w, slot, count)]
+    count = first[0] & 3
+    unanswered(w, count > 1, TENSOR)
+    with w.ir.if_then((count != 0).llvm):
+        if not store:
+            unanswered(w, (words[0] & 0xFFFF) > 1, CLUSTER)
+        t = _tile(w, first, words)
+        with w.ir.goto_entry_block():
+            place = w.ir.alloca(ir.ArrayType(ir.IntType(32), len(t.indices)))
+        indices = w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
+        for number, index in enumerate(t.indices):
+            w.store(index, w.address(indices, 4 * number), align=4)
+        with _each(w, t.steps) as step, _each(w, t.rows) as row:
+            start, lds, valid = _row(w, t, step, row, indices)
+            address, bytes_ = t.base + start * t.size, valid * t.size
+            if store:
+                _store_row(w, t, address, lds * t.size, bytes_)
+            else:
+                _load_row(w, t, address, lds * t.size, t.tile[0] * t.size, bytes_)
+        with w.ir.if_then(((words[0] >> 18 & 1) != 0).llvm):
+            place = ((words[1] & 0xFFFF) << 3).to("u64")
+            arrive_at(w, w.ir.inttoptr(_lds(w, place, w.number(8, "u64")).llvm, PTR), w.number(1, "u64"))
+
+
+@operations.wave("tensor_load_to_lds", _GROUPS, since=(125,))
+def load(w: WaveBuilder, first: Slot, second: Slot, third: Slot, fourth: Slot) -> None:
+    """LDS = the tile of a tensor that the descriptor names."""
+    _copy(w, (first, second, third, fourth), store=False)
+
+
+@operations.wave("tensor_store_from_lds", _GROUPS, since=(125,))
+def store(w: WaveBuilder, first: Slot, second: Slot, third: Slot, fourth: Slot) -> None:
+    """The tile of a tensor that the descriptor names = LDS."""
+    _copy(w, (first, second, third, fourth), store=True)
