@@ -80,7 +80,7 @@ def _parts(
         yield row, Part.unpacked(data) if data else None
 
 
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a part in this process; write what it did to a file, and return the row."""
     from dataclasses import replace
 
@@ -96,4 +96,4 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)

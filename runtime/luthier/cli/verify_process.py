@@ -14,7 +14,7 @@ from luthier.tool import parse_tools
 from luthier.verify.captured import verify_capture
 
 
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Verify a capture in this process; return what came of it."""
     verdict = verify_capture(
         read_capture(task["file"]),
@@ -35,4 +35,4 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)
