@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from luthier.cli.replay_answers import AGAIN, DIFFERENT, EQUAL, IMPOSSIBLE, answer, answered
 from luthier.errors import DeviceError, LuthierError
-from luthier.terminal import say_text
 
 if TYPE_CHECKING:
     from luthier.capture import Capture, Replayed
     from luthier.capture.replay import PreparedLaunch
 
-EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
-"""Exit statuses."""
 REPLAY = "luthier.cli.replay_process"
 """Name of this module."""
 TRIES = 16
@@ -32,8 +30,6 @@ _TASK: dict[str, Any] = {
 """What a process that replays is asked for, beside its file, where nothing else is said."""
 _LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
 _NEVER_REPLAYED = "others may have written it: the capture was not replayed when it was made (--all-memory)"
-_AGAIN = "taken"
-"""What one says that has."""
 
 
 def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
@@ -133,27 +129,10 @@ def elsewhere(
             if limit is not None and "did not end within" in problem.message:
                 raise DeviceError(f"it did not end within {limit:g} seconds") from None
             raise DeviceError(f"the process that replays it failed: {problem}") from None
-        if told.strip() != _AGAIN:
+        if told.strip() != AGAIN:
             found: dict[str, Any] = json.loads(told)
             return found
     raise DeviceError("addresses of the capture are taken in each process")
-
-
-def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    """Do the work of a process that `elsewhere` has started, and print what came of it."""
-    say_text(answered(work, json.loads(sys.argv[1])))
-
-
-def answered(work: Callable[[Mapping[str, Any]], Mapping[str, Any]], task: Mapping[str, Any]) -> str:
-    """Return what came of the work as JSON, or `status` and `what` went wrong; or that addresses are taken."""
-    from luthier.capture.place import AddressTaken
-
-    try:
-        return json.dumps(work(task))
-    except AddressTaken:
-        return _AGAIN
-    except LuthierError as problem:
-        return json.dumps({"status": IMPOSSIBLE, "what": str(problem)})
 
 
 def here(task: Mapping[str, Any]) -> dict[str, Any]:

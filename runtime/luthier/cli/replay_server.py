@@ -123,7 +123,7 @@ os.register_at_fork(after_in_child=_forget)
 def _serve(module: str) -> None:
     """Answer requests until nobody has any."""
     import luthier.capture  # for the forks  # noqa: F401
-    from luthier.cli.replay_process import answered
+    from luthier.cli.replay_answers import answered
     from luthier.emulator.native.store import store
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)

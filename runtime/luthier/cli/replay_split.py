@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.capture import read_capture
 from luthier.capture.split import Part, Range, merged, part_of, ranges, run_part
-from luthier.cli.replay_process import EQUAL, IMPOSSIBLE, answer, expected, launch_of, outcome, row_of
+from luthier.cli.replay_answers import EQUAL, IMPOSSIBLE, answer
+from luthier.cli.replay_process import expected, launch_of, outcome, row_of
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:

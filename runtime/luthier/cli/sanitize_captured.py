@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from luthier.capture import read_capture
-from luthier.cli.replay_process import answer, launch_of, outcome
+from luthier.cli.replay_answers import answer
+from luthier.cli.replay_process import launch_of, outcome
 from luthier.run.findings.captured import replayed
 from luthier.run.findings.collector import Collector
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from luthier.capture import read_capture
 from luthier.cli.common import refusal_lines
-from luthier.cli.replay_process import DIFFERENT, EQUAL, answer, target_of
+from luthier.cli.replay_answers import DIFFERENT, EQUAL, answer
+from luthier.cli.replay_process import target_of
 from luthier.cli.verify import verdict_lines
 from luthier.patch import PatchReport
 from luthier.tool import parse_tools

@@ -6,7 +6,6 @@ import gc
 import os
 import select
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -72,9 +71,7 @@ def _child(work: Callable[[], str], writing: int, words: int) -> NoReturn:
             file.write(work().encode())
         status = 0
     except BaseException:
-        traceback.print_exc(file=sys.__stderr__)
-        if sys.__stderr__ is not None:
-            sys.__stderr__.flush()
+        os.write(words, traceback.format_exc().encode())
     finally:
         os._exit(status)
 
