@@ -47,6 +47,26 @@ def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path
             continue
 
 
+def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporary: Path) -> None:
+    """What others have written to a capture that was not replayed is told as what it may be."""
+    program = build_program("histogram")
+    files = {}
+    for name, more in (("all", ["--all-memory"]), ("replayed", [])):
+        made = command("capture", *more, "-o", temporary / name, "--", program)
+        assert made.returncode == 0, made.stderr
+        files[name] = sorted((temporary / name).iterdir())
+        assert {read_capture(file).manifest.replayed for file in files[name]} == {name == "replayed"}
+    for name, found in files.items():
+        capture = read_capture(found[0])
+        pages = capture.pages.copy()
+        pages[int(capture.after["page"][-1]), 5] ^= 1
+        write_capture(found[0], dataclasses.replace(capture, pages=pages))
+        done = command("replay", found[0])
+        assert (done.returncode, "was not replayed" in done.stdout) == (1, name == "all"), done.stdout
+    whole, smaller = (sum(file.stat().st_size for file in files[name][1:]) for name in ("all", "replayed"))
+    assert smaller < whole
+
+
 def test_kernels_that_wait_for_each_other_end(build_program: Callable[[str], Path], temporary: Path) -> None:
     kept = temporary / "kept"
     made = run_luthier("capture", "--patience", "1", "-o", kept, "--", build_program("handshake"))

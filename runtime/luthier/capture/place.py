@@ -6,7 +6,7 @@ import bisect
 import ctypes
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -157,19 +157,20 @@ def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def present(pid: int, begin: int, end: int) -> NDArray[np.uint64]:
-    """Return the addresses of the pages between two addresses that a process has in memory or swapped.
+def present(pid: int, spans: Iterable[tuple[int, int]]) -> NDArray[np.uint64]:
+    """Return the addresses of the pages that a process has in memory or swapped, between pairs of addresses.
 
     Raises:
         DeviceError: the system does not tell.
     """
-    found = []
+    found = [np.zeros(0, np.uint64)]
     try:
         with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
-            for first in range(begin // PAGE, end // PAGE, _AT_ONCE):
-                count = min(_AT_ONCE, end // PAGE - first)
-                entries = np.frombuffer(os.pread(file.fileno(), 8 * count, 8 * first), np.uint64)
-                found.append(np.flatnonzero(entries & _PRESENT_OR_SWAPPED).astype(np.uint64) + np.uint64(first))
+            for begin, end in spans:
+                for first in range(begin // PAGE, end // PAGE, _AT_ONCE):
+                    count = min(_AT_ONCE, end // PAGE - first)
+                    entries = np.frombuffer(os.pread(file.fileno(), 8 * count, 8 * first), np.uint64)
+                    found.append((entries & _PRESENT_OR_SWAPPED).nonzero()[0].astype(np.uint64) + np.uint64(first))
     except OSError as problem:
         raise DeviceError(f"the pages of process {pid} cannot be found: {problem}") from None
-    return np.concatenate([np.zeros(0, np.uint64), *found]) * np.uint64(PAGE)
+    return np.concatenate(found) * np.uint64(PAGE)

@@ -284,8 +284,7 @@ class PreparedLaunch:
         capture = self.capture
         watched = Watching(check, self.code, self.kernel.name) if check else None
         counts, lanes, seconds, fault = self.execute(threads, None, watched, observed)
-        spans = pieces(capture.manifest.ranges)
-        touched = np.concatenate([np.zeros(0, np.uint64), *(present(os.getpid(), *span) for span in spans)])
+        touched = present(os.getpid(), pieces(capture.manifest.ranges))
         difference, written = compared(capture, touched.tolist(), partial(host_bytes, size=PAGE))
         left = {address: host_bytes(address, PAGE).copy() for address in written.tolist()} if keep else {}
         ran = np.flatnonzero(counts)
@@ -522,9 +521,16 @@ def packed(places: Mapping[int, NDArray[np.uint8]], known: dict[bytes, int], kep
     return table
 
 
-def reduced(capture: Capture, run: Replayed) -> Capture:
-    """Return a capture with only the pages that its replay accessed, and of what changed only what it changed: what
-    others have written meanwhile is left out."""
+def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
+    """Return a capture with only the pages that its replay accessed, and of what changed only what it changed, and how
+    that replay compares with it.
+
+    What others have written meanwhile, to pages that the launch never writes, is not what it did. The replay is one of
+    the reduced capture, too: nothing that is left out was there for it.
+
+    Args:
+        run: of all of the capture, without a fault, and with what it has changed (`keep`).
+    """
     zero = np.zeros(PAGE, np.uint8)
     touched, written = set(run.touched.tolist()), set(run.written.tolist())
     known: dict[bytes, int] = {}
@@ -534,8 +540,10 @@ def reduced(capture: Capture, run: Replayed) -> Capture:
     tables = packed(before, known, kept), packed(after, known, kept)
     pages = np.stack(kept) if kept else zero[None][:0]
     left = sorted({*capture.before["address"].tolist()} - before.keys())
-    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)))
-    return replace(capture, manifest=manifest, pages=pages, before=tables[0], after=tables[1])
+    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)), replayed=True)
+    smaller = replace(capture, manifest=manifest, pages=pages, before=tables[0], after=tables[1])
+    difference, _ = compared(smaller, run.written.tolist(), run.left.__getitem__)
+    return smaller, replace(run, difference=difference)
 
 
 def _stretches(pages: Sequence[int]) -> list[tuple[int, int]]:

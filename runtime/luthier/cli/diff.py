@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_mangled_argument, print_json, shown_tables
 from luthier.cli.replay import CAPTURE
-from luthier.cli.replay_process import (
-    DIFFERENT,
-    EQUAL,
-    IMPOSSIBLE,
-    answer,
-    elsewhere,
-    outcome,
-    prepared,
-    target_of,
-)
+from luthier.cli.replay_answers import DIFFERENT, EQUAL, IMPOSSIBLE, answer
+from luthier.cli.replay_process import elsewhere, outcome, prepared, target_of
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from luthier.cli.replay import checks_of
-from luthier.cli.replay_process import IMPOSSIBLE, answer, elsewhere, prepared, target_of
+from luthier.cli.replay_answers import IMPOSSIBLE, answer
+from luthier.cli.replay_process import elsewhere, prepared, target_of
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable

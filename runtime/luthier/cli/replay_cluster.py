@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import luthier
-from luthier.cli.replay_process import IMPOSSIBLE, REPLAY, elsewhere, row_elsewhere
+from luthier.cli.replay_answers import IMPOSSIBLE
+from luthier.cli.replay_process import REPLAY, elsewhere, row_elsewhere
 from luthier.errors import DeviceError, LuthierError
 
 if TYPE_CHECKING:

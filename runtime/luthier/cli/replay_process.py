@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from luthier.cli.replay_answers import AGAIN, DIFFERENT, EQUAL, IMPOSSIBLE, answer, answered
 from luthier.errors import DeviceError, LuthierError
-from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.capture import Capture, Replayed
     from luthier.capture.replay import PreparedLaunch
 
-EQUAL, DIFFERENT, IMPOSSIBLE = range(3)
-"""Exit statuses."""
 REPLAY = "luthier.cli.replay_process"
 """Name of this module."""
 TRIES = 16
@@ -31,8 +29,7 @@ _TASK: dict[str, Any] = {
 }
 """What a process that replays is asked for, beside its file, where nothing else is said."""
 _LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
-_AGAIN = "taken"
-"""What one says that has."""
+_NEVER_REPLAYED = "others may have written it: the capture was not replayed when it was made (--all-memory)"
 
 
 def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
@@ -50,7 +47,8 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
 
 
 def replay_together(paths: Sequence[Path], limit: float, **more: Any) -> dict[str, dict[str, Any]]:
-    """Replay captures of our own in as few processes as their addresses allow; return what came of each, by its path.
+    """Replay captures of our own in a fork of this process, and in as few new ones as their addresses allow where they
+    are taken here; return what came of each, by its path.
 
     Those that fail, or whose process does, are left out: they are for `replay_elsewhere`.
 
@@ -58,21 +56,31 @@ def replay_together(paths: Sequence[Path], limit: float, **more: Any) -> dict[st
         limit: seconds that all may take.
         more: entries of a task, as of `replay_elsewhere`.
     """
-    from luthier.support.processes import run as run_process
-
     left, found = [str(path) for path in paths], dict[str, dict[str, Any]]()
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         if not left:
             break
-        task = json.dumps({**_TASK, **more, "files": left})
+        task = {**_TASK, **more, "files": left}
         try:
-            told = run_process([sys.executable, "-m", REPLAY, task], error=DeviceError, timeout=limit)
+            rows = json.loads((_in_process if attempt else _in_fork)(REPLAY, task, limit))
         except DeviceError:
             break
-        rows = json.loads(told)
         found |= {file: row for file, row in rows["replays"].items() if row["status"] == EQUAL}
         left = rows["taken"]
     return found
+
+
+def _in_fork(_: str, task: Mapping[str, Any], limit: float | None) -> str:
+    """Return what this module prints for a task, as `_in_process`, in a fork of this process."""
+    import luthier.capture  # which the fork is not to do  # noqa: F401
+    from luthier.emulator.native.machine import machine_code
+    from luthier.support.forks import in_fork
+
+    def work() -> str:
+        machine_code.cache_clear()  # that of a run is not for this process
+        return answered(here, task)
+
+    return in_fork(work, error=DeviceError, seconds=limit)
 
 
 def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,52 +89,53 @@ def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[s
     Args:
         options: entries of its task; `time_limit`, seconds.
     """
+    from luthier.cli.replay_server import in_server
+
     more = dict(options)
     limit = more.pop("time_limit", None)
     try:
-        return {"file": str(path)} | elsewhere(module, {**_TASK, "file": str(path), **more}, limit)
+        found = elsewhere(module, {**_TASK, "file": str(path), **more}, limit, first=in_server)
     except DeviceError as problem:
         return {"file": str(path), "status": IMPOSSIBLE, "what": str(problem)}
+    return {"file": str(path)} | found
 
 
-def elsewhere(module: str, task: Mapping[str, Any], limit: float | None = None) -> dict[str, Any]:
+def _in_process(module: str, task: Mapping[str, Any], limit: float | None) -> str:
+    """Return what a module that is run as a program prints for a task, in a new process."""
+    from luthier.support.processes import run as run_process
+
+    return run_process([sys.executable, "-m", module, json.dumps(task)], error=DeviceError, timeout=limit)
+
+
+def elsewhere(
+    module: str,
+    task: Mapping[str, Any],
+    limit: float | None = None,
+    first: Callable[[str, Mapping[str, Any], float | None], str] = _in_process,
+) -> dict[str, Any]:
     """Return what a module that is run as a program prints for a task (`answer`), in a process of its own.
 
     Args:
         limit: seconds that it may take.
+        first: tries it first; new processes do where that has something else at the captures' addresses.
 
     Raises:
         DeviceError: it fails, or takes longer, or each process has something else where the captures' memory was.
     """
-    from luthier.support.processes import run as run_process
-
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         try:
-            told = run_process([sys.executable, "-m", module, json.dumps(task)], error=DeviceError, timeout=limit)
+            told = (_in_process if attempt else first)(module, task, limit)
         except DeviceError as problem:  # it was killed, or there is a bug of ours
             if limit is not None and "did not end within" in problem.message:
                 raise DeviceError(f"it did not end within {limit:g} seconds") from None
             raise DeviceError(f"the process that replays it failed: {problem}") from None
-        if told.strip() != _AGAIN:
+        if told.strip() != AGAIN:
             found: dict[str, Any] = json.loads(told)
             return found
     raise DeviceError("addresses of the capture are taken in each process")
 
 
-def answer(work: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    """Do the work of a process that `elsewhere` has started, and print what came of it; or `status` and `what` went
-    wrong."""
-    from luthier.capture.place import AddressTaken
-
-    try:
-        say_text(json.dumps(work(json.loads(sys.argv[1]))))
-    except AddressTaken:
-        say(_AGAIN)
-    except LuthierError as problem:
-        say_text(json.dumps({"status": IMPOSSIBLE, "what": str(problem)}))
-
-
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return what came of a replay, or of several."""
     from luthier.capture.place import AddressTaken
 
@@ -150,18 +159,16 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         LuthierError: it cannot be run.
     """
-    from luthier.capture import replay, write_capture
+    from luthier.capture import write_capture
     from luthier.capture.replay import reduced
 
     capture = expected(task["file"], task)
     launch = launch_of(capture, task)
-    done = launch.run(task["threads"], task["checks"])
+    done = launch.run(task["threads"], task["checks"], keep=task["reduce"])
     if not task["reduce"]:
-        done = launch.with_store(done)
-    if task["reduce"] and done.fault is None and done.counts_equal:
-        # What others wrote meanwhile, to pages that the launch never writes, is not what it did.
-        capture = reduced(capture, done)
-        done = replay(capture)
+        return row_of(capture, task, launch.with_store(done))
+    if done.fault is None and done.counts_equal:
+        capture, done = reduced(capture, done)
         if done.equal:
             write_capture(task["file"], capture)
     return row_of(capture, task, done)
@@ -193,6 +200,8 @@ def row_of(capture: Capture, task: Mapping[str, Any], done: Replayed) -> dict[st
     row = {"kernel": capture.manifest.kernel, "groups": capture.manifest.groups} | outcome(done)
     if done.fault is not None and capture.manifest.left_out:
         row["what"] += f"; {_LEFT_OUT}"
+    if done.difference is not None and not (capture.manifest.replayed or task["object"] or task.get("against")):
+        row["what"] += f"; {_NEVER_REPLAYED}"
     if task["object"]:
         row["recorded_instructions"] = int(capture.counts["executions"].sum())
     return row
@@ -270,4 +279,4 @@ def target_of(device: str | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.capture import read_capture
 from luthier.capture.split import Part, Range, merged, part_of, ranges, run_part
-from luthier.cli.replay_process import EQUAL, IMPOSSIBLE, answer, expected, launch_of, outcome, row_of
+from luthier.cli.replay_answers import EQUAL, IMPOSSIBLE, answer
+from luthier.cli.replay_process import expected, launch_of, outcome, row_of
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _parts(
         yield row, Part.unpacked(data) if data else None
 
 
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a part in this process; write what it did to a file, and return the row."""
     from dataclasses import replace
 
@@ -96,4 +97,4 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from luthier.capture.place import AddressTaken
-from luthier.cli.replay_process import IMPOSSIBLE, answer, expected, launch_of, row_of
+from luthier.cli.replay_answers import IMPOSSIBLE, answer
+from luthier.cli.replay_process import expected, launch_of, row_of
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
 from luthier.run import results

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from luthier.capture import read_capture
-from luthier.cli.replay_process import answer, launch_of, outcome
+from luthier.cli.replay_answers import answer
+from luthier.cli.replay_process import launch_of, outcome
 from luthier.run.findings.captured import replayed
 from luthier.run.findings.collector import Collector
 
 
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Replay a capture in this process; return what it does wrong."""
     collector = Collector(task["kinds"])
     done = replayed(launch_of(read_capture(task["file"]), task), collector, task["threads"])
@@ -23,4 +24,4 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)

@@ -7,14 +7,15 @@ from typing import Any
 
 from luthier.capture import read_capture
 from luthier.cli.common import refusal_lines
-from luthier.cli.replay_process import DIFFERENT, EQUAL, answer, target_of
+from luthier.cli.replay_answers import DIFFERENT, EQUAL, answer
+from luthier.cli.replay_process import target_of
 from luthier.cli.verify import verdict_lines
 from luthier.patch import PatchReport
 from luthier.tool import parse_tools
 from luthier.verify.captured import verify_capture
 
 
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
+def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Verify a capture in this process; return what came of it."""
     verdict = verify_capture(
         read_capture(task["file"]),
@@ -35,4 +36,4 @@ def _here(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(_here)
+    answer(here)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import os
+import re
 import struct
 import threading
 import time
@@ -34,6 +36,8 @@ _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 
 PATIENCE = 60.0
 """Seconds."""
+_SHARED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...s ", re.MULTILINE)
+"""What is shared, of /proc/PID/maps."""
 _ALIAS = ("address", "size", "host")
 Memory = dict[int, NDArray[np.uint8]]
 """Pages by address, without those that are all zeros."""
@@ -177,13 +181,8 @@ def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 def _shared(pid: int) -> list[tuple[int, int]]:
     """Return what of a process's memory others may have written: its page tables do not tell what is in it."""
-    found = []
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        place, rights = line.split()[:2]
-        if rights.endswith("s"):
-            begin, end = (int(part, 16) for part in place.split("-"))
-            found.append((begin, end))
-    return found
+    text = Path(f"/proc/{pid}/maps").read_bytes()
+    return [(int(begin, 16), int(end, 16)) for begin, end in _SHARED.findall(text)]
 
 
 def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -204,47 +203,55 @@ def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int
 
 
 def _read(pid: int, own: Sequence[tuple[int, int]], elsewhere: Sequence[tuple[int, int, int]], most: int) -> Memory:
-    """Return the pages of a launch's memory by the devices' addresses, as `_read_pages`."""
-    found = _read_pages(pid, own, most)
-    for address, size, host in elsewhere:
-        pages = _read_pages(pid, [(host, size)], most)
-        found |= {page - host + address: contents for page, contents in pages.items()}
-    return found
-
-
-def _read_pages(pid: int, ranges: Sequence[tuple[int, int]], most: int) -> Memory:
-    """Return the pages of a process's memory, with zeros beside the ranges.
+    """Return the pages of a launch's memory by the devices' addresses, with zeros beside the ranges.
 
     Raises:
         DeviceError: they cannot be read, or are too many.
     """
     shared = _shared(pid)
-    addresses: list[NDArray[np.uint64]] = []
-    for begin, end in pieces(ranges):
-        addresses.append(present(pid, begin, end))
-        for first, last in shared:
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            found = _read_pages(pid, file.fileno(), own, shared, most)
+            for address, size, host in elsewhere:
+                pages = _read_pages(pid, file.fileno(), [(host, size)], shared, most)
+                found |= {page - host + address: contents for page, contents in pages.items()}
+    except OSError as problem:
+        raise DeviceError(f"the memory of process {pid} cannot be read: {problem}") from None
+    return found
+
+
+def _read_pages(
+    pid: int, file: int, ranges: Sequence[tuple[int, int]], shared: Sequence[tuple[int, int]], most: int
+) -> Memory:
+    """Return the pages of a process's memory, as `_read`, by its addresses.
+
+    Args:
+        file: descriptor of its memory.
+        shared: what `_shared` returns.
+    """
+    stretches = pieces(ranges)
+    addresses: list[NDArray[np.uint64]] = [present(pid, stretches)]
+    for begin, end in stretches:
+        at = bisect.bisect_right(shared, begin, key=lambda one: one[1])
+        until = bisect.bisect_left(shared, end, key=lambda one: one[0])
+        for first, last in shared[at:until]:
             low, high = max(begin, first), min(end, last)
             if high - low > most:
                 raise DeviceError(f"{high - low} bytes of shared memory, of {most} (--most)")
-            if low < high:
-                addresses.append(np.arange(low, high, PAGE, dtype=np.uint64))
-    wanted = np.unique(np.concatenate([np.zeros(0, np.uint64), *addresses]))
+            addresses.append(np.arange(low, high, PAGE, dtype=np.uint64))
+    wanted = np.unique(np.concatenate(addresses))
     if len(wanted) * PAGE > most:
         raise DeviceError(f"{len(wanted) * PAGE} bytes of memory, of {most} (--most)")
     breaks = np.flatnonzero(np.diff(wanted) != PAGE) + 1
     found: Memory = {}
-    try:
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-            for run in np.split(wanted, breaks):
-                if not len(run):
-                    continue
-                block = np.empty((len(run), PAGE), np.uint8)
-                if os.preadv(file.fileno(), [block.data], int(run[0])) != block.nbytes:
-                    raise DeviceError(f"memory at {int(run[0]):#x} cannot be read in one piece")
-                for index in np.flatnonzero(block.any(axis=1)).tolist():
-                    found[int(run[index])] = block[index]
-    except OSError as problem:
-        raise DeviceError(f"the memory of process {pid} cannot be read: {problem}") from None
+    for run in np.split(wanted, breaks):
+        if not len(run):
+            continue
+        block = np.empty((len(run), PAGE), np.uint8)
+        if os.preadv(file, [block.data], int(run[0])) != block.nbytes:
+            raise DeviceError(f"memory at {int(run[0]):#x} cannot be read in one piece")
+        for index in np.flatnonzero(block.any(axis=1)).tolist():
+            found[int(run[index])] = block[index]
     _blank(found, ranges)
     return found
 
@@ -310,7 +317,7 @@ def _made(begun: _Begun, after: Memory, counts: NDArray[np.void]) -> Capture:
     changed = {
         address: after.get(address, zeros)
         for address in begun.before.keys() | after.keys()
-        if not np.array_equal(begun.before.get(address, zeros), after.get(address, zeros))
+        if begun.before.get(address, zeros).tobytes() != after.get(address, zeros).tobytes()
     }
     known: dict[bytes, int] = {}
     kept: list[Pages] = []

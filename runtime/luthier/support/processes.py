@@ -65,6 +65,15 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
         raise LuthierError(f"cannot run {command[0]}: {problem.strerror or problem}") from problem
 
 
+def converse(command: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a program whose standard input and output are lines for its caller, whose it is to end.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def wait(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:
     """Wait for a program; its exit code, or None if it had to be ended, with all that it had started.
 

@@ -1,0 +1,101 @@
+"""Work in forks, and servers of forks: what ends badly is told, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.cli.replay_server import Server
+from luthier.errors import DeviceError
+from luthier.support.forks import in_fork
+
+CLIENT = """
+import sys
+from luthier.cli.replay_server import in_server
+print("began", flush=True)
+in_server("odd_work", {"do": "sleep"}, None)
+"""
+WORK = """
+import os, time
+def here(task):
+    if task["do"] == "sleep":
+        open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
+        time.sleep(600)
+    if task["do"] == "crash":
+        os.abort()
+    return {"did": task["do"], "pid": os.getpid()}
+"""
+
+
+def forked(work: Callable[[], str], seconds: float | None = None) -> str:
+    """What work returns in a fork."""
+    return in_fork(work, error=DeviceError, seconds=seconds)
+
+
+def test_what_forks_return_and_how_they_end() -> None:
+    def fail() -> str:
+        raise KeyError("which nobody expects")
+
+    def die() -> str:
+        os.write(2, b"last words\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+    def last() -> str:
+        time.sleep(600)
+        return ""
+
+    before = len(os.listdir("/proc/self/fd"))
+    assert forked(lambda: "ä" * 1_000_000) == "ä" * 1_000_000
+    assert forked(lambda: str(os.getppid())) == str(os.getpid())
+    with pytest.raises(DeviceError, match=r"(?s)KeyError: 'which nobody expects'.*exit code 1"):
+        forked(fail)
+    with pytest.raises(DeviceError, match=r"last words\nit ended by signal 9"):
+        forked(die)
+    began = time.monotonic()
+    with pytest.raises(DeviceError, match=r"did not end within 0\.2 seconds"):
+        forked(last, 0.2)
+    assert time.monotonic() - began < 60
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def odd_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module for servers, and the file to which its process writes who it is."""
+    (tmp_path / "odd_work.py").write_text(WORK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
+    return tmp_path / "pid"
+
+
+def test_a_server_outlives_its_forks(odd_work: Path) -> None:
+    server = Server("odd_work")
+    first = server.ask({"do": "one"}, None)
+    with pytest.raises(DeviceError, match="signal 6"):
+        server.ask({"do": "crash"}, None)
+    with pytest.raises(DeviceError, match="did not end within 2"):
+        server.ask({"do": "sleep"}, 2)
+    assert server.ask({"do": "one"}, None) != first
+    assert not Path(f"/proc/{odd_work.read_text()}").exists()
+    server.end()
+
+
+def test_forks_end_with_who_asked(odd_work: Path) -> None:
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not (odd_work.exists() and odd_work.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pid = odd_work.read_text()
+    client.kill()
+    client.communicate()
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
