@@ -202,8 +202,12 @@ History AccessChecks::own(Where where, const Lanes &lanes, const History &all) c
 
 AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
   Change made;
-  made.other = kLastWrite;
-  made.races = collides(where, lanes, before.by[kLastWrite]);
+  // In memory programs look at what others do atomics on, and are right whatever they see.
+  for (const Role other : {kLastWrite, kLastAtomic})
+    if (!made.races && (other == kLastWrite || lanes.in_lds) && collides(where, lanes, before.by[other])) {
+      made.races = true;
+      made.other = other;
+    }
   History after = own(where, lanes, before);
   const Touch last = after.by[kLastRead];
   if (last.segment && last.segment != now.segment) {
@@ -307,8 +311,8 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
         continue;
       Change made;
       made.from = history;
-      made.other = kLastWrite;
-      made.races = meet(where, lanes, histories_[history], use);
+      made.other = meet(where, lanes, histories_[history], use);
+      made.races = made.other != kRoles;
       if (made.races)
         tell(where, lanes, run, cells, made);
       else
@@ -317,19 +321,25 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
-// The same of one history: return whether its store races with the atomic.
-bool AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
+// The same of one history: return the access that the atomic races with, `kRoles` for none.
+Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
   // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
   // looks like any other.
   const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
+  // An atomic that somebody has done since does not say that the store came before this one, too.
+  const bool races = !acquires && collides(where, lanes, before.by[kLastWrite]);
   if (!is_of_others(where, lanes, before.by[kLastAtomic]))
     ordering_.acquire(where.wave, before.by[kLastAtomic]);
-  if (!acquires)
-    return collides(where, lanes, before.by[kLastWrite]);
-  if (!is_of_others(where, lanes, before.by[kLastWrite]))
+  if (races)
+    return kLastWrite;
+  if (acquires && !is_of_others(where, lanes, before.by[kLastWrite]))
     ordering_.acquire_store(where.group, where.wave, before.by[kLastWrite]);
-  return false;
+  if (writes && lanes.in_lds)
+    for (const Role read : {kLastRead, kReadByOther})
+      if (collides(where, lanes, before.by[read]))
+        return read;
+  return kRoles;
 }
 
 // Vectors may reach over what is used, as padding: so they are told only where no byte was written.

@@ -64,7 +64,7 @@ private:
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
-  bool meet(Where where, const Lanes &lanes, const History &before, unsigned use);
+  Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "agreement.h"
@@ -44,6 +45,7 @@ struct State {
   std::map<void *, Block> live, freed;
   std::deque<void *> order; // of what is freed, the oldest first
   size_t kept = 0;          // bytes of it
+  std::set<int> begun;      // devices whose memory begins with a page that is nobody's
 };
 
 State &state() {
@@ -82,11 +84,30 @@ void note(void *address, size_t size, Kind kind) {
     luthier_fresh(reinterpret_cast<uint64_t>(address), size);
 }
 
+// Has a page that is nobody's in front of the first memory of a device, where otherwise memory of ROCr's own may lie,
+// which nothing tells from the program's. What comes later has the room behind others in front.
+void begin_device() {
+  int device = 0;
+  if (next<int(int *)>("hipGetDevice")(&device) != kSuccess)
+    return;
+  {
+    State &all = state();
+    std::lock_guard lock(all.mutex);
+    if (!all.begun.insert(device).second)
+      return;
+  }
+  void *page = nullptr;
+  if (next<int(void **, size_t)>("hipMalloc")(&page, kPage) == kSuccess && page)
+    luthier_allocated(reinterpret_cast<uint64_t>(page), 0, kPage);
+}
+
 // Has memory made that is larger than the program asks for.
 template <typename Make> int allocate(void **address, size_t size, Kind kind, Make make) {
   if (inside || !luthier_allocated || !address || !size || size > SIZE_MAX - kZone)
     return make(size);
   Inside now;
+  if (kind == Kind::kDevice)
+    begin_device();
   const int result = make(size + kZone);
   if (result == kSuccess && *address)
     note(*address, size, kind);
@@ -246,6 +267,7 @@ int hipDeviceReset() {
           luthier_forget(reinterpret_cast<uint64_t>(address));
     all.live.clear();
     all.freed.clear();
+    all.begun.clear();
     all.order.clear();
     all.kept = 0;
   }

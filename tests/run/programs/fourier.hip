@@ -7,22 +7,22 @@ __global__ void transform(float2 *data, int bits) {
   __shared__ float2 part[256];
   const int n = 1 << bits;
   for (int i = threadIdx.x; i < n; i += blockDim.x)
-    part[__brev(i) >> (32 - bits)] = data[blockIdx.x * n + i];
-  __syncthreads();
+    part[__brev(i) >> (32 - bits)] = data[blockIdx.x * n + i]; // around filled
+  /*barrier filled*/ __syncthreads();
   for (int half = 1; half < n; half *= 2) {
     for (int i = threadIdx.x; i < n / 2; i += blockDim.x) {
       const int low = i / half * 2 * half + i % half, high = low + half;
       float sine, cosine;
       sincosf(-3.14159265f * (i % half) / half, &sine, &cosine);
-      const float2 a = part[low], b = part[high];
+      const float2 a = part[low], b = part[high]; // around filled, turned
       const float2 turned = make_float2(b.x * cosine - b.y * sine, b.x * sine + b.y * cosine);
-      part[low] = make_float2(a.x + turned.x, a.y + turned.y);
-      part[high] = make_float2(a.x - turned.x, a.y - turned.y);
+      part[low] = make_float2(a.x + turned.x, a.y + turned.y); // around filled, turned
+      part[high] = make_float2(a.x - turned.x, a.y - turned.y); // around filled, turned
     }
-    __syncthreads();
+    /*barrier turned*/ __syncthreads();
   }
   for (int i = threadIdx.x; i < n; i += blockDim.x)
-    data[blockIdx.x * n + i] = part[i];
+    data[blockIdx.x * n + i] = part[i]; // around turned
 }
 
 int main() {

@@ -4,13 +4,13 @@
 __global__ void count(const unsigned char *in, unsigned *bins, int n) {
   __shared__ unsigned local[256];
   for (int i = threadIdx.x; i < 256; i += blockDim.x)
-    local[i] = 0;
-  __syncthreads();
+    /*init local*/ local[i] = 0; // around cleared
+  /*barrier cleared*/ __syncthreads();
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-    atomicAdd(&local[in[i]], 1u);
-  __syncthreads();
+    /*atomic*/ atomicAdd(&local[in[/*index*/ i]], 1u); // reads local; around cleared, counted
+  /*barrier counted*/ __syncthreads();
   for (int i = threadIdx.x; i < 256; i += blockDim.x)
-    atomicAdd(&bins[i], local[i]);
+    /*atomic*/ atomicAdd(&bins[i], local[i]); // reads local; around counted
 }
 
 __global__ void multiply(unsigned long long *product, float *sum, int *largest) {

@@ -13,7 +13,7 @@ __global__ void accelerate(const float4 *bodies, float3 *out, int n) {
     const float inverse = rsqrtf(x * x + y * y + z * z + 0.01f), pull = bodies[j].w * inverse * inverse * inverse;
     sum.x += x * pull, sum.y += y * pull, sum.z += z * pull;
   }
-  out[i] = sum;
+  out[/*index*/ i] = sum;
 }
 
 __global__ void relax(const double *in, double *out, int n) {

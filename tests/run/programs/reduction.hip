@@ -7,31 +7,31 @@ template <typename T, int kSize> __global__ void in_static(const T *in, T *out, 
   __shared__ T part[kSize];
   T sum = 0;
   for (int i = blockIdx.x * kSize + threadIdx.x; i < n; i += gridDim.x * kSize)
-    sum += in[i];
-  part[threadIdx.x] = sum;
-  __syncthreads();
+    sum += in[/*index*/ i];
+  part[threadIdx.x] = sum; // around stored
+  /*barrier stored*/ __syncthreads();
   for (int step = kSize / 2; step > 0; step /= 2) {
     if (threadIdx.x < step)
-      part[threadIdx.x] += part[threadIdx.x + step];
-    __syncthreads();
+      part[threadIdx.x] += part[threadIdx.x + step]; // around stored, added
+    /*barrier added*/ __syncthreads();
   }
   if (threadIdx.x == 0)
-    out[blockIdx.x] = part[0];
+    out[/*index*/ blockIdx.x] = part[0]; // around added
 }
 
 __global__ void in_dynamic(const int *in, int *out, int n) {
   extern __shared__ int part[];
   int sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x)
-    sum += in[i];
+    sum += in[/*index*/ i];
   for (int step = warpSize / 2; step > 0; step /= 2)
     sum += __shfl_down(sum, step);
   if (threadIdx.x % warpSize == 0)
-    part[threadIdx.x / warpSize] = sum;
-  __syncthreads();
+    part[threadIdx.x / warpSize] = sum; // around gathered
+  /*barrier gathered*/ __syncthreads();
   if (threadIdx.x == 0) {
     for (int i = 1; i < (blockDim.x + warpSize - 1) / warpSize; ++i)
-      sum += part[i];
+      sum += part[i]; // around gathered
     *out = sum;
   }
 }

@@ -5,26 +5,26 @@ __global__ void scan_groups(const int *in, int *out, int *totals, int n) {
   __shared__ int part[2][256];
   const int i = blockIdx.x * 256 + threadIdx.x;
   int from = 0;
-  part[0][threadIdx.x] = i < n ? in[i] : 0;
-  __syncthreads();
+  part[0][threadIdx.x] = i < n ? in[/*index*/ i] : 0; // around first
+  /*barrier first*/ __syncthreads();
   for (int step = 1; step < 256; step *= 2, from = 1 - from) {
-    int value = part[from][threadIdx.x];
+    int value = part[from][threadIdx.x]; // around next
     if (threadIdx.x >= step)
-      value += part[from][threadIdx.x - step];
-    part[1 - from][threadIdx.x] = value;
-    __syncthreads();
+      value += part[from][threadIdx.x - step]; // around first, next
+    part[1 - from][threadIdx.x] = value; // around first, next
+    /*barrier next*/ __syncthreads();
   }
   if (i < n)
-    out[i] = part[from][threadIdx.x];
+    out[/*index*/ i] = part[from][threadIdx.x];
   if (threadIdx.x == 255)
-    totals[blockIdx.x] = part[from][255];
+    totals[/*index*/ blockIdx.x] = part[from][255];
 }
 
 __global__ void add_before(int *out, const int *totals, int n) {
   const int i = blockIdx.x * 256 + threadIdx.x;
   int sum = 0;
   for (int group = 0; group < blockIdx.x; ++group)
-    sum += totals[group];
+    sum += totals[/*index below*/ group];
   if (i < n)
     out[i] += sum;
 }

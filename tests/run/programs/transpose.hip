@@ -5,17 +5,17 @@ __global__ void transpose(const double *in, double *out, int width, int height) 
   __shared__ double tile[16][17];
   int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;
   if (x < width && y < height)
-    tile[threadIdx.y][threadIdx.x] = in[y * width + x];
-  __syncthreads();
+    tile[threadIdx.y][threadIdx.x] = in[/*index*/ y * width + x]; // around turned
+  /*barrier turned*/ __syncthreads();
   x = blockIdx.y * 16 + threadIdx.x, y = blockIdx.x * 16 + threadIdx.y;
   if (x < height && y < width)
-    out[y * height + x] = tile[threadIdx.x][threadIdx.y];
+    out[/*index*/ y * height + x] = tile[threadIdx.x][threadIdx.y]; // around turned
 }
 
 __global__ void number(int *out) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y,
             z = blockIdx.z * blockDim.z + threadIdx.z;
-  out[(z * gridDim.y * blockDim.y + y) * gridDim.x * blockDim.x + x] = x + 100 * y + 10000 * z;
+  out[/*index*/ (z * gridDim.y * blockDim.y + y) * gridDim.x * blockDim.x + x] = x + 100 * y + 10000 * z;
 }
 
 int main() {

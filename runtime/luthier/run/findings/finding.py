@@ -18,7 +18,7 @@ KINDS = {
     "double-free": "memory is given back that was given back before",
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
-    "race": "two accesses of the same memory, one of them a plain write, that nothing orders",
+    "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
     "missing-wait": "use of a register before a wait for the operation that writes or reads it",
     "hazard": "instructions nearer to each other than the hardware allows",

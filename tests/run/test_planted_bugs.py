@@ -1,0 +1,135 @@
+"""`luthier sanitize`: every bug that rules plant in programs is found at its line by the right kind, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept import ROOT, kept, version
+from kept import run as run_command
+from planted_bugs import OUTSIDE, Bug, bugs_of, together
+from rocm_stacks import stack
+
+from luthier_build.workspace import digest
+
+from .conftest import PATIENCE, PROGRAMS
+from .test_newer_rocm import LUTHIER, RELEASE
+
+OTHERS = ("saxpy", "histogram", "reduction", "scan", "transpose", "fourier", "physics")
+"""Programs that other tests have, too."""
+SOURCES = [*sorted((PROGRAMS / "planted").glob("*.hip")), *(PROGRAMS / f"{name}.hip" for name in OTHERS)]
+NEWER = "gfx1201"
+TARGETS = ("gfx90a", "gfx1030", NEWER)
+"""One a family; the last is of the newer HIP."""
+NOWHERE = "invalid-address"
+HIP_S_OWN = "HIP"
+CHECKS = "memory,race,init,barrier"
+Build = Callable[[Path, str], Path]
+
+
+def before_of(target: str) -> list[str]:
+    """Return what comes before a command that has to do with a target."""
+    return stack(RELEASE) if target == NEWER else []
+
+
+@pytest.fixture(scope="session")
+def build_planted() -> Build:
+    """``build_planted(source, target)``: a program that has all bugs of a source, and the source without one."""
+
+    def build(source: Path, target: str) -> Path:
+        text = together(source, bugs_of(source.read_text()))
+        targets = [target] if before_of(target) else TARGETS[:2]
+        offload = [f"--offload-arch={one}" for one in targets]
+        command = [*before_of(target), "env", "HIP_PLATFORM=amd", "hipcc", *offload, "-O1", "-w", "-gline-tables-only"]
+        key = "planted", version("hipcc"), *command, text, digest(PROGRAMS / "check.h")
+
+        def make(output: Path) -> None:
+            generated = output.with_suffix(".hip")
+            generated.write_text(text)
+            run_command([*command, "-I", str(PROGRAMS), str(generated), "-o", str(output)])
+
+        return kept(key, make, source.stem)
+
+    return build
+
+
+def looked_at(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return what is found, by the bug's name; where one faults, the rest runs in another process."""
+    argv = [*before_of(target), LUTHIER, "sanitize", "--checks", CHECKS, "--device", f"emu:{target}"]
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
+    while names:
+        done = subprocess.run(
+            [*argv, "--json", str(log), "--", str(program), *names], capture_output=True, text=True, timeout=PATIENCE
+        )
+        told: dict[str, Any] = json.loads(log.read_text())
+        for one in told["findings"]:
+            namespace = re.match(r"_ZN\d+(clean|bug\d+x)", one["kernel"])
+            # HIP's own kernels fill what is too small, or given back.
+            found[namespace[1] if namespace else HIP_S_OWN].append(one)
+        if told["exit_code"] == 0:
+            assert done.stdout.endswith("done\n"), done
+            break
+        (faulted,) = (name for name in names if any(one["kind"] == NOWHERE for one in found[name]))
+        assert told["exit_code"] == -6, done
+        names = names[names.index(faulted) + 1 :]
+    return found
+
+
+def lines_of(frames: list[dict[str, Any]], source: Path) -> set[int]:
+    """Return the lines of a source that an instruction is of, with those that it is inlined at."""
+    return {frame["line"] for frame in frames if frame["file"].endswith(source.name)}
+
+
+def is_meant(one: dict[str, Any], bug: Bug, source: Path) -> bool:
+    """Return whether a finding is that of a bug."""
+    places = [one["frames"], *([one["other"]["frames"]] if bug.kind == "race" and one["other"] else [])]
+    side = {"above": "after", "below": "before"}.get(bug.rule, one["side"])
+    # What is in front of an allocation differs from run to run: other memory, or none.
+    kinds = {bug.kind, NOWHERE} if bug.rule == "below" else {bug.kind}
+    return one["kind"] in kinds and one["side"] == side and all(lines_of(each, source) & bug.lines for each in places)
+
+
+def follows(one: dict[str, Any], bug: Bug, source: Path) -> bool:
+    """Return whether a finding is of what a bug leads to."""
+    follows = one["kind"] == NOWHERE and lines_of(one["frames"], source) & bug.faults
+    return one["kind"] in bug.further or bool(follows)
+
+
+@pytest.mark.covering(1, most=4)
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
+)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_all(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:
+    bugs = bugs_of(source.read_text())
+    found = looked_at(build_planted(source, target), tmp_path / "log", target, ["clean", *(bug.name for bug in bugs)])
+    assert found["clean"] == []
+    assert {one["kind"] for one in found[HIP_S_OWN]} <= {OUTSIDE}
+    missed = [bug for bug in bugs if not any(is_meant(one, bug, source) for one in found[bug.name])]
+    false = [
+        (bug.name, one["kind"], one["frames"])
+        for bug in bugs
+        for one in found[bug.name]
+        if not is_meant(one, bug, source) and not follows(one, bug, source)
+    ]
+    told = [
+        f"{bug.rule} at line {bug.line}: {[(one['kind'], one['side'], one['frames']) for one in found[bug.name]]}"
+        for bug in missed
+    ]
+    assert (told, false) == ([], [])
+
+
+def test_the_documented_table() -> None:
+    """It has as many cases as there are, of which none is missed: another test would fail."""
+    counts = Counter(bug.rule for source in SOURCES for bug in bugs_of(source.read_text()))
+    text = (ROOT / "docs/sanitize.md").read_text()
+    rows = re.findall(r"^\| .*? \| .*? \| (\d+) \| (\d+) \| 0 \| 0 \|$", text, re.MULTILINE)
+    told = sorted(int(cases) for cases, found in rows if cases == found)
+    assert told == sorted(len(TARGETS) * count for count in (*counts.values(), counts.total()))
+    assert f"none, {len(SOURCES)} programs | | {len(SOURCES) * len(TARGETS)} " in text
