@@ -52,7 +52,7 @@ def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporar
     program = build_program("histogram")
     files = {}
     for name, more in (("all", ["--all-memory"]), ("replayed", [])):
-        made = command("capture", *more, "-o", temporary / name, "--", program)
+        made = run_luthier("capture", *more, "-o", temporary / name, "--", program)
         assert made.returncode == 0, made.stderr
         files[name] = sorted((temporary / name).iterdir())
         assert {read_capture(file).manifest.replayed for file in files[name]} == {name == "replayed"}
@@ -61,7 +61,7 @@ def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporar
         pages = capture.pages.copy()
         pages[int(capture.after["page"][-1]), 5] ^= 1
         write_capture(found[0], dataclasses.replace(capture, pages=pages))
-        done = command("replay", found[0])
+        done = run_luthier("replay", found[0])
         assert (done.returncode, "was not replayed" in done.stdout) == (1, name == "all"), done.stdout
     whole, smaller = (sum(file.stat().st_size for file in files[name][1:]) for name in ("all", "replayed"))
     assert smaller < whole

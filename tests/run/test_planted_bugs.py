@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from kept import ROOT, kept, version
 from kept import run as run_command
 from planted_bugs import OUTSIDE, Bug, bugs_of, together
@@ -18,8 +18,8 @@ from rocm_stacks import stack
 
 from luthier_build.workspace import digest
 
-from .conftest import PATIENCE, PROGRAMS
-from .test_newer_rocm import LUTHIER, RELEASE
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE
 
 OTHERS = ("saxpy", "histogram", "reduction", "scan", "transpose", "fourier", "physics")
 """Programs that other tests have, too."""
@@ -61,12 +61,10 @@ def build_planted() -> Build:
 
 def looked_at(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what is found, by the bug's name; where one faults, the rest runs in another process."""
-    argv = [*before_of(target), LUTHIER, "sanitize", "--checks", CHECKS, "--device", f"emu:{target}"]
+    words = ["sanitize", "--checks", CHECKS, "--device", f"emu:{target}", "--json", log]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
     while names:
-        done = subprocess.run(
-            [*argv, "--json", str(log), "--", str(program), *names], capture_output=True, text=True, timeout=PATIENCE
-        )
+        done = run_luthier(*words, "--", program, *names, before=before_of(target))
         told: dict[str, Any] = json.loads(log.read_text())
         for one in told["findings"]:
             namespace = re.match(r"_ZN\d+(clean|bug\d+x)", one["kernel"])
