@@ -205,3 +205,41 @@ def test_nothing_is_waited_for_alone() -> None:
 def test_what_is_in_doubt_stops(body: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
         stored(body + PUT)
+
+
+STATE = """\
+v_readfirstlane_b32 s6, v0
+s_lshr_b32 s6, s6, 5
+s_cmp_lg_u32 s6, 0
+s_cbranch_scc1 1f
+s_barrier_signal -1
+1:
+s_sleep 1
+s_get_barrier_state s8, -1
+s_cmp_lg_u32 s6, 1
+s_cbranch_scc1 2f
+s_barrier_signal -1
+2:
+s_cmp_lg_u32 s6, 2
+s_cbranch_scc1 3f
+s_barrier_signal -1
+3:
+s_barrier_wait -1
+s_wait_kmcnt 0x0"""
+
+
+@pytest.mark.parametrize("target", ["gfx1201", TARGET])
+def test_state_of_the_work_groups_barrier(target: str) -> None:
+    """The waves come one after the other: before each, one more has signalled (pseudo-code of RDNA4's document)."""
+    code = STATE + "\ns_load_b64 s[4:5], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_wait_kmcnt 0x0" + PUT + "\ns_endpgm"
+    data = assembled(kernel_text(function("k", code.splitlines()), target), target)
+    out = np.zeros(96, np.uint32)
+    open_device(f"emu:{target}", threads=1).load(data).kernel("k").launch(out, grid=1, block=96)
+    np.testing.assert_array_equal(out[::32], [count << 16 | 3 << 4 | 1 for count in (1, 1, 2)])
+
+
+def test_other_barriers_of_gfx12() -> None:
+    code = "s_get_barrier_state s8, 1\ns_endpgm"
+    data = assembled(kernel_text(function("k", code.splitlines()), "gfx1201"), "gfx1201")
+    with pytest.raises(EmulationError, match="does not allocate"):
+        open_device("emu:gfx1201").load(data).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=64)

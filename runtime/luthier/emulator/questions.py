@@ -14,10 +14,18 @@ NO_BARRIER = "a named barrier that the kernel descriptor does not allocate: whic
 NO_MEMBERS = "a named barrier of which nobody has said how many wait: what opens it then is not documented"
 TENSOR = "a tensor descriptor whose fields do not go together: what is copied then is not documented"
 TENSOR_STEPS = "a tile that moves through a tensor whose dimensions overlap: where its bounds are is not documented"
+IMAGE = "an image with levels, a first layer, compression or another geometry than the instruction's: not modelled"
+TILES = "an image in tiles: where its elements lie depends on the processor's memory and is not modelled"
+IMAGE_PITCH = "an image whose rows are nearer than its width: where its elements lie then is not documented"
+SAMPLER = "a sampler that filters integers or volumes, or has more than ROCr's do: not modelled"
+BEYOND_IMAGE = (
+    "a place outside of an image that has constants for components: what is read there the sources leave open"
+)
 ALONE = "whether a wave is the first at a barrier that is none, as in work-groups of one wave: the sources differ"
 
 QUESTIONS = (
     *(SCALE, LANES_OFF, WIDTH, BANKS, CLUSTER, OUTSIDE_LDS, UNDERFLOW),
     *(NO_BARRIER, NO_MEMBERS, ALONE, TENSOR, TENSOR_STEPS),
+    *(IMAGE, TILES, IMAGE_PITCH, SAMPLER, BEYOND_IMAGE),
 )
 """In the order of their numbers."""

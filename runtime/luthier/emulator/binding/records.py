@@ -39,7 +39,7 @@ _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL = -1, -2
 ACCESSES = (
-    *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_"),
+    *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
     *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
 )
 """Beginnings of the names of instructions that access memory which others may access, too."""

@@ -55,6 +55,24 @@ def _wait(w: WaveBuilder) -> None:
     tell(w, layout.EVENT_WAIT)
 
 
+def _workgroup_state(w: WaveBuilder) -> tuple[Value, Value]:
+    """Return how many arrivals open the work-group's barrier, and how many there are."""
+    members = w.load(_group_field(w, "live"), "u64").to("u32")
+    arrived = w.load(_group_field(w, "signals"), "u64").to("u32")
+    return members, w.select(arrived >= members, 0, arrived)  # those who arrived are counted until one goes on
+
+
+def _write_state(w: WaveBuilder, result: Slot, exists: Value, members: Value, signals: Value) -> None:
+    allocated = w.load(_group_field(w, "named"), "u64").to("u32") >> 2
+    state = signals << _STATE_SIGNALS | members << _STATE_MEMBERS | allocated << _STATE_ALLOCATED | _STATE_VALID
+    result.write_scalar(w.select(exists, state, 0))
+
+
+def _alone(w: WaveBuilder) -> Value:
+    """Return whether the work-group has one wave: it has no barriers then, and goes on (RDNA4, 5.2; rocjitsu)."""
+    return w.load(_group_field(w, "wave_count"), "u64") == 1
+
+
 def _retry_unless(w: WaveBuilder, complete: Value) -> None:
     with w.ir.if_then((~complete).llvm):
         w.uncount()
@@ -84,6 +102,14 @@ def s_barrier_signal(w: WaveBuilder) -> None:
 def s_barrier_signal_isfirst(w: WaveBuilder, scc: Slot) -> None:
     """Announce arrival; SCC = this wave was the first, 1 at a barrier that it cannot use."""
     scc.write_scalar(_signal(w) == 0 if _number(w) == _WORKGROUP else w.number(1) == 1)
+
+
+@operations.wave("s_get_barrier_state", "-> sdst:u32", static=("src0",), since=(12,))
+def state_of_workgroup(w: WaveBuilder, result: Slot) -> None:
+    """D = arrivals at the work-group's barrier, how many open it, and that it exists."""
+    if _number(w) != _WORKGROUP:  # kernels of GFX12 have no way to allocate another
+        unanswered(w, w.number(1) == 1, NO_BARRIER)
+    _write_state(w, result, ~_alone(w), *_workgroup_state(w))
 
 
 @operations.control("s_barrier_wait", "->", static=("simm16",), since=(12,))
@@ -122,11 +148,6 @@ class _Named:
         opens = signals >= members
         self.put("signals", self.w.select(opens, 0, signals))
         self.put("phase", self.get("phase") + opens.to("u32"))
-
-
-def _alone(w: WaveBuilder) -> Value:
-    """Return whether the work-group has one wave: it has no barriers then, and goes on (RDNA4, 5.2; rocjitsu)."""
-    return w.load(_group_field(w, "wave_count"), "u64") == 1
 
 
 def _chosen(w: WaveBuilder) -> Value:
@@ -232,14 +253,10 @@ def s_get_barrier_state(w: WaveBuilder, result: Slot) -> None:
     alone = _alone(w)
     if _is_own(w):
         exists = ~alone
-        members = w.load(_group_field(w, "live"), "u64").to("u32")
-        arrived = w.load(_group_field(w, "signals"), "u64").to("u32")
-        signals = w.select(arrived >= members, 0, arrived)  # those who arrived are counted until one goes on
+        members, signals = _workgroup_state(w)
     else:
         number = w.select(alone, 0, _chosen(w))
         exists = number != 0
         barrier = _Named(w, number)
         members, signals = barrier.get("members"), barrier.get("signals")
-    allocated = w.load(_group_field(w, "named"), "u64").to("u32") >> 2
-    state = signals << _STATE_SIGNALS | members << _STATE_MEMBERS | allocated << _STATE_ALLOCATED | _STATE_VALID
-    result.write_scalar(w.select(exists, state, 0))
+    _write_state(w, result, exists, members, signals)

@@ -30,7 +30,7 @@ def _descriptor_format(w: WaveBuilder, srsrc: Slot) -> Value:
     return word >> 12 & (0x7F if w.major == 10 else 0x3F)
 
 
-def _selections(srsrc: Slot) -> list[Value]:
+def selections(srsrc: Slot) -> list[Value]:
     """DST_SEL: 0 and 1 are constants, 4 to 7 components."""
     word = srsrc.scalars()[3]
     return [word >> 3 * component & 7 for component in range(4)]
@@ -52,7 +52,7 @@ def _part(w: WaveBuilder, mask: Value, condition: Value) -> Value:
     return mask & w.wrap(w.splat(condition).llvm, "mask")
 
 
-def _read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> list[Value]:
+def read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> list[Value]:
     """Return the element's dwords; only those that it has are accessed."""
     aligned = hosts & 0xFFFFFFFFFFFFFFFC
     shift = ((hosts & 3) << 3).to("u32")
@@ -60,7 +60,8 @@ def _read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> 
     return words + [gather(w, aligned, 4 * i, _part(w, good, form.bytes > 4 * i)) for i in range(1, 4)]
 
 
-def _write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, words: list[Value]) -> None:
+def write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, words: list[Value]) -> None:
+    """Store the element's dwords, as many bytes as it has."""
     for size in (1, 2):
         with w.ir.if_then((form.bytes == size).llvm):
             scatter_small(w, hosts, words[0], 8 * size, good)
@@ -68,7 +69,7 @@ def _write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, wo
         scatter(w, hosts, word, 4 * index, _part(w, good, form.bytes > max(4 * index, 2)))
 
 
-def _select(form: DataFormat, components: list[Value], selection: Value, half: bool) -> Value:
+def selected(form: DataFormat, components: list[Value], selection: Value, half: bool) -> Value:
     """Return the component that DST_SEL selects; one that the format lacks stops the wave."""
     w = form.w
     chosen = w.select(selection == 1, w.splat(form.one(half)), w.const("u32", 0))
@@ -104,21 +105,21 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
             form.refuse_narrowing()
         access = buffer_access(w, vaddr, srsrc, soffset, offset, formatted=True)
         hosts, good = _element(access, form)
-        words = _read_words(w, hosts, good, form)
+        words = read_words(w, hosts, good, form)
         values = [form.read(words, component, bool(half)) for component in range(4)]
         # Beyond the bounds only the constants are not 0.
         values = [w.select(good, value, 0) for value in values]
         if number is None:
-            values = [_select(form, values, selection, bool(half)) for selection in _selections(srsrc)[:count]]
+            values = [selected(form, values, selection, bool(half)) for selection in selections(srsrc)[:count]]
         if not result.present:
             to_lds(w, offset, values[:1])
             return
-        for index, row in enumerate(_rows(w, result, values[:count], half)):
+        for index, row in enumerate(result_rows(w, result, values[:count], half)):
             result.store_row(index, row, w.exec)
         no_failure(w, result, registers)
 
 
-def _rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[Value]:
+def result_rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[Value]:
     """Return the registers of a load.
 
     The half of a register that no component goes to is kept, or cleared under SRAMECC.
@@ -148,13 +149,13 @@ def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str)
     return values + [missing] * (4 - count)
 
 
-def _arrange(form: DataFormat, values: list[Value], selections: list[Value]) -> list[Value]:
+def arranged(form: DataFormat, values: list[Value], selections: list[Value]) -> list[Value]:
     """Return a store's components as DST_SEL arranges them.
 
     Only exchanges are defined: there it does not matter in which direction it is read.
     """
     w = form.w
-    arranged = []
+    found = []
     undefined = []
     for component in range(4):
         present = form.width(component) != 0
@@ -165,10 +166,10 @@ def _arrange(form: DataFormat, values: list[Value], selections: list[Value]) -> 
                 exchanged = (selections[component] == 4 + other) & (selections[other] == 4 + component)
                 value = w.select(exchanged, values[other], value)
                 good = good | (exchanged & (form.width(other) != 0))
-        arranged.append(value)
+        found.append(value)
         undefined.append(present & ~good)
     form.refuse(functools.reduce(operator.or_, undefined), FAULT_SELECT)
-    return arranged
+    return found
 
 
 def _declare_store(names: str, count: int, typed: bool, half: str) -> None:
@@ -189,10 +190,10 @@ def _declare_store(names: str, count: int, typed: bool, half: str) -> None:
         form.refuse_scaled()
         values = _stored(w, form, data, count, half)
         if number is None:
-            values = _arrange(form, values, _selections(srsrc))
+            values = arranged(form, values, selections(srsrc))
         access = buffer_access(w, vaddr, srsrc, soffset, offset, formatted=True)
         hosts, good = _element(access, form)
-        _write_words(w, hosts, good, form, form.write(values))
+        write_words(w, hosts, good, form, form.write(values))
 
 
 for _typed in (False, True):

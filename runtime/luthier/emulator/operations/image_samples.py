@@ -1,0 +1,177 @@
+"""Samples of images in rows at float coordinates, nearest and linear (GFX10.3, GFX11, GFX12).
+
+Sources: ROCr's sampler descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateSamplerSrd and
+convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken. There is one
+level, so that its number and derivatives do not matter. Coordinates and weights have 64 bits here; hardware has
+fixed-point numbers of fewer. Descriptors with more than ROCr's have are a fault.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.images import (
+    COORDINATES,
+    LINES,
+    PLANES,
+    STATIC,
+    VOLUME,
+    Image,
+    coordinates,
+    dimension,
+    fetch_components,
+    image_of,
+    stop,
+    write_result,
+)
+from luthier.emulator.questions import SAMPLER
+
+operations = OperationTable()
+
+_WRAP, _MIRROR, _CLAMP, _BORDER = 0, 1, 2, 6
+_FARTHEST = 1 << 30
+_UNNORMALISED = 1 << 15
+_FILTERS = 0xF << 20
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    modes: list[Value]
+    """By axis: what is beyond the image."""
+    unnormalised: Value
+    """Coordinates count elements."""
+    linear: Value
+
+
+def _sampler_of(w: WaveBuilder, slot: Slot, axes: int, dim: int) -> _Sampler:
+    """Return what a descriptor says; what is not modelled is a fault."""
+    words = slot.scalars()
+    modes = [words[0] >> 3 * axis & 7 for axis in range(axes)]
+    magnified, reduced = words[2] >> 20 & 3, words[2] >> 22 & 3
+    linear = magnified == 1
+    unnormalised = (words[0] & _UNNORMALISED) != 0
+    if w.modifiers.get("unorm"):
+        unnormalised = w.number(1) == 1
+    wrong = ((words[0] & (0xFFFFFFFF ^ _UNNORMALISED)) >> 9 != 0) | (magnified > 1) | (magnified != reduced)
+    wrong = wrong | ((words[2] & (0xFFFFFFFF ^ _FILTERS)) != 0) | (words[3] != 0) | ((words[1] & 0x1FFF) != 0)
+    for mode in modes:
+        known = (mode == _CLAMP) | (mode == _BORDER) | (((mode == _WRAP) | (mode == _MIRROR)) & ~unnormalised)
+        wrong = wrong | ~known
+    if dim == VOLUME:  # whether the filter of Z is that of X and Y then
+        wrong = wrong | linear
+    stop(w, wrong, SAMPLER)
+    return _Sampler(modes, unnormalised, linear)
+
+
+def _wrapped(w: WaveBuilder, index: Value, extent: Value) -> Value:
+    """Return an index of i32 modulo an extent."""
+    rest = w.wrap(w.ir.srem(index.llvm, extent.llvm), "i32")
+    return w.select(rest < 0, rest + extent, rest)
+
+
+def _taken(w: WaveBuilder, index: Value, extent: Value, mode: Value) -> Value:
+    """Return the element that stands for an index, of u32; beyond the image where the border does."""
+    wide = w.splat(extent.as_("i32"))
+    clamped = w.minimum(w.maximum(index, 0), wide - 1)
+    turn = _wrapped(w, index, wide + wide)
+    mirrored = w.select(turn >= wide, wide + wide - 1 - turn, turn)
+    found = w.select(mode == _CLAMP, clamped, index)
+    found = w.select(mode == _WRAP, _wrapped(w, index, wide), found)
+    return w.select(mode == _MIRROR, mirrored, found).as_("u32")
+
+
+def _axis(w: WaveBuilder, coordinate: Value, extent: Value, mode: Value, s: _Sampler) -> tuple[list[Value], Value]:
+    """Return the two elements of an axis between which a coordinate lies, and the weight of the second one."""
+    place = coordinate.as_("f32").to("f64")
+    place = w.select(w.is_nan(place), 0.0, place)
+    place = w.select(s.unnormalised, place, place * w.splat(extent.to("f64")))
+    place = w.select(s.linear, place - 0.5, place)
+    below = w.floor(place)
+    weight = w.select(s.linear, place - below, 0.0)
+    index = w.float_to_int(below, "i32")
+    index = w.minimum(w.maximum(index, -_FARTHEST), _FARTHEST)
+    return [_taken(w, index, extent, mode), _taken(w, index + 1, extent, mode)], weight
+
+
+def _layer(w: WaveBuilder, coordinate: Value, extent: Value) -> Value:
+    """Return the layer nearest to a coordinate."""
+    number = coordinate.as_("f32").to("f64")
+    index = w.float_to_int(w.round_even(w.select(w.is_nan(number), 0.0, number)), "i32")
+    return w.minimum(w.maximum(index, 0), w.splat(extent.as_("i32")) - 1).as_("u32")
+
+
+def _between(w: WaveBuilder, first: Value, second: Value, weight: Value) -> Value:
+    return w.select(weight == 0.0, first, first + (second - first) * weight)
+
+
+def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
+    if w.modifiers.get("a16") or w.modifiers.get("d16"):
+        raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
+    dim = dimension(w)
+    image = image_of(w, resource, dim)
+    count = COORDINATES[dim]
+    axes = count - (dim in (LINES, PLANES))
+    s = _sampler_of(w, sampler, axes, dim)
+    stop(w, image.form.is_integer & s.linear, SAMPLER)
+    given = coordinates(w, slots, count + level)[:count]
+    layers = [_layer(w, given[-1], image.extents[-1])] if axes < count else []
+    found = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers))
+    write_result(image, d, found, False)
+
+
+def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: list[Value]) -> list[Value]:
+    """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
+    w = image.w
+    ways = [
+        _axis(w, coordinate, extent, mode, s)
+        for coordinate, extent, mode in zip(given, image.extents, s.modes, strict=False)
+    ]
+    corners = []
+    for corner in itertools.product((0, 1), repeat=len(ways)):  # the first axis changes last
+        at = [elements[side] for (elements, _), side in zip(ways, corner, strict=True)]
+        corners.append(fetch_components(image, [*at, *layers], False)[0])
+    result = []
+    for component in range(4):
+        nearest = corners[0][component]
+        values = [corner[component].as_("f32").to("f64") for corner in corners]
+        for _, weight in reversed(ways):
+            values = [_between(w, values[i], values[i + 1], weight) for i in range(0, len(values), 2)]
+        result.append(w.select(s.linear, values[0].to("f32").as_("u32"), nearest))
+    return result
+
+
+def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]]) -> None:
+    places = "vaddr0:u32x4 vaddr1:u32 vaddr2:u32 vaddr3:u32"
+    for suffix in ("", "_lz", "_l"):
+
+        @operations.wave(
+            f"image_sample{suffix}",
+            f"{places} {resource}:u32x8 {sampler}:u32x4 -> vdata:u32x4",
+            exact=False,
+            static=(*STATIC, "unorm"),
+            generations=True,
+            processors=True,
+            **generations,
+        )
+        def sample(
+            w: WaveBuilder,
+            d: Slot,
+            a: Slot,
+            b: Slot,
+            c: Slot,
+            e: Slot,
+            r: Slot,
+            s: Slot,
+            level: bool = suffix == "_l",
+        ) -> None:
+            """D = the image at coordinates."""
+            _sample(w, d, (a, b, c, e), r, s, level=level)
+
+
+_declare("srsrc", "ssamp", {"since": (10,), "until": (12,)})
+_declare("rsrc", "samp", {"since": (12,)})

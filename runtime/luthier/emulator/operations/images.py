@@ -1,0 +1,221 @@
+"""Loads and stores of images in rows (GFX10.3, GFX11, GFX12), by integer coordinates.
+
+Sources: ROCr's resource descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateImageSrd of the
+image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for how far apart rows of arrays and volumes are. Formats
+have the numbers of those of typed buffers. Images in tiles, and descriptors with more than ROCr's have, are a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.memory_code import check_global, unanswered
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.buffer_formats import FORMATS, DataFormat
+from luthier.emulator.operations.buffer_typed import (
+    arranged,
+    read_words,
+    result_rows,
+    selected,
+    selections,
+    write_words,
+)
+from luthier.emulator.questions import BEYOND_IMAGE, IMAGE, IMAGE_PITCH, TILES
+
+operations = OperationTable()
+
+LINE, PLANE, VOLUME, _, LINES, PLANES = range(6)
+"""The instruction's DIM (LLVM, MIMGDim): the descriptor's type is 8 more."""
+COORDINATES = {LINE: 1, PLANE: 2, VOLUME: 3, LINES: 2, PLANES: 3}
+_FIRST_TYPE = 8
+STATIC = ("dmask", "dim", "a16", "tfe", "lwe", "d16", "r128")
+_LEFT_OUT = ("tfe", "lwe", "r128")
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image's descriptor, scalars of u32."""
+
+    w: WaveBuilder
+    base: Value
+    form: DataFormat
+    extents: list[Value]
+    """Elements along each coordinate of the instruction, as u32."""
+    pitches: list[Value]
+    """Bytes from one element to the next along each, as u64."""
+    selections: list[Value]
+
+
+def stop(w: WaveBuilder, arises: Value, question: str) -> None:
+    """Stop a wave of which lanes are active for a question."""
+    unanswered(w, arises & (w.exec_bits != 0), question)
+
+
+def dimension(w: WaveBuilder) -> int:
+    """Return the instruction's DIM.
+
+    Raises:
+        Unsupported: it is none that is modelled, or the instruction has modifiers that are not.
+    """
+    if w.major == 10 and not w.processor.startswith("gfx103"):
+        raise Unsupported(f"{w.variant.operation}: descriptors of images before GFX10.3 are not modelled")
+    for key in _LEFT_OUT:
+        if w.modifiers.get(key):
+            raise Unsupported(f"{w.variant.operation} with {key}, which is not modelled")
+    found = w.modifiers.get("dim", 0)
+    if found not in COORDINATES:
+        raise Unsupported(f"{w.variant.operation} of cubes or samples, which are not modelled")
+    return found
+
+
+def image_of(w: WaveBuilder, resource: Slot, dim: int) -> Image:
+    """Return what a descriptor says; what is not modelled is a fault."""
+    words = resource.scalars()
+    newest = w.major >= 12
+    levels = [words[1] >> 25 & 31, words[3] >> 15 & 31] if newest else [words[3] >> 12 & 15, words[3] >> 16 & 15]
+    number = words[1] >> 17 & 0xFF if newest else words[1] >> 20 & (0x1FF if w.major == 10 else 0xFF)
+    more = levels[0] | levels[1] | (words[4] >> 16 & 0x1FFF) | words[5] | words[6] | words[7]
+    other = (words[3] >> 28) != _FIRST_TYPE + dim
+    stop(w, other | (more != 0) | (number >= FORMATS), IMAGE)
+    stop(w, (words[3] >> 20 & 31) != 0, TILES)
+    form = DataFormat.of(w, number)
+    most = 0xFFFF if newest else 0x3FFF
+    width = (words[1] >> 30 | (words[2] << 2 & most)) + 1
+    height = (words[2] >> 14 & most) + 1
+    last = words[4] & (0x3FFF if newest else 0x1FFF)
+    size = form.bytes
+    row = _row_bytes(w, words[4], width, size, dim)
+    slice_ = row if dim == LINES else row * height.to("u64")
+    extents = {
+        LINE: [width],
+        PLANE: [width, height],
+        VOLUME: [width, height, last + 1],
+        LINES: [width, last + 1],
+        PLANES: [width, height, last + 1],
+    }[dim]
+    pitches = [size.to("u64"), *([slice_] if dim == LINES else [row, slice_])][: len(extents)]
+    base = (words[0].to("u64") | (words[1] & 0xFF).to("u64") << 32) << 8
+    return Image(w, base, form, extents, pitches, selections(resource))
+
+
+def _row_bytes(w: WaveBuilder, word: Value, width: Value, size: Value, dim: int) -> Value:
+    """Return the bytes from one row to the next: the descriptor's where it has room for it, else the least possible."""
+    if dim in (LINE, PLANE):
+        pitch = (word & (0xFFFF if w.major >= 12 else 0x3FFF)) + 1
+        stop(w, pitch < width, IMAGE_PITCH)
+        return (pitch * size).to("u64")
+    align = 128 if w.major >= 12 else 256
+    return ((width * size).to("u64") + (align - 1)) & (0xFFFFFFFFFFFFFFFF ^ (align - 1))
+
+
+def coordinates(w: WaveBuilder, slots: Sequence[Slot], count: int) -> list[Value]:
+    """Return coordinates: in registers of their own, in some in a row, or two of 16 bits in each."""
+    registers = -(-count // 2) if w.modifiers.get("a16") else count
+    if len(slots) > 1 and slots[1].present and registers > 1:
+        rows = [slot.row(0) for slot in slots[:registers]]
+    else:
+        rows = [slots[0].row(index) for index in range(registers)]
+    if w.modifiers.get("a16"):
+        rows = [half for row in rows for half in (row & 0xFFFF, row >> 16)]
+    return rows[:count]
+
+
+def place_of(image: Image, at: Sequence[Value]) -> tuple[Value, Value]:
+    """Return the addresses of elements, and which of them are in the image."""
+    w = image.w
+    address, inside = w.splat(image.base), w.exec
+    for coordinate, extent, pitch in zip(at, image.extents, image.pitches, strict=True):
+        inside = inside & (coordinate < w.splat(extent))
+        address = address + coordinate.to("u64") * w.splat(pitch)
+    return address, inside
+
+
+def fetch_components(image: Image, at: Sequence[Value], half: bool) -> tuple[list[Value], Value]:
+    """Return the four components of elements as registers hold them, 0 outside of the image, and which are inside."""
+    w = image.w
+    addresses, inside = place_of(image, at)
+    hosts = check_global(w, addresses, image.form.bytes, flat=False, mask=inside)
+    words = read_words(w, hosts, inside, image.form)
+    return [w.select(inside, image.form.read(words, index, half), 0) for index in range(4)], inside
+
+
+def write_result(image: Image, result: Slot, components: list[Value], half: bool) -> None:
+    """Write the components that DMASK chooses, as the descriptor selects them."""
+    w = image.w
+    chosen = [index for index in range(4) if w.modifiers.get("dmask", 0) >> index & 1]
+    values = [selected(image.form, components, image.selections[index], half) for index in chosen]
+    for index, row in enumerate(result_rows(w, result, values, "pairs" if half else "")):
+        result.store_row(index, row, w.exec)
+
+
+def _check_level(w: WaveBuilder, level: Value) -> None:
+    stop(w, w.mask_bits((level != 0) & w.exec) != 0, IMAGE)
+
+
+def _addresses(w: WaveBuilder, slots: Sequence[Slot], dim: int, *, level: bool) -> list[Value]:
+    count = COORDINATES[dim]
+    found = coordinates(w, slots, count + level)
+    if level:
+        _check_level(w, found.pop())
+    return found
+
+
+def _load(w: WaveBuilder, result: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
+    dim, half = dimension(w), bool(w.modifiers.get("d16"))
+    image = image_of(w, resource, dim)
+    if half:
+        image.form.refuse_narrowing()
+    components, inside = fetch_components(image, _addresses(w, slots, dim, level=level), half)
+    constant = w.number(0) != 0
+    for index in range(4):
+        if w.modifiers.get("dmask", 0) >> index & 1:
+            constant = constant | (image.selections[index] == 1)
+    stop(w, constant & (w.mask_bits(inside ^ w.exec) != 0), BEYOND_IMAGE)
+    write_result(image, result, components, half)
+
+
+def _store(w: WaveBuilder, data: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
+    dim, half = dimension(w), bool(w.modifiers.get("d16"))
+    image = image_of(w, resource, dim)
+    image.form.refuse_scaled()
+    mask = w.modifiers.get("dmask", 0)
+    if not mask & 1:
+        raise Unsupported(f"{w.variant.operation} without the first component, which is not modelled")
+    given: dict[int, Value] = {}
+    for index in range(4):
+        if mask >> index & 1:
+            place = len(given)
+            given[index] = image.form.widen(data.row(place // 2) >> 16 * (place % 2)) if half else data.row(place)
+    # LLVM's features default-component-zero and default-component-broadcast.
+    missing = given[0] if w.major >= 12 else w.const("u32", 0)
+    values = arranged(image.form, [given.get(index, missing) for index in range(4)], image.selections)
+    addresses, inside = place_of(image, _addresses(w, slots, dim, level=level))
+    hosts = check_global(w, addresses, image.form.bytes, flat=False, mask=inside)
+    write_words(w, hosts, inside, image.form, image.form.write(values))
+
+
+def _declare(resource: str, generations: dict[str, tuple[int, ...]]) -> None:
+    settings = {"exact": False, "static": STATIC, "generations": True, "processors": True, **generations}
+    places = "vaddr0:u32x4 vaddr1:u32 vaddr2:u32 vaddr3:u32"
+    for suffix in ("", "_mip"):
+
+        @operations.wave(f"image_load{suffix}", f"{places} {resource}:u32x8 -> vdata:u32x4", **settings)
+        def load(
+            w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot, e: Slot, r: Slot, level: bool = bool(suffix)
+        ) -> None:
+            """D = components of an element, 0 outside of the image."""
+            _load(w, d, (a, b, c, e), r, level=level)
+
+        @operations.wave(f"image_store{suffix}", f"{places} {resource}:u32x8 vdata:u32x4 ->", **settings)
+        def store(
+            w: WaveBuilder, a: Slot, b: Slot, c: Slot, e: Slot, r: Slot, d: Slot, level: bool = bool(suffix)
+        ) -> None:
+            """An element = components; outside of the image nothing."""
+            _store(w, d, (a, b, c, e), r, level=level)
+
+
+_declare("srsrc", {"since": (10,), "until": (12,)})
+_declare("rsrc", {"since": (12,)})

@@ -1,0 +1,187 @@
+"""Images for tests: descriptors as ROCr packs them, formats as data, and what elements are in Python's numbers."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from luthier.emulator.running.memory import Allocation, Memory
+from numpy.typing import NDArray
+
+TARGETS = ("gfx1030", "gfx1100", "gfx1201")
+
+FORMATS = {
+    # name: number on gfx1030 and on later processors (ROCr, CFMT_… of resource_nv.h and resource_gfx11.h), bits, kind
+    "8_UNORM": (1, 1, 8, 1, "UNORM"),
+    "8_SNORM": (2, 2, 8, 1, "SNORM"),
+    "8_UINT": (5, 5, 8, 1, "UINT"),
+    "8_SINT": (6, 6, 8, 1, "SINT"),
+    "16_UNORM": (7, 7, 16, 1, "UNORM"),
+    "16_SNORM": (8, 8, 16, 1, "SNORM"),
+    "16_UINT": (11, 11, 16, 1, "UINT"),
+    "16_SINT": (12, 12, 16, 1, "SINT"),
+    "16_FLOAT": (13, 13, 16, 1, "FLOAT"),
+    "8_8_UNORM": (14, 14, 8, 2, "UNORM"),
+    "8_8_SNORM": (15, 15, 8, 2, "SNORM"),
+    "8_8_UINT": (18, 18, 8, 2, "UINT"),
+    "8_8_SINT": (19, 19, 8, 2, "SINT"),
+    "32_UINT": (20, 20, 32, 1, "UINT"),
+    "32_SINT": (21, 21, 32, 1, "SINT"),
+    "32_FLOAT": (22, 22, 32, 1, "FLOAT"),
+    "16_16_UNORM": (23, 23, 16, 2, "UNORM"),
+    "16_16_SNORM": (24, 24, 16, 2, "SNORM"),
+    "16_16_UINT": (27, 27, 16, 2, "UINT"),
+    "16_16_SINT": (28, 28, 16, 2, "SINT"),
+    "16_16_FLOAT": (29, 29, 16, 2, "FLOAT"),
+    "8_8_8_8_UNORM": (56, 42, 8, 4, "UNORM"),
+    "8_8_8_8_SNORM": (57, 43, 8, 4, "SNORM"),
+    "8_8_8_8_UINT": (60, 46, 8, 4, "UINT"),
+    "8_8_8_8_SINT": (61, 47, 8, 4, "SINT"),
+    "32_32_UINT": (62, 48, 32, 2, "UINT"),
+    "32_32_SINT": (63, 49, 32, 2, "SINT"),
+    "32_32_FLOAT": (64, 50, 32, 2, "FLOAT"),
+    "16_16_16_16_UNORM": (65, 51, 16, 4, "UNORM"),
+    "16_16_16_16_SNORM": (66, 52, 16, 4, "SNORM"),
+    "16_16_16_16_UINT": (69, 55, 16, 4, "UINT"),
+    "16_16_16_16_SINT": (70, 56, 16, 4, "SINT"),
+    "16_16_16_16_FLOAT": (71, 57, 16, 4, "FLOAT"),
+    "32_32_32_32_UINT": (75, 61, 32, 4, "UINT"),
+    "32_32_32_32_SINT": (76, 62, 32, 4, "SINT"),
+    "32_32_32_32_FLOAT": (77, 63, 32, 4, "FLOAT"),
+}
+DIMENSIONS = {"1D": (0, 1), "2D": (1, 2), "3D": (2, 3), "1D_ARRAY": (4, 2), "2D_ARRAY": (5, 3)}
+"""The instruction's number, and coordinates."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in rows."""
+
+    target: str
+    form: str
+    dim: str
+    extents: tuple[int, ...]
+    pitch: int = 0
+    """Elements, of one or two dimensions; 0: the width."""
+    selections: tuple[int, ...] = (4, 5, 6, 7)
+
+    @property
+    def number(self) -> int:
+        return FORMATS[self.form][0 if self.target == "gfx1030" else 1]
+
+    @property
+    def size(self) -> int:
+        _, _, bits, count, _ = FORMATS[self.form]
+        return bits * count // 8
+
+    @property
+    def pitches(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, by coordinate."""
+        width = self.extents[0]
+        align = 128 if self.target == "gfx1201" else 256
+        row = -(-width * self.size // align) * align
+        if self.dim in ("1D", "2D"):
+            row = (self.pitch or width) * self.size
+        height = self.extents[1] if len(self.extents) > 1 else 1
+        return {
+            "1D": (self.size,),
+            "2D": (self.size, row),
+            "1D_ARRAY": (self.size, row),
+        }.get(self.dim, (self.size, row, row * height))
+
+    @property
+    def bytes(self) -> int:
+        return self.pitches[-1] * self.extents[-1]
+
+    def words(self, address: int) -> list[int]:
+        assert address % 256 == 0
+        newest = self.target == "gfx1201"
+        width = self.extents[0] - 1
+        height = self.extents[1] - 1 if self.dim in ("2D", "3D", "2D_ARRAY") else 0
+        base = address >> 8
+        select = sum(value << 3 * place for place, value in enumerate(self.selections))
+        last = (self.pitch or self.extents[0]) - 1 if self.dim in ("1D", "2D") else self.extents[-1] - 1
+        return [
+            base & 0xFFFFFFFF,
+            base >> 32 | self.number << (17 if newest else 20) | (width & 3) << 30,
+            width >> 2 | height << 14,
+            select | 8 + DIMENSIONS[self.dim][0] << 28,
+            last,
+            *(0, 0, 0),
+        ]
+
+    def place(self, at: tuple[int, ...]) -> int | None:
+        """The byte at which an element begins; None outside of the image."""
+        if any(not 0 <= x < extent for x, extent in zip(at, self.extents, strict=True)):
+            return None
+        return sum(x * pitch for x, pitch in zip(at, self.pitches, strict=True))
+
+    def components(self, raw: bytes) -> list[float | int]:
+        """The numbers of an element that its bytes stand for."""
+        _, _, bits, count, kind = FORMATS[self.form]
+        found: list[float | int] = []
+        for place in range(count):
+            piece = raw[place * bits // 8 : (place + 1) * bits // 8]
+            code = int.from_bytes(piece, "little")
+            signed = code - (1 << bits) if code >> bits - 1 else code
+            if kind == "FLOAT":
+                found.append(struct.unpack("<e" if bits == 16 else "<f", piece)[0])
+            elif kind == "UNORM":
+                found.append(code / ((1 << bits) - 1))
+            elif kind == "SNORM":
+                found.append(max(signed / ((1 << bits - 1) - 1), -1.0))
+            else:
+                found.append(signed if kind == "SINT" else code)
+        return found
+
+    @property
+    def is_integer(self) -> bool:
+        return FORMATS[self.form][4] in ("UINT", "SINT")
+
+    def register(self, number: float | int) -> int:
+        """What a register holds for a component."""
+        if self.is_integer:
+            return int(number) & 0xFFFFFFFF
+        with np.errstate(over="ignore"):
+            return int(np.float32(number).view(np.uint32))
+
+    def encoded(self, registers: list[int]) -> bytes:
+        """The bytes of an element that registers stand for."""
+        _, _, bits, count, kind = FORMATS[self.form]
+        out = b""
+        for place in range(count):
+            value = registers[place]
+            number = float(np.array(value, np.uint32).view(np.float32))
+            number = 0.0 if np.isnan(number) and kind != "FLOAT" else number
+            if kind == "FLOAT":
+                with np.errstate(over="ignore"):
+                    piece = np.float32(number).astype(np.float16 if bits == 16 else np.float32).tobytes()
+                out += piece
+                continue
+            if kind == "UNORM":
+                code = round(min(max(number, 0.0), 1.0) * ((1 << bits) - 1))
+            elif kind == "SNORM":
+                code = round(min(max(number, -1.0), 1.0) * ((1 << bits - 1) - 1))
+            elif kind == "UINT":
+                code = min(value, (1 << bits) - 1)
+            else:
+                signed = value - (1 << 32) if value >> 31 else value
+                code = min(max(signed, -(1 << bits - 1)), (1 << bits - 1) - 1)
+            out += (code & (1 << bits) - 1).to_bytes(bits // 8, "little")
+        return out
+
+
+def allocated(image: Image, seed: int) -> tuple[Memory, Allocation]:
+    """Memory with an image whose floats are ordinary numbers."""
+    memory = Memory()
+    place = memory.allocate(max(image.bytes, 256))
+    assert place.address % 256 == 0
+    generator = np.random.default_rng(seed)
+    contents: NDArray[np.uint8] = generator.integers(0, 256, image.bytes, np.uint8)
+    _, _, bits, _, kind = FORMATS[image.form]
+    if kind == "FLOAT":
+        numbers = generator.normal(size=image.bytes * 8 // bits).astype(np.float16 if bits == 16 else np.float32)
+        contents = numbers.view(np.uint8)
+    place.view()[: len(contents)] = contents
+    return memory, place

@@ -1,0 +1,156 @@
+"""Samples of images, nearest and linear, against OpenCL's rules in fractions, element by element."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from image_cases import DIMENSIONS, TARGETS, Image, allocated
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.errors import EmulationError
+from numpy.typing import NDArray
+
+LANES = 32
+WRAP, MIRROR, CLAMP, BORDER = 0, 1, 2, 6
+EXTENTS = {"1D": (13,), "2D": (9, 6), "3D": (5, 4, 3), "1D_ARRAY": (13, 4), "2D_ARRAY": (9, 6, 3)}
+RNG = np.random.default_rng(9)
+
+
+def taken(index: int, extent: int, mode: int) -> int:
+    """The element that stands for an index; -1 is the border."""
+    if mode == CLAMP:
+        return min(max(index, 0), extent - 1)
+    if mode == WRAP:
+        return index % extent
+    if mode == MIRROR:
+        turn = index % (2 * extent)
+        return turn if turn < extent else 2 * extent - 1 - turn
+    return index if 0 <= index < extent else -1
+
+
+def sampled(image: Image, contents: bytes, at: list[float], modes: list[int], whole: bool, linear: bool) -> list[float]:
+    axes = len(modes)
+    ways = []
+    for number, extent, mode in zip(at[:axes], image.extents, modes, strict=False):
+        place = Fraction(number) * (1 if whole else extent)
+        place -= Fraction(1, 2) * linear
+        index = math.floor(place)
+        weight = place - index if linear else Fraction(0)
+        ways.append([(taken(index, extent, mode), 1 - weight), (taken(index + 1, extent, mode), weight)])
+    layers = [min(max(round(Fraction(number)), 0), image.extents[-1] - 1) for number in at[axes:]]
+    total = [Fraction(0)] * 4
+    for corner in itertools.product(*ways):
+        share = math.prod(weight for _, weight in corner)
+        start = image.place((*(index for index, _ in corner), *layers))
+        if share and start is not None:
+            for component, number in enumerate(image.components(contents[start : start + image.size])):
+                total[component] += share * Fraction(number)
+    return [float(number) for number in total]
+
+
+def sampler(modes: list[int], whole: bool, linear: bool) -> list[int]:
+    """As ROCr packs it."""
+    first = sum(mode << 3 * axis for axis, mode in enumerate(modes)) | whole << 15
+    return [first, 4095 << 13 & 0x3FFE000, linear << 20 | linear << 22, 0]
+
+
+def coordinates(image: Image, axes: int, whole: bool) -> NDArray[np.float32]:
+    """Of the lanes, by coordinate; some beyond the image, some in the middle of elements and between them."""
+    extents = np.array(image.extents[:axes], np.float64)
+    found = RNG.uniform(-1.4, 2.4, (LANES, axes)) * (extents if whole else 1)
+    halves = RNG.integers(0, 8, (8, axes)) * 0.5
+    found[:8] = halves if whole else halves / 8
+    layers = RNG.uniform(-1, image.extents[-1] + 1, (LANES, len(image.extents) - axes))
+    return np.concatenate([found, layers], axis=1).astype(np.float32)
+
+
+def words_of(image: Image, address: int, modes: list[int], whole: bool, linear: bool) -> dict[int, int]:
+    scalars = {8 + place: word for place, word in enumerate(image.words(address))}
+    return scalars | {16 + place: word for place, word in enumerate(sampler(modes, whole, linear))}
+
+
+def text_of(image: Image, verb: str, count: int) -> str:
+    names = [f"v{20 + index}" for index in range(count)]
+    given = names[0] if count == 1 else f"[{', '.join(names)}]"
+    return f"{verb} v[0:3], {given}, s[8:15], s[16:19] dmask:0xf dim:SQ_RSRC_IMG_{image.dim}"
+
+
+def check(image: Image, modes: list[int], *, whole: bool, linear: bool, verb: str = "image_sample_lz") -> None:
+    memory, place = allocated(image, 5)
+    at = coordinates(image, len(modes), whole)
+    given = {20 + index: at[:, index].copy() for index in range(at.shape[1])}
+    count = at.shape[1]
+    if verb.endswith("_l"):
+        given[20 + count] = np.full(LANES, 2.5, np.float32)
+        count += 1
+    scalars = words_of(image, place.address, modes, whole, linear)
+    text = text_of(image, verb, count)
+    state = run_assembly(image.target, text, given, scalars, memory=memory, wave_size=32)
+    contents = place.view().tobytes()
+    for lane in range(LANES):
+        numbers = sampled(image, contents, [float(x) for x in at[lane]], modes, whole, linear)
+        for component in range(4):
+            found = state.vgpr(component, dtype=np.float32)[lane]
+            assert found == pytest.approx(numbers[component], rel=1e-6, abs=1e-7), (lane, at[lane], component)
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("mode", [WRAP, MIRROR, CLAMP, BORDER])
+@pytest.mark.parametrize("target", TARGETS)
+def test_planes(target: str, mode: int, linear: bool) -> None:
+    other = CLAMP if mode != CLAMP else WRAP
+    for form in ("8_8_8_8_UNORM", "32_32_32_32_FLOAT"):
+        check(Image(target, form, "2D", EXTENTS["2D"], 12), [mode, other], whole=False, linear=linear)
+    if mode in (CLAMP, BORDER):
+        check(Image(target, "16_16_16_16_SNORM", "2D", EXTENTS["2D"]), [mode, mode], whole=True, linear=linear)
+
+
+@pytest.mark.parametrize("verb", ["image_sample", "image_sample_l"])
+@pytest.mark.parametrize("dim", DIMENSIONS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_geometries(target: str, dim: str, verb: str) -> None:
+    image = Image(target, "16_16_16_16_FLOAT", dim, EXTENTS[dim])
+    axes = len(image.extents) - dim.endswith("ARRAY")
+    for linear in (False, True) if dim != "3D" else (False,):
+        check(image, [CLAMP, BORDER, WRAP][:axes], whole=False, linear=linear, verb=verb)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_integers(target: str) -> None:
+    """The element itself, whatever its bits."""
+    image = Image(target, "32_32_32_32_UINT", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 6)
+    x, y = np.arange(LANES) % 9, np.arange(LANES) % 6
+    given = {20: x.astype(np.float32) + np.float32(0.25), 21: y.astype(np.float32) + np.float32(0.75)}
+    scalars = words_of(image, place.address, [CLAMP, CLAMP], True, False)
+    text = text_of(image, "image_sample_lz", 2)
+    state = run_assembly(target, text, given, scalars, memory=memory, wave_size=32)
+    expected = place.view()[: image.bytes].view(np.uint32).reshape(6, 9, 4)[y, x]
+    np.testing.assert_array_equal(np.stack([state.vgpr(index) for index in range(4)], axis=1), expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "bits"),
+    [(0, 3), (0, 1 << 18), (2, 2 << 20), (2, 1 << 22), (2, 1 << 24), (3, 1 << 30), (1, 5), (0, 1 << 15)],
+)
+def test_samplers_that_are_not_modelled(word: int, bits: int) -> None:
+    image = Image("gfx1100", "8_8_8_8_UNORM", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 6)
+    scalars = words_of(image, place.address, [WRAP, CLAMP], False, False)
+    scalars[16 + word] |= bits
+    text = text_of(image, "image_sample_lz", 2)
+    with pytest.raises(EmulationError, match="a sampler that"):
+        run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+
+
+@pytest.mark.parametrize(("form", "dim"), [("8_8_8_8_UINT", "2D"), ("8_8_8_8_UNORM", "3D")])
+def test_filters_that_are_not_modelled(form: str, dim: str) -> None:
+    image = Image("gfx1201", form, dim, EXTENTS[dim])
+    memory, place = allocated(image, 6)
+    scalars = words_of(image, place.address, [CLAMP] * 3, False, True)
+    text = text_of(image, "image_sample_lz", len(image.extents))
+    with pytest.raises(EmulationError, match="a sampler that"):
+        run_assembly("gfx1201", text, {20: 0, 21: 0, 22: 0}, scalars, memory=memory, wave_size=32)

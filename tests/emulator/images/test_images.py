@@ -1,0 +1,216 @@
+"""Loads and stores of images, against Python's numbers, for formats and geometries as data (`image_cases`)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from image_cases import DIMENSIONS, FORMATS, TARGETS, Image, allocated
+from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.errors import EmulationError
+from numpy.typing import NDArray
+
+LANES = 32
+EXTENTS = {"1D": (37,), "2D": (19, 7), "3D": (9, 5, 3), "1D_ARRAY": (21, 4), "2D_ARRAY": (9, 5, 3)}
+RNG = np.random.default_rng(8)
+Registers = dict[int, NDArray[np.uint32]]
+
+
+def places(image: Image, *, outside: bool = True) -> list[tuple[int, ...]]:
+    """Coordinates of the lanes: no two the same, some outside of the image."""
+    within = list(itertools.product(*(range(extent) for extent in image.extents)))
+    chosen = [within[index] for index in RNG.permutation(len(within))[:LANES]]
+    if outside:
+        for lane in range(len(image.extents)):
+            at = list(chosen[lane])
+            at[lane] = image.extents[lane] if lane else 0xFFFFFFFF
+            chosen[lane] = tuple(at)
+    return chosen
+
+
+def addresses(image: Image, at: list[tuple[int, ...]], *, apart: bool) -> tuple[Registers, str]:
+    """Coordinates in registers from v20 on, or every third one; and how the instruction names them."""
+    step = 3 if apart else 1
+    names = [f"v{20 + step * index}" for index in range(len(image.extents))]
+    given = {
+        20 + step * index: np.array([place[index] for place in at], np.uint64).astype(np.uint32)
+        for index in range(len(image.extents))
+    }
+    if len(names) == 1:
+        return given, names[0]
+    if apart or image.target == "gfx1201":
+        return given, f"[{', '.join(names)}]"
+    return given, f"v[20:{20 + len(names) - 1}]"
+
+
+def run(image: Image, verb: str, data: str, rest: str, given: Registers, memory, address: int) -> WaveState:
+    unorm = "" if image.target == "gfx1201" else " unorm"
+    names, options = rest.split("|")
+    mask, *more = options.split()
+    text = f"{verb} {data}, {names}, s[8:15] {mask} dim:SQ_RSRC_IMG_{image.dim}{unorm} {' '.join(more)}"
+    words = {8 + place: word for place, word in enumerate(image.words(address))}
+    return run_assembly(image.target, text, given, words, memory=memory, wave_size=32)
+
+
+def span(count: int) -> str:
+    return f"v[0:{count - 1}]" if count > 1 else "v0"
+
+
+def check_load(image: Image, *, mask: int = 15, apart: bool = False, outside: bool = True) -> None:
+    memory, place = allocated(image, 1)
+    at = places(image, outside=outside)
+    given, names = addresses(image, at, apart=apart)
+    count = mask.bit_count()
+    state = run(image, "image_load", span(count), f"{names}|dmask:{mask:#x}", given, memory, place.address)
+    chosen = [component for component in range(4) if mask >> component & 1]
+    for lane in range(LANES):
+        start = image.place(at[lane])
+        numbers = [] if start is None else image.components(place.view()[start : start + image.size].tobytes())
+        for index, component in enumerate(chosen):
+            select = image.selections[component]
+            number = select if select < 2 else numbers[select - 4] if numbers else 0
+            found = int(state.vgpr(index)[lane])
+            assert found == image.register(number), (lane, at[lane], component)
+
+
+def check_store(image: Image, *, mask: int = 15, apart: bool = False) -> None:
+    memory, place = allocated(image, 2)
+    before = place.view().copy()
+    at = places(image)
+    given, names = addresses(image, at, apart=apart)
+    count = mask.bit_count()
+    for index in range(count):
+        if image.is_integer:
+            given[index] = RNG.integers(0, 1 << 32, LANES, np.uint32)
+            given[index][::3] = RNG.integers(0, 200, len(given[index][::3]))
+        else:
+            given[index] = (RNG.normal(size=LANES) * 0.7).astype(np.float32).view(np.uint32)
+    given[0][5] = 0x7FC00000
+    run(image, "image_store", span(count), f"{names}|dmask:{mask:#x}", given, memory, place.address)
+    missing = 0 if image.target != "gfx1201" else None
+    for lane in range(LANES):
+        start = image.place(at[lane])
+        if start is not None:
+            registers = [int(given[index][lane]) for index in range(count)]
+            registers += [registers[0] if missing is None else missing] * (4 - count)
+            # Selections of the tests are exchanges: what the image has first comes from where it is selected.
+            ordered = [registers[image.selections.index(4 + index)] for index in range(FORMATS[image.form][3])]
+            before[start : start + image.size] = np.frombuffer(image.encoded(ordered), np.uint8)
+    np.testing.assert_array_equal(place.view(), before)
+
+
+def selections(form: str) -> tuple[int, ...]:
+    """As ROCr has it for channels R, RG and RGBA: what is not there is 0, but for a last one of 1."""
+    return {1: (4, 0, 0, 0), 2: (4, 5, 0, 0), 4: (4, 5, 6, 7)}[FORMATS[form][3]]
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_formats(target: str, form: str) -> None:
+    image = Image(target, form, "2D", EXTENTS["2D"], 24, selections(form))
+    check_load(image)
+    check_store(image)
+
+
+@pytest.mark.parametrize("dim", DIMENSIONS)
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+def test_geometries(target: str, dim: str, apart: bool) -> None:
+    for form in ("8_8_8_8_UNORM", "16_UINT", "32_32_32_32_FLOAT"):
+        image = Image(target, form, dim, EXTENTS[dim], selections=selections(form))
+        check_load(image, apart=apart)
+        check_store(image, apart=apart)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_components(target: str) -> None:
+    """DMASK chooses; DST_SEL exchanges, and has constants, which are not 0 outside of the image: refused there."""
+    for mask in range(1, 16):
+        check_load(Image(target, "16_16_16_16_SNORM", "2D", (19, 7)), mask=mask)
+    for mask in (1, 3, 7):
+        check_store(Image(target, "8_8_8_8_UINT", "2D", (19, 7)), mask=mask)
+    exchanged = Image(target, "8_8_8_8_UNORM", "2D", (19, 7), selections=(6, 5, 4, 7))
+    check_load(exchanged)
+    check_store(exchanged)
+    opaque = Image(target, "8_8_UNORM", "2D", (19, 7), selections=(4, 5, 0, 1))
+    check_load(opaque, outside=False)
+    with pytest.raises(EmulationError, match="outside of an image"):
+        check_load(opaque)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_halves(target: str) -> None:
+    """Coordinates and data of 16 bits."""
+    image = Image(target, "16_16_16_16_FLOAT", "3D", EXTENTS["3D"])
+    memory, place = allocated(image, 3)
+    at = places(image, outside=False)
+    pairs = np.array(at, np.uint32)
+    given = {20: pairs[:, 0] | pairs[:, 1] << np.uint32(16), 21: pairs[:, 2] | np.uint32(0xABCD0000)}
+    names = "[v20, v21]" if target == "gfx1201" else "v[20:21]"
+    state = run(image, "image_load", span(2), f"{names}|dmask:0xf a16 d16", given, memory, place.address)
+    for lane in range(LANES):
+        start = image.place(at[lane])
+        raw = place.view()[start : start + 8].tobytes()
+        assert int(state.vgpr(0)[lane]) | int(state.vgpr(1)[lane]) << 32 == int.from_bytes(raw, "little")
+    given[0], given[1] = state.vgpr(1), state.vgpr(0)
+    before = place.view().copy()
+    run(image, "image_store", span(2), f"{names}|dmask:0xf a16 d16", given, memory, place.address)
+    for lane in range(LANES):
+        start = image.place(at[lane])
+        before[start : start + 8] = np.concatenate([before[start + 4 : start + 8], before[start : start + 4]])
+    np.testing.assert_array_equal(place.view(), before)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_levels(target: str) -> None:
+    """There is one; another is refused."""
+    image = Image(target, "32_UINT", "2D", (19, 7), selections=(4, 0, 0, 0))
+    memory, place = allocated(image, 4)
+    names = "[v20, v21, v22]" if target == "gfx1201" else "v[20:22]"
+    given = {20: np.arange(32, dtype=np.uint32) % 19, 21: np.full(32, 3, np.uint32), 22: np.zeros(32, np.uint32)}
+    state = run(image, "image_load_mip", "v0", f"{names}|dmask:0x1", given, memory, place.address)
+    np.testing.assert_array_equal(state.vgpr(0), place.view().view(np.uint32)[3 * 19 + np.arange(32) % 19])
+    given[22][7] = 1
+    with pytest.raises(EmulationError, match="an image with levels"):
+        run(image, "image_load_mip", "v0", f"{names}|dmask:0x1", given, memory, place.address)
+
+
+@pytest.mark.parametrize(
+    ("word", "bits", "message"),
+    [
+        (3, 1 << 20, "an image in tiles"),
+        (3, 1 << 16, "an image with levels"),
+        (3, 1 << 30, "an image with levels"),
+        (6, 1 << 3, "an image with levels"),
+        (4, 1 << 16, "an image with levels"),
+        (4, -5, "rows are nearer"),
+    ],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_not_modelled_stops(target: str, word: int, bits: int, message: str) -> None:
+    image = Image(target, "32_UINT", "2D", (19, 7), selections=(4, 0, 0, 0))
+    memory, place = allocated(image, 4)
+    words = image.words(place.address)
+    words[word] += bits
+    names = "[v20, v21]" if target == "gfx1201" else "v[20:21]"
+    text = f"image_load v0, {names}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
+    scalars = {8 + index: value for index, value in enumerate(words)}
+    with pytest.raises(EmulationError, match=message):
+        run_assembly(target, text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+    run_assembly(target, text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32, exec=0)
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "message"),
+    [
+        ("gfx1010", "image_load v0, v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D", "before GFX10.3"),
+        ("gfx1100", "image_load v[0:1], v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D tfe", "with tfe"),
+        ("gfx1100", "image_load v0, v[20:22], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_CUBE", "cubes or samples"),
+        ("gfx1100", "image_store v0, v[20:21], s[8:15] dmask:0x2 dim:SQ_RSRC_IMG_2D", "without the first component"),
+    ],
+)
+def test_forms_that_are_not_modelled(target: str, text: str, message: str) -> None:
+    with pytest.raises(EmulationError, match=message):
+        run_assembly(target, text, {20: 0, 21: 0})
