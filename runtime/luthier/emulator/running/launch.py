@@ -65,6 +65,8 @@ class Launch:
     """All work-groups run at once."""
     observer: Observer | None = None
     """Looks at every instruction; then all waves run on the launching thread."""
+    observed: int = 0
+    """`layout.OBSERVE_RACES` and the like; the plan has its `uses` then, and the executor what comes of it."""
     watch: int = 0
     """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
 
@@ -98,6 +100,7 @@ class Launch:
                 self.kernel.name,
                 step_limit=self.step_limit,
                 observer=self.observer,
+                observed=self.observed,
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
         beyond = find_beyond(self.kernel, self.target, self.code, outcome.counts != 0)
