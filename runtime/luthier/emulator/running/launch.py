@@ -136,6 +136,7 @@ class Launch:
                 "kernarg": kernarg.address,
                 "code": self.image.host(self.code.base),
                 **{f"grid_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
+                **{f"whole_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
                 **{f"block_{axis}": count for axis, count in zip("xyz", geometry.block, strict=True)},
                 "lds_size": lds,
                 "cooperative": self.cooperative,
