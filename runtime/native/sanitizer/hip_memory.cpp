@@ -203,42 +203,49 @@ std::optional<Known> luthier::known_around(const void *address) {
 extern "C" {
 
 int hipMalloc(void **address, size_t size) {
-  return told("hipMalloc", __builtin_return_address(0), allocate(address, size, Kind::kDevice,
-                  [&](size_t room) { return next<int(void **, size_t)>("hipMalloc")(address, room); }));
+  return told("hipMalloc", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
+                return next<int(void **, size_t)>("hipMalloc")(address, room);
+              }));
 }
 
 int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
-  return told("hipExtMallocWithFlags", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
-  }));
+  return told("hipExtMallocWithFlags", __builtin_return_address(0),
+              allocate(address, size, Kind::kDevice, [&](size_t room) {
+                return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
+              }));
 }
 
 int hipMallocManaged(void **address, size_t size, unsigned flags) {
   return told("hipMallocManaged", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
-  }));
+                return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
+              }));
 }
 
 int hipHostMalloc(void **address, size_t size, unsigned flags) {
   return told("hipHostMalloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
-  }));
+                return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
+              }));
 }
 
 int hipMallocHost(void **address, size_t size) {
-  return told("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost,
-                  [&](size_t room) { return next<int(void **, size_t)>("hipMallocHost")(address, room); }));
+  return told("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+                return next<int(void **, size_t)>("hipMallocHost")(address, room);
+              }));
 }
 
 int hipMallocAsync(void **address, size_t size, void *stream) {
   return told("hipMallocAsync", __builtin_return_address(0), allocate(address, size, Kind::kAsync, [&](size_t room) {
-    return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
-  }));
+                return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
+              }));
 }
 
 int hipFree(void *address) { return told("hipFree", __builtin_return_address(0), give_back(address, "hipFree")); }
-int hipHostFree(void *address) { return told("hipHostFree", __builtin_return_address(0), give_back(address, "hipHostFree")); }
-int hipFreeHost(void *address) { return told("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost")); }
+int hipHostFree(void *address) {
+  return told("hipHostFree", __builtin_return_address(0), give_back(address, "hipHostFree"));
+}
+int hipFreeHost(void *address) {
+  return told("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost"));
+}
 
 // What was asked for before in the stream may still use it: the stream's end is waited for.
 int hipFreeAsync(void *address, void *stream) {

@@ -118,9 +118,9 @@ extern "C" void luthier_complain(uint64_t kind, uint64_t address, uint64_t base,
 }
 
 // What it found about a call of a HIP function.
-extern "C" void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address, uint64_t size,
-                                         uint64_t base, uint64_t extent, const char *function, const char *symbol,
-                                         const char *file) {
+extern "C" void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address,
+                                         uint64_t size, uint64_t base, uint64_t extent, const char *function,
+                                         const char *symbol, const char *file) {
   using namespace luthier;
   if (System *system = System::current())
     try {
