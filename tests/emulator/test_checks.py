@@ -12,6 +12,7 @@ import pytest
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning, Finding, Module
 from luthier.emulator.inspection.checks import Kind, kind_of
+from luthier.emulator.inspection.sighted import Sighted
 from luthier.errors import DeviceError, EmulationError
 
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")
@@ -205,6 +206,37 @@ def test_one_check_alone(build_kernels: Callable[[str, str], Path]) -> None:
     assert len(findings(uninitialised, "half_written", out, 100, block=256)) == 1
     plain = open_device("emu:gfx942").load(path)
     assert findings(plain, "anti", out, block=256) == ()
+
+
+# Names of `luthier sanitize` ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_races_that_native_code_sees(build_kernels: Callable[[str, str], Path], target: str) -> None:
+    device = open_device(f"emu:{target}", check=["race", "barrier", "early-exit"])
+    module = device.load(build_kernels("checks", target))
+    out = device.allocate(4 * 256)
+    with pytest.warns(CheckWarning, match="race in turned at"):
+        module.kernel("turned").launch(out, 0, grid=1, block=256)
+    assert {one.check for one in device.findings} == {"race"}
+    for one in device.findings:
+        assert isinstance(one, Sighted)
+        assert one.in_lds
+        assert (one.workgroup, one.wave) != (one.other_workgroup, one.other_wave)
+        assert one.text == text_at(module, "turned", one.address)
+        assert f"({one.other_text})" in str(one)
+    module.kernel("turned").launch(out, 1, grid=1, block=256)
+    assert device.findings == ()
+
+
+def test_synonyms_and_what_is_not_together(build_kernels: Callable[[str, str], Path]) -> None:
+    device = open_device("emu:gfx90a", check=["init", "memory"])
+    module = device.load(build_kernels("checks", "gfx90a"))
+    source, out = device.allocate(4 * 101), device.allocate(400)
+    source.write(np.arange(100, dtype=np.int32))
+    only(findings(module, "sum_of_two", source, out, 100, grid=1, block=128), "uninitialised")
+    with pytest.raises(DeviceError, match="race cannot be checked together with uninitialised"):
+        open_device("emu:gfx90a", check=["race", "init"])
 
 
 def test_an_unknown_check() -> None:

@@ -87,15 +87,17 @@ def lines_of(frames: list[dict[str, Any]], source: Path) -> set[int]:
 def is_meant(one: dict[str, Any], bug: Bug, source: Path) -> bool:
     """Return whether a finding is that of a bug."""
     places = [one["frames"], *([one["other"]["frames"]] if bug.kind == "race" and one["other"] else [])]
-    side = {"above": "after", "below": "before"}.get(bug.rule, one["side"])
+    side = {"above": "after", "below": "before"}.get(bug.rule.rpartition(" ")[2], one["side"])
     # What is in front of an allocation differs from run to run: other memory, or none.
     kinds = {bug.kind, NOWHERE} if bug.rule == "below" else {bug.kind}
+    if bug.rule.startswith("lds") and not one["in_lds"]:
+        return False
     return one["kind"] in kinds and one["side"] == side and all(lines_of(each, source) & bug.lines for each in places)
 
 
 def follows(one: dict[str, Any], bug: Bug, source: Path) -> bool:
     """Return whether a finding is of what a bug leads to."""
-    follows = one["kind"] == NOWHERE and lines_of(one["frames"], source) & bug.faults
+    follows = one["kind"] in (NOWHERE, OUTSIDE) and lines_of(one["frames"], source) & bug.faults
     return one["kind"] in bug.further or bool(follows)
 
 

@@ -114,6 +114,28 @@ def test_under_run(build_program: Build, tools: list[str]) -> None:
         assert ("not checked by race" in done.stderr) == bool(tools)
 
 
+def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
+    """`luthier run --check` writes the findings as `luthier sanitize` does, and leaves out what it is told to."""
+    program = str(build_program("planted", "-g"))
+    sarif, known, log = (str(tmp_path / name) for name in ("sarif", "known", "log"))
+
+    def look(*options: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", MAIN, "run", *options, "--", program, "device", "above", "read"]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+
+    first = ["--sarif", sarif, "--gen-suppressions", known, "--json", log, "--error-exitcode", "7"]
+    done = look("--check", "memory", *first)
+    assert done.returncode == 7, done
+    (result,) = json.loads(Path(sarif).read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line_of("read")
+    (found,) = json.loads(Path(log).read_text())["findings"]
+    assert (found["kind"], found["side"]) == ("out-of-bounds", "after")
+    again = look("--check", "memory", "--suppress", known)
+    assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
+    alone = look("--sarif", sarif)
+    assert (alone.returncode, "--sarif is about what checks find" in alone.stderr) == (1, True), alone
+
+
 def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
     """What faults on hardware faults here, and is a finding."""
     log = tmp_path / "findings.json"

@@ -72,6 +72,27 @@ def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> Non
     assert {one["kind"] for one in found} == {"missed-barrier"}
 
 
+def test_replay_takes_the_same_names(
+    build_program: Callable[..., Path], launches: Callable[..., Path], luthier: Luthier, temporary: Path
+) -> None:
+    kept = launches("tree", "barrier")
+    _, truth, _ = looked_at(temporary, "--checks", "race,init", kept)
+    done = luthier("replay", "--json", "--check", "race,init,waits", kept)
+    (row,) = json.loads(done.stdout)
+    assert (done.returncode, len(row["findings"])) == (1, len(truth)), done
+    for one, text in zip(truth, row["findings"], strict=True):
+        assert text.startswith(f"{one['kind']}: ")
+        assert f"at {one['offset']:#x} {one['instruction']}" in text
+        assert f"unordered.hip:{one['frames'][0]['line']}:" in text
+    assert "  race: " in luthier("replay", "--check", "race", kept).stdout
+    for words, message in (
+        (["--check", "fp"], "no check 'fp'"),
+        (["-t", "instr_count", "--check", "race"], "not made of kernels that tools have changed"),
+    ):
+        done = luthier("replay", *words, kept)
+        assert (done.returncode, message in done.stderr) == (1, True), done
+
+
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     kept = launches("tree", "barrier")
     alone = looked_at(temporary, "--checks", CHECKS, kept)

@@ -5,6 +5,7 @@ A program says in comments where bugs may be put, and where they show:
 | mark | bug | shows as | at lines that end in |
 | --- | --- | --- | --- |
 | ``a[/*index*/ i]`` | one too far; one too early (``/*index above*/``: only the first) | `out-of-bounds` | its own |
+| ``a[/*lds*/ i]`` | the same, where LDS begins and ends with the array | `out-of-bounds` | its own |
 | ``/*size P*/ n * sizeof(int)`` | half of it | `out-of-bounds` | ``// uses P`` |
 | ``/*early P*/`` and ``/*freed P*/ free;`` | the latter is at the former's place | `use-after-free` | ``// uses P`` |
 | ``/*init P*/ statement;`` | it is not there | `uninitialised-read` | ``// reads P`` |
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-RULES = ("above", "below", "size", "free", "init", "barrier", "atomic")
+RULES = ("above", "below", "lds above", "lds below", "size", "free", "init", "barrier", "atomic")
 OUTSIDE, FREED, INIT, RACE = "out-of-bounds", "use-after-free", "uninitialised-read", "race"
 _PLAIN = {
     "Add": "(({0} += {1}) - {1})",
@@ -92,7 +93,7 @@ def bugs_of(text: str) -> list[Bug]:
                 kept = "\n".join([*lines[: number - 1], line[: mark.start()] + changed, *lines[number:]])
                 if rule == "free":
                     kept = kept.replace(f"/*freed {mark[1].partition(' ')[2]}*/ {_freed(lines, mark)}", ";")
-                further = frozenset({INIT}) if rule in ("above", "below", "barrier", "atomic") else frozenset[str]()
+                further = frozenset({INIT}) if rule not in ("size", "free", "init") else frozenset[str]()
                 found.append(Bug(f"bug{len(found)}x", rule, number, kept, kind, frozenset(shown), further, faults))
     return found
 
@@ -107,6 +108,9 @@ def _planted(lines: list[str], number: int, mark: re.Match[str]) -> Iterator[tup
             for rule, step in (("above", "1l"), ("below", "-1l")):
                 if name in ("", rule):
                     yield rule, OUTSIDE, own, f"{step} + {rest}"
+        case "lds":
+            for rule, step in (("lds above", "1"), ("lds below", "-1")):
+                yield rule, OUTSIDE, own, f"{step} + {rest}"
         case "size":
             yield "size", OUTSIDE, _ending(lines, "uses", name), f"0.5 * {rest}"
         case "early":

@@ -8,18 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator.binding.program import Code, own_zeros
-from luthier.emulator.inspection.checks import Checks, Finding, LaunchChecker, LaunchWatch
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.checks import AnyFinding, Checks, Finding, LaunchChecker, LaunchWatch
 from luthier.emulator.inspection.debug import observer_of
-from luthier.emulator.inspection.hazards import LaunchHazard
-from luthier.emulator.inspection.uses import Uses
-from luthier.emulator.inspection.waits import WaitFinding
+from luthier.emulator.inspection.sighted import uses_of
 from luthier.emulator.running.execution import Observer
 from luthier.emulator.running.executor import FOOTPRINT, Executor
 from luthier.emulator.running.memory import Memory
 from luthier.wire.messages import Sighting
-
-AnyFinding = Finding | WaitFinding | LaunchHazard
 
 
 @dataclass
@@ -38,7 +34,7 @@ class Observed:
 
     def begin(self, code: Code) -> int:
         """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
-        return int(code.watcher(Uses, lambda: Uses(code, own_zeros)).table.ctypes.data)
+        return uses_of(code)
 
     def take(self, executor: Executor) -> None:
         """Take what the executor of a launch that has ended knows."""

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import AnyFinding, Observed, Watching
+from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.checks import with_sources
+from luthier.emulator.inspection.checks import AnyFinding, with_sources
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Memory, host_bytes

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from luthier.errors import LuthierError
+from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -20,12 +22,13 @@ HELP = (
     "memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses that "
     "nothing orders; init: reads of what was never written; barrier: barriers that lanes skip; early-exit: waves "
     "that end before a barrier that others come to, which hardware allows; waits: registers used before a wait; "
-    "hazards: missing wait states; fp: what makes NaN and infinities"
+    "hazards: missing wait states; fp: what makes NaN and infinities; host: errors of HIP functions, launches that "
+    "fail unseen, copies out of bounds, streams destroyed with work"
 )
 """What the checks are."""
 
 
-def add_floats_argument(parser: argparse.ArgumentParser) -> None:
+def add_floats_argument(parser: argparse._ActionsContainer) -> None:
     """Declare the option that says what the check ``fp`` tells of."""
     parser.add_argument(
         "--fp",
@@ -34,6 +37,72 @@ def add_floats_argument(parser: argparse.ArgumentParser) -> None:
         help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
         "is, too (default: %(default)s)",
     )
+
+
+def add_files_arguments(parser: argparse._ActionsContainer) -> None:
+    """Declare the options for what is left out of findings, and for the files that they are written to."""
+    parser.add_argument(
+        "--suppress",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="leave findings out that the file's lines fit; repeatable",
+    )
+    parser.add_argument("--gen-suppressions", metavar="FILE", help="write lines that would leave all findings out")
+    parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
+    parser.add_argument(
+        "--error-exitcode",
+        type=_exit_code,
+        default=FOUND,
+        metavar="N",
+        help="exit code where something was found; 0: the program's (default: %(default)s)",
+    )
+
+
+def _exit_code(text: str) -> int:
+    if not text.isdecimal() or int(text) > 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is no exit code from 0 to 255")
+    return int(text)
+
+
+class Findings:
+    """Findings of a run on their way to the user: what is wanted, what is left out, and the files.
+
+    Args:
+        checks: names, separated by commas.
+        args: the command line, with the options of `add_floats_argument` and `add_files_arguments`.
+
+    Raises:
+        LuthierError: a name or a suppression is wrong, or a file cannot be written.
+    """
+
+    def __init__(self, checks: str, args: argparse.Namespace) -> None:
+        from luthier.run.findings import suppressions
+
+        self._args = args
+        self._left_out = [one for path in args.suppress for one in suppressions.read(path)]
+        for path in filter(None, (args.sarif, args.gen_suppressions)):
+            check_writable(path)
+        self.collector = collector_of(checks, args.fp)
+
+    @property
+    def told(self) -> list[Finding]:
+        """Return what was found and is not left out."""
+        return [one for one in self.collector.findings if not any(each.fits(one) for each in self._left_out)]
+
+    def tell(self) -> int:
+        """Print the findings and write them to their files; the exit code for them, 0 if the program's counts."""
+        from luthier import __version__
+        from luthier.run.findings import suppressions
+        from luthier.run.findings.sarif import sarif
+
+        told, args = self.told, self._args
+        tell(told, len(self.collector.findings) - len(told))
+        if args.sarif:
+            write_atomically(args.sarif, f"{json.dumps(sarif(told, __version__), indent=2)}\n".encode())
+        if args.gen_suppressions:
+            write_atomically(args.gen_suppressions, suppressions.generate(told).encode())
+        return int(args.error_exitcode) if told else 0
 
 
 def collector_of(checks: str, floats: str) -> Collector:
@@ -60,7 +129,7 @@ def collector_of(checks: str, floats: str) -> Collector:
 
 def unchecked_under_tools(checks: str) -> Sequence[str]:
     """Return which of these checks do not see kernels that tools have changed."""
-    return [check for check in checks.split(",") if check not in ("memory", "leak")]
+    return [check for check in checks.split(",") if check not in ("memory", "leak", "host")]
 
 
 def tell(findings: Sequence[Finding], suppressed: int = 0) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
 from luthier.cli.progress import Progress
-from luthier.cli.replay_process import REPLAY, elsewhere, row_elsewhere
+from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, row_elsewhere
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CAPTURE = ".lcap"
 """End of the name of a capture's file."""
 _ALL = "all"
-"""Every check."""
+"""Every check of the emulated device."""
 _SHOWN = 4
 """Work-groups that are named."""
 
@@ -70,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CHECK[,CHECK...]",
-        help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all; slow",
+        help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all of "
+        "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit",
     )
     parser.epilog = (
         "exit status: 0 all equal to what was recorded, 1 a difference, a fault or a finding, 2 one cannot be run"
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
-    checks = checks_of(args.check)
+    checks = checks_of(args.check, SANITIZED)
     if args.split is not None:
         _check_split(args, checks)
     if args.tool:
@@ -159,6 +160,9 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
     """Replay under tools, all captures in one process but for clusters; the exit status."""
     from luthier.tool import parse_tools
 
+    for check in SANITIZED:
+        if check in checks:
+            raise LuthierError(f"the check {check} is not made of kernels that tools have changed")
     parse_tools(args.tool)  # a wrong one is told before anything runs
     names = ("device", "tool", "hoist", "mangled", "object", "against")
     options = {name: getattr(args, name) for name in names} | {"checks": checks}
@@ -187,8 +191,11 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
     return max(int(row["status"]) for row in told["replays"])
 
 
-def checks_of(given: Sequence[str]) -> list[str]:
+def checks_of(given: Sequence[str], more: Sequence[str] = ()) -> list[str]:
     """Return the checks that options name.
+
+    Args:
+        more: names that there are beside those of the emulated device.
 
     Raises:
         LuthierError: there is no such check.
@@ -199,11 +206,12 @@ def checks_of(given: Sequence[str]) -> list[str]:
     from luthier.emulator.inspection.checks import CHECKS
     from luthier.support.suggestions import did_you_mean
 
+    known = (*CHECKS, _ALL, *more)
     for name in names:
-        if name not in (*CHECKS, _ALL):
-            known = ", ".join((*CHECKS, _ALL))
-            raise LuthierError(f"no check {name!r}{did_you_mean(name, CHECKS)}; there are: {known}")
-    return list(CHECKS) if _ALL in names else list(dict.fromkeys(names))
+        if name not in known:
+            raise LuthierError(f"no check {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
+    all_of_them = CHECKS if _ALL in names else ()
+    return list(dict.fromkeys([*all_of_them, *(name for name in names if name != _ALL)]))
 
 
 def captures_of(names: list[str]) -> list[Path]:
@@ -232,4 +240,4 @@ def _print(row: Mapping[str, Any]) -> None:
         more = f" and {len(row['groups']) - _SHOWN} more" if len(row["groups"]) > _SHOWN else ""
         say_text(f"  only work-groups {ids}{more}")
     for finding in row.get("findings", ()):
-        say_text(f"  {finding}")
+        say_text("\n".join(f"  {line}" for line in str(finding).splitlines()))

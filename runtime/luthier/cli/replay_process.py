@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 REPLAY = "luthier.cli.replay_process"
 """Name of this module."""
+SANITIZED = ("memory", "race", "init", "barrier", "early-exit")
+"""Checks of `luthier sanitize` that replays have."""
 TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""
 _TASK: dict[str, Any] = {
@@ -164,6 +166,9 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
 
     capture = expected(task["file"], task)
     launch = launch_of(capture, task)
+    sanitized = [name for name in task["checks"] if name in SANITIZED]
+    if sanitized:
+        return _sanitized(capture, launch, task, sanitized)
     done = launch.run(task["threads"], task["checks"], keep=task["reduce"])
     if not task["reduce"]:
         return row_of(capture, task, launch.with_store(done))
@@ -172,6 +177,30 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
         if done.equal:
             write_capture(task["file"], capture)
     return row_of(capture, task, done)
+
+
+def _sanitized(
+    capture: Capture, launch: PreparedLaunch, task: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return what came of a replay with checks of `luthier sanitize`, and another one with the emulated device's.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    from luthier.run.findings.captured import replayed
+    from luthier.run.findings.collector import Collector
+    from luthier.run.findings.finding import CHECKS
+
+    collector = Collector(frozenset[str]().union(*(CHECKS[name] for name in names)))
+    done = launch.with_store(replayed(launch, collector, task["threads"]))
+    found = [finding.text for finding in collector.findings]
+    others = [name for name in task["checks"] if name not in names]
+    if others:
+        found += map(str, launch.run(task["threads"], others).findings)
+    row = row_of(capture, task, done)
+    if found:
+        row |= {"findings": found, "what": f"{row['what']}, {len(found)} findings", "status": DIFFERENT}
+    return row
 
 
 def expected(file: str, task: Mapping[str, Any]) -> Capture:

@@ -25,9 +25,9 @@ from luthier.cli.common import (
 from luthier.cli.findings import (
     FOUND,
     HELP,
+    Findings,
+    add_files_arguments,
     add_floats_argument,
-    collector_of,
-    tell,
     unchecked_under_tools,
 )
 from luthier.cli.progress import Progress
@@ -39,7 +39,6 @@ from luthier.terminal import say, say_text
 if TYPE_CHECKING:
     from luthier.run import VirtualGpu
     from luthier.run.executed import Executed
-    from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
     from luthier.run.selection import Selection
@@ -60,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
     )
-    parser.add_argument("--check", metavar="CHECK[,CHECK]", help=f"look for what kernels do wrong; {HELP}")
-    add_floats_argument(parser)
+    checks = parser.add_argument_group("checks")
+    checks.add_argument("--check", metavar="CHECK[,CHECK]", help=f"look for what is done wrong; {HELP}")
+    add_floats_argument(checks)
+    add_files_arguments(checks)
     select = parser.add_argument_group("what of the program is instrumented")
     add_kernel_argument(select)
     select.add_argument(
@@ -113,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("no program given")
     devices = devices_for(args.device, command)
     args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
-    findings = None if args.check is None else collector_of(args.check, args.fp)
+    if args.check is None:
+        _check_without_checks(args)
+    findings = None if args.check is None else Findings(args.check, args)
     executed = None
     if args.executed:
         from luthier.run.executed import Executed
@@ -127,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.json)
     _warn_of_temporary_folder()
     if not (args.tool or args.output or args.json):
-        code = run_program(command, devices, executed=executed, findings=findings, seconds=args.time_limit)
+        collector = None if findings is None else findings.collector
+        code = run_program(command, devices, executed=executed, findings=collector, seconds=args.time_limit)
         _print_executed(executed, args)
         return _end(code, findings)
     recorder = None
@@ -143,13 +147,21 @@ def run(args: argparse.Namespace) -> int:
     return _end(code, findings)
 
 
-def _end(code: int, findings: Collector | None) -> int:
+def _end(code: int, findings: Findings | None) -> int:
     """Tell what checks have found; the exit status."""
-    if findings is not None:
-        tell(findings.findings)
-        if findings.findings:
-            return FOUND
-    return end_as(code)
+    status = 0 if findings is None else findings.tell()
+    return status or end_as(code)
+
+
+def _check_without_checks(args: argparse.Namespace) -> None:
+    """Raise an error if options for findings are given without a check.
+
+    Raises:
+        LuthierError: there are such options.
+    """
+    for name, default in _OF_CHECKS.items():
+        if getattr(args, name) != default:
+            raise LuthierError(f"--{name.replace('_', '-')} is about what checks find: name them with --check")
 
 
 def _check_without_tools(args: argparse.Namespace) -> None:
@@ -162,6 +174,9 @@ def _check_without_tools(args: argparse.Namespace) -> None:
         if getattr(args, name) != default:
             raise LuthierError(f"--{name.replace('_', '-')} is about what tools instrument: give a tool with -t")
 
+
+_OF_CHECKS: dict[str, object] = {"suppress": [], "gen_suppressions": None, "sarif": None, "error_exitcode": FOUND}
+"""Options for what checks find, with their values where they are not given."""
 
 _OF_TOOLS: dict[str, object] = {
     "kernel": [],
@@ -203,7 +218,7 @@ def _run_watched(
     devices: Sequence[VirtualGpu],
     recorder: Recorder | None,
     executed: Executed | None,
-    findings: Collector | None,
+    findings: Findings | None,
 ) -> int:
     """Run the program with the tool library, under tools or not; its exit status, as of `run_program`."""
     from luthier.run import Later, run_program
@@ -231,11 +246,14 @@ def _run_watched(
             f"luthier run: kernels that tools have changed are not checked by {', '.join(unchecked)}",
             file=sys.stderr,
         )
-    code = run_program(command, devices, later, executed, findings=findings, seconds=args.time_limit, ranges=args.calls)
+    collector = None if findings is None else findings.collector
+    code = run_program(
+        command, devices, later, executed, findings=collector, seconds=args.time_limit, ranges=args.calls
+    )
     instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed, args)
-    _report(instrumentation, recorder, executed, command, code, args)
+    _report(instrumentation, recorder, executed, command, code, args, findings)
     return code
 
 
@@ -282,6 +300,7 @@ def _report(
     command: list[str],
     code: int,
     args: argparse.Namespace,
+    findings: Findings | None,
 ) -> None:
     """Report on standard error, since standard output is the program's.
 
@@ -313,7 +332,10 @@ def _report(
         summary = {**results.head(instrumentation, kept, code, reported, executed), "devices": args.device.split(",")}
         recorder.finish(instrumentation, summary)
     if args.json:
-        text = json.dumps(results.summary(instrumentation, kept, code, reported, executed), indent=2)
+        summary = results.summary(instrumentation, kept, code, reported, executed)
+        if findings is not None:
+            summary["findings"] = [one.to_json() for one in findings.told]
+        text = json.dumps(summary, indent=2)
         if args.json == "-":
             say_text(text, file=sys.stderr)
         else:

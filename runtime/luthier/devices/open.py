@@ -20,6 +20,7 @@ def open_device(
             and read and write variables. It has no `stats`.
         threads: host threads of an emulated device; None: as many as there are cores.
         check: what an emulated device looks for in every launch: ``uninitialised``, ``races``, ``waits``, ``hazards``,
+            ``race``, ``barrier``, ``early-exit``,
             or several; all but ``waits`` are slow.
 
     Raises:

@@ -30,11 +30,9 @@ from luthier.objects import CodeObject, Kernel, load_object_for
 from luthier.objects.origins import teller
 
 if TYPE_CHECKING:  # what most launches do without
-    from luthier.emulator.inspection.checks import Checks, Finding
+    from luthier.emulator.inspection.checks import AnyFinding, Checks
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
-    from luthier.emulator.inspection.hazards import LaunchHazard
-    from luthier.emulator.inspection.waits import WaitFinding
     from luthier.lifting import LiftedRepresentation
 
 WAITING = 1 << 12
@@ -266,8 +264,9 @@ class EmulatedDevice:
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: as many as there are cores.
-        check: what to look for in every launch, one of `checks.CHECKS` or several; see `findings`. All but
-            `waits` are slow.
+        check: what to look for in every launch, one of `checks.CHECKS`, `sighted.SIGHTED`, `checks.SYNONYMS` or
+            several; see `findings`. `uninitialised`, `races` and `bounds` are slow, and by Python; `race`, `barrier`
+            and `early-exit` are by native code, and not together with these.
 
     Raises:
         DeviceError: no such check.
@@ -286,7 +285,7 @@ class EmulatedDevice:
         self._checks = self._make_checks(check)
         self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
-        self._findings: tuple[Finding | WaitFinding | LaunchHazard, ...] = ()
+        self._findings: tuple[AnyFinding, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self.exclusive = threading.Lock()
@@ -321,7 +320,7 @@ class EmulatedDevice:
         return self._stats
 
     @property
-    def findings(self) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
+    def findings(self) -> tuple[AnyFinding, ...]:
         """Return the findings of the checks in the last launch."""
         return self._findings
 
@@ -413,12 +412,18 @@ class EmulatedDevice:
                 from luthier.emulator.inspection.debug import observer_of
 
                 observer = observer_of(code, trace, breakpoints, checker)
+            plan, bits = handle.plan(), 0
+            if self._checks is not None and (bits := self._checks.sighted):
+                from luthier.emulator.inspection.sighted import uses_of
+
+                plan = {**plan, "uses": uses_of(code)}
+                self._executor.forget()
             launch = Launch(
                 self.target.target,
                 handle.kernel,
                 handle.module.image,
                 code,
-                handle.plan(),
+                plan,
                 kernarg,
                 geometry,
                 self.queue,
@@ -426,6 +431,7 @@ class EmulatedDevice:
                 lift=handle.lift,
                 cooperative=cooperative,
                 observer=observer,
+                observed=bits,
                 watch=0 if watch is None else watch.address,
             )
             self._findings = ()
@@ -438,6 +444,8 @@ class EmulatedDevice:
 
                 self._findings = () if checker is None else checker.findings()
                 self._findings += () if watch is None else watch.findings()
+                if bits:
+                    self._findings += tuple(self._checks.seen(self._executor.sightings(), code, handle.name))
                 if self._findings:
                     self._findings = with_sources(self._findings, handle.module.object.source)
                     warn(self._findings)

@@ -342,9 +342,10 @@ atomic loads and stores; it is an atomic that gives the old value."""
 USE_LDS_SHIFT = 4
 """Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
-EVENT_FLOATS = 7
+EVENT_FLOATS, EVENT_BEYOND_LDS = 7, 8
 """What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
-has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats."""
+has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats; and all code: it
+is about to access what is beyond the end of LDS."""
 
 FACT_SPANS = 26
 FACT = Layout(

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from luthier.capture import Replayed
-from luthier.capture.checking import AnyFinding
 from luthier.capture.place import NearMemory
 from luthier.capture.replay import STEP_LIMIT, PreparedLaunch, Program, isa_of
 from luthier.emulator.binding.program import Code
 from luthier.emulator.device import WAITING
-from luthier.emulator.inspection.checks import Finding
+from luthier.emulator.inspection.checks import AnyFinding, Finding
+from luthier.emulator.inspection.sighted import Sighted
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Memory
 from luthier.objects import CodeObject
@@ -158,6 +158,9 @@ def _in_original(finding: AnyFinding, loaded: LoadedCompanion) -> AnyFinding:
         other = finding.other
         at = None if other is None else loaded.original_address(other.address)
         return finding if other is None or at is None else replace(finding, other=replace(other, address=at))
+    if isinstance(finding, Sighted):
+        at = loaded.original_address(finding.other_address)
+        return finding if at is None else replace(finding, other_address=at)
     at = None if finding.producer is None else loaded.original_address(finding.producer)
     return finding if at is None else replace(finding, producer=at)
 

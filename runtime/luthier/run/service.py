@@ -134,6 +134,8 @@ class Service:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
                         elif kind == Request.FOUND:
                             body = self._found(pid, Reader(payload))
+                        elif kind == Request.FOUND_CALL:
+                            body = self._found_call(pid, Reader(payload))
                         elif kind == Request.FOLLOW:
                             body = self._follow(Reader(payload))
                         elif kind == Request.WATCHED:
@@ -208,6 +210,14 @@ class Service:
         if by_kernel and seen.kernel >= len(self._planner.plans):
             raise protocol.ProtocolError("a finding in a kernel that was never planned")
         self._findings.add(pid, seen, running(self._planner.plans[seen.kernel]) if by_kernel else None)
+        return Writer()
+
+    def _found_call(self, pid: int, request: Reader) -> Writer:
+        if self._findings is None:
+            raise protocol.ProtocolError("findings that nobody asked for")
+        seen = request.numbers(messages.CallSighting)
+        function, symbol, file = (os.fsdecode(request.string()) for _ in range(3))
+        self._findings.add_call(pid, seen, function, symbol, file)
         return Writer()
 
     def _watching(self, kernel: int) -> tuple[Plan, Watching]:

@@ -53,6 +53,8 @@ class Request(enum.IntEnum):
     """`Follow`. Reply: `luthier.emulator.layout.TRANSITION`s, as bytes."""
     WATCHED = 14
     """`Watched`; bytes of `luthier.emulator.layout.FOUND`s, and of `MET`s."""
+    FOUND_CALL = 15
+    """`CallSighting`, the function's name, the symbol and the file that the call is in."""
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -196,6 +198,16 @@ class Sight(enum.IntEnum):
     """… or one is."""
     INFINITY_FLOW = 15
     DENORMAL_FLOW = 16
+    CALL_ERROR = 17
+    """The rest is of a `CallSighting`. The function returned an error."""
+    UNSEEN_ERROR = 18
+    """A launch that returns nothing failed, and the thread launched again, or ended, and did not ask for the error."""
+    OUTSIDE_COPY = 19
+    """A copy or a fill reaches beyond the allocation that it begins in."""
+    FREED_COPY = 20
+    """A copy or a fill of what the program had given back."""
+    BUSY_STREAM = 21
+    """A stream is destroyed that has not done its work."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +246,26 @@ class Sighting(Message):
     other_lane: int
     other_wave: int
     other_group: int
+
+
+@dataclass(frozen=True)
+class CallSighting(Message):
+    """Something that a check of a program's calls of HIP found."""
+
+    kind: int
+    """`Sight`."""
+    error: int
+    """What the function returned; 0 where that is not meant."""
+    offset: int
+    """Address of the call in its file, from where that is loaded."""
+    address: int
+    """Of bytes that the call is about; 0: of none."""
+    size: int
+    """How many."""
+    base: int
+    """Address of the allocation that they begin in; 0: there is none."""
+    extent: int
+    """Bytes of it, as the program asked for them."""
 
 
 @dataclass(frozen=True)

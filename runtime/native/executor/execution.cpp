@@ -234,8 +234,7 @@ void Execution::work_together() {
 uint64_t Execution::advance_alone(Worker &worker) {
   if (bounds_)
     activate(bounds_, worker.engine().translate);
-  if (observer_)
-    activate(observer_);
+  activate(observer_);
   for (;;) {
     const uint64_t code = worker.run();
     if (code == MODE && worker.table(Worker::key_of(worker.current())))

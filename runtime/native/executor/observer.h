@@ -23,7 +23,7 @@ public:
   virtual void observe(const Instruction &instruction, const char *access, uint32_t event) = 0;
 };
 
-// What this thread's compiled code tells.
+// What this thread's compiled code tells; null: nobody listens.
 void activate(Observer *observer);
 // Return the function that compiled code is to call.
 uint64_t observe_function();

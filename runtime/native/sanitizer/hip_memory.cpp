@@ -3,11 +3,6 @@
 //
 // Behind each allocation there is room that is nobody's, so that what is read before the next one is outside of any.
 // Memory that is given back stays for a while, so that who still uses it is found.
-#include <dlfcn.h>
-
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -15,6 +10,7 @@
 #include <vector>
 
 #include "agreement.h"
+#include "sanitizer.h"
 
 extern "C" {
 // Of libluthier_kfd.so, which is loaded before.
@@ -27,9 +23,9 @@ void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t s
 
 namespace {
 
+using namespace luthier;
 using luthier::wire::Sight;
 
-constexpr int kSuccess = 0, kInvalidValue = 1;
 constexpr size_t kZone = 256, kPage = 4096; // bytes behind an allocation; granule of what the driver gives
 constexpr size_t kQuarantine = size_t{256} << 20;
 
@@ -52,24 +48,6 @@ State &state() {
   static State *const made = new State; // never destroyed: programs free memory while they end
   return *made;
 }
-
-template <typename Function> Function *next(const char *name) {
-  void *found = dlsym(RTLD_NEXT, name);
-  if (!found) {
-    std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
-    std::abort();
-  }
-  return reinterpret_cast<Function *>(found);
-}
-
-// Memory asked for inside of one of HIP's functions that stand here is that function's own business.
-thread_local bool inside = false;
-
-struct Inside {
-  const bool before = inside;
-  Inside() { inside = true; }
-  ~Inside() { inside = before; }
-};
 
 void note(void *address, size_t size, Kind kind) {
   State &all = state();
@@ -173,6 +151,12 @@ bool is_wrong(void *address) {
   return true;
 }
 
+// Tells of the result of a call of a program's.
+int told(const char *function, const void *site, int result) {
+  note_result(function, result, site);
+  return result;
+}
+
 int give_back(void *address, const char *function) {
   const auto own = [&] { return next<int(void *)>(function)(address); };
   if (inside || !luthier_allocated || !address)
@@ -201,45 +185,67 @@ struct AtExit {
 
 } // namespace
 
+std::optional<Known> luthier::known_around(const void *address) {
+  State &all = state();
+  void *const wanted = const_cast<void *>(address);
+  std::lock_guard lock(all.mutex);
+  for (const auto *blocks : {&all.live, &all.freed}) {
+    const auto after = blocks->upper_bound(wanted);
+    if (after == blocks->begin())
+      continue;
+    const auto &[base, block] = *std::prev(after);
+    if (static_cast<uint64_t>(static_cast<char *>(wanted) - static_cast<char *>(base)) < block.size)
+      return Known{reinterpret_cast<uint64_t>(base), block.size, blocks == &all.freed};
+  }
+  return std::nullopt;
+}
+
 extern "C" {
 
 int hipMalloc(void **address, size_t size) {
-  return allocate(address, size, Kind::kDevice,
-                  [&](size_t room) { return next<int(void **, size_t)>("hipMalloc")(address, room); });
+  return told("hipMalloc", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
+                return next<int(void **, size_t)>("hipMalloc")(address, room);
+              }));
 }
 
 int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
-  return allocate(address, size, Kind::kDevice, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
-  });
+  return told("hipExtMallocWithFlags", __builtin_return_address(0),
+              allocate(address, size, Kind::kDevice, [&](size_t room) {
+                return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
+              }));
 }
 
 int hipMallocManaged(void **address, size_t size, unsigned flags) {
-  return allocate(address, size, Kind::kDevice, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
-  });
+  return told("hipMallocManaged", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
+                return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
+              }));
 }
 
 int hipHostMalloc(void **address, size_t size, unsigned flags) {
-  return allocate(address, size, Kind::kHost, [&](size_t room) {
-    return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
-  });
+  return told("hipHostMalloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+                return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
+              }));
 }
 
 int hipMallocHost(void **address, size_t size) {
-  return allocate(address, size, Kind::kHost,
-                  [&](size_t room) { return next<int(void **, size_t)>("hipMallocHost")(address, room); });
+  return told("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+                return next<int(void **, size_t)>("hipMallocHost")(address, room);
+              }));
 }
 
 int hipMallocAsync(void **address, size_t size, void *stream) {
-  return allocate(address, size, Kind::kAsync, [&](size_t room) {
-    return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
-  });
+  return told("hipMallocAsync", __builtin_return_address(0), allocate(address, size, Kind::kAsync, [&](size_t room) {
+                return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
+              }));
 }
 
-int hipFree(void *address) { return give_back(address, "hipFree"); }
-int hipHostFree(void *address) { return give_back(address, "hipHostFree"); }
-int hipFreeHost(void *address) { return give_back(address, "hipFreeHost"); }
+int hipFree(void *address) { return told("hipFree", __builtin_return_address(0), give_back(address, "hipFree")); }
+int hipHostFree(void *address) {
+  return told("hipHostFree", __builtin_return_address(0), give_back(address, "hipHostFree"));
+}
+int hipFreeHost(void *address) {
+  return told("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost"));
+}
 
 // What was asked for before in the stream may still use it: the stream's end is waited for.
 int hipFreeAsync(void *address, void *stream) {

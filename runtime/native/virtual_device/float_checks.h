@@ -6,6 +6,7 @@
 
 #include "observer.h"
 #include "service.h"
+#include "sightings.h"
 
 namespace luthier {
 
@@ -30,14 +31,21 @@ private:
 // Tells each observer what is its own.
 class Observers final : public Observer {
 public:
-  Observers(Observer *accesses, Observer *floats) : accesses_(accesses), floats_(floats) {}
+  Observers(Observer *accesses, Observer *floats, Sightings *bounds)
+      : accesses_(accesses), floats_(floats), bounds_(bounds) {}
   bool wants_accesses() const override { return accesses_ && accesses_->wants_accesses(); }
   void observe(const Instruction &instruction, const char *what, uint32_t event) override {
+    if (event == layout::EVENT_BEYOND_LDS) {
+      if (bounds_)
+        bounds_->beyond_lds(instruction, what);
+      return;
+    }
     (event == layout::EVENT_FLOATS ? floats_ : accesses_)->observe(instruction, what, event);
   }
 
 private:
   Observer *accesses_, *floats_;
+  Sightings *bounds_;
 };
 
 } // namespace luthier

@@ -75,8 +75,9 @@ Launch::Launch(Resources &resources, const Packet &packet)
     observed_.emplace(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_FLOATS)
     floats_.emplace(resources.service.setup().floats_flow, plan_);
-  if (observed_ || floats_)
-    observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr);
+  if (checked_ || observed_ || floats_)
+    observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
+                       checked_ ? &sightings_ : nullptr);
 }
 
 // Return the fault for which a command processor refuses the launch.

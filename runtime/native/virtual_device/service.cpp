@@ -122,6 +122,11 @@ std::string Service::explain(const Writer &state) { return ask(Request::kExplain
 
 void Service::found(const wire::Sighting &sighting) { ask(Request::kFound, Writer().numbers(sighting).text()); }
 
+void Service::found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
+                    std::string_view file) {
+  ask(Request::kFoundCall, Writer().numbers(sighting).bytes(function).bytes(symbol).bytes(file).text());
+}
+
 uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
   const std::string steps = ask(Request::kFollow, Writer().numbers(wanted).text()).bytes();
   const size_t count = steps.size() / sizeof *made;

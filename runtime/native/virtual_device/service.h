@@ -47,6 +47,9 @@ public:
   std::string explain(const Writer &state);
   // Something that a check of the program found.
   void found(const wire::Sighting &sighting);
+  // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
+  void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
+             std::string_view file);
   // What hazards make of a state of a wave and a record: how many steps of the automaton, at least one.
   uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
   // What the watch of a launch found: layout::found, layout::met.

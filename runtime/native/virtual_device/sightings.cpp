@@ -45,6 +45,31 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   return exists;
 }
 
+void Sightings::beyond_lds(const Observer::Instruction &instruction, const char *access) {
+  const uint64_t lanes = get(access, access::mask);
+  const unsigned lane = __builtin_ctzll(lanes);
+  uint64_t address;
+  std::memcpy(&address, access + access::addresses.offset + lane * sizeof address, sizeof address);
+  const char *group = pointer<const char *>(instruction.wave, wave::group);
+  std::lock_guard lock(mutex_);
+  const bool below = address >> 31 & 1; // of 32 bits
+  wire::Sighting &found = found_[{instruction.record, wire::Sight::kOutside, ~0ull, below}];
+  const bool is_first = !found.count;
+  found.count += __builtin_popcountll(lanes);
+  if (!is_first)
+    return;
+  found.kernel = get(plan_, plan::kernel);
+  found.record = instruction.record;
+  found.kind = static_cast<uint64_t>(wire::Sight::kOutside);
+  found.address = address;
+  found.in_lds = true;
+  found.size = get(access, access::size);
+  found.lane = lane;
+  found.wave = get(instruction.wave, wave::index);
+  found.group = get(group, group::number);
+  found.extent = get(group, group::lds_size);
+}
+
 std::vector<wire::Sighting> Sightings::take() {
   std::lock_guard lock(mutex_);
   return luthier::take(found_);
@@ -87,6 +112,19 @@ extern "C" void luthier_complain(uint64_t kind, uint64_t address, uint64_t base,
       found.extent = size;
       found.count = 1;
       system->service.found(found);
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
+    }
+}
+
+// What it found about a call of a HIP function.
+extern "C" void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address,
+                                         uint64_t size, uint64_t base, uint64_t extent, const char *function,
+                                         const char *symbol, const char *file) {
+  using namespace luthier;
+  if (System *system = System::current())
+    try {
+      system->service.found({kind, error, offset, address, size, base, extent}, function, symbol, file);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }

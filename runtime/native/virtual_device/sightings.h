@@ -7,6 +7,7 @@
 
 #include "bounds.h"
 #include "memory.h"
+#include "observer.h"
 #include "program_memory.h"
 #include "service.h"
 
@@ -20,6 +21,8 @@ public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
   // From any worker's thread.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
+  // Lanes are about to access what is beyond their work-group's LDS, as a layout::access says.
+  void beyond_lds(const Observer::Instruction &instruction, const char *access);
   // Return what was found so far, and forget it.
   std::vector<wire::Sighting> take();
 

@@ -38,6 +38,15 @@ extern "C" __global__ void neighbours(int *out, int barrier) {
   out[threadIdx.x] = ((volatile int *)shared)[threadIdx.x + 1];
 }
 
+extern "C" __global__ void turned(int *out, int barrier) {
+  // Reads what another wave wrote, by plain instructions.
+  __shared__ int shared[256];
+  shared[threadIdx.x] = threadIdx.x;
+  if (barrier)
+    __syncthreads();
+  out[threadIdx.x] = shared[255 - threadIdx.x];
+}
+
 extern "C" __global__ void anti(int *out) {
   // The second write needs a barrier against the reads.
   __shared__ int shared[256];

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,15 +23,19 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.emulator.inspection.debug import Step
 from luthier.emulator.inspection.hazards import HAZARDS, HazardWatch, LaunchHazard, hazard_watch
+from luthier.emulator.inspection.sighted import SIGHTED, Sighted, sighted, wanted
 from luthier.emulator.inspection.waits import WAITS, WaitFinding, WaitWatch, wait_watch
 from luthier.emulator.running.executor import Block
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceLocation, SourceMap, in_source
+from luthier.wire.messages import Sighting
 
 UNINITIALISED, RACES, BOUNDS = "uninitialised", "races", "bounds"
 CHECKS = (UNINITIALISED, RACES, BOUNDS, WAITS, HAZARDS)
+SYNONYMS = {"init": UNINITIALISED, "memory": BOUNDS}
+"""Names of `luthier sanitize` for checks of a device."""
 
 _TITLES = {
     UNINITIALISED: "read of uninitialised memory",
@@ -98,9 +102,10 @@ class Finding:
         )
 
 
-def with_sources(
-    findings: Iterable[Finding | WaitFinding | LaunchHazard], source: SourceMap
-) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
+AnyFinding = Finding | WaitFinding | LaunchHazard | Sighted
+
+
+def with_sources(findings: Iterable[AnyFinding], source: SourceMap) -> tuple[AnyFinding, ...]:
     """Return the findings with the source lines of their instructions."""
     if not source.present:
         return tuple(findings)
@@ -126,10 +131,17 @@ class Checks:
 
     def __init__(self, names: str | Collection[str], memory: Memory) -> None:
         chosen = [names] if isinstance(names, str) else list(names)
+        known = (*CHECKS, *SIGHTED, *SYNONYMS)
         for name in chosen:
-            if name not in CHECKS:
-                raise DeviceError(f"no check {name!r}; there are: {', '.join(CHECKS)}")
-        self.names = frozenset(chosen)
+            if name not in known:
+                raise DeviceError(f"no check {name!r}; there are: {', '.join(known)}")
+        self.names = frozenset(SYNONYMS.get(name, name) for name in chosen)
+        stepped = self.names - {WAITS, HAZARDS, *SIGHTED}
+        if stepped and wanted(self.names):
+            raise DeviceError(
+                f"{', '.join(sorted(self.names & SIGHTED.keys()))} cannot be checked together with "
+                f"{', '.join(sorted(stepped))}: open a device for each"
+            )
         self._memory = memory
         self._shadows: dict[int, Shadow] = {}
 
@@ -147,7 +159,16 @@ class Checks:
 
     def checker(self, kernel: str) -> LaunchChecker | None:
         """Return the observer of every instruction of a launch of a kernel; None if none is needed."""
-        return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS, HAZARDS} else None
+        return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS, HAZARDS, *SIGHTED} else None
+
+    @property
+    def sighted(self) -> int:
+        """Return what native code is to look for: `layout.OBSERVE_RACES` and the like."""
+        return wanted(self.names)
+
+    def seen(self, sightings: Collection[Sighting], code: Code, kernel: str) -> Iterator[Sighted]:
+        """Yield the findings of what native code has seen in a launch."""
+        return sighted(sightings, self.names, code, kernel)
 
     def launch_watch(self, code: Code, kernel: str) -> LaunchWatch | None:
         """Return the native watch of a launch; None if none is needed."""

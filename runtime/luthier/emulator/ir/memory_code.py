@@ -59,6 +59,13 @@ def note_access(
             entry = w.context_field("access_log")
             _put_access(w, entry, places, size, mask, outside=False)
             tell(w, layout.EVENT_ACCESS, entry)
+    elif outside:
+        entry = w.context_field("access_log")
+        _put_access(w, entry, places, size, mask, outside=True)
+        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+        is_there = w.wrap(w.ir.icmp_unsigned("!=", w.ir.ptrtoint(observe, I64), ir.Constant(I64, 0)), "scc")
+        with w.when(is_there):
+            w.ir.call(observe, [w.wave, w.record, entry, I32(layout.EVENT_BEYOND_LDS)])
 
 
 def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
@@ -73,7 +80,7 @@ def _put_access(
 ) -> None:
     scalar = not isinstance(places.llvm.type, ir.VectorType)
     kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
-    if w.variant.observed and not scalar:  # most accesses are so, and told with one address
+    if w.variant.observed and not scalar and not outside:  # most accesses are so, and told with one address
         kind = layout.ACCESS_ROW
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))

@@ -65,6 +65,8 @@ class Launch:
     """All work-groups run at once."""
     observer: Observer | None = None
     """Looks at every instruction; then all waves run on the launching thread."""
+    observed: int = 0
+    """`layout.OBSERVE_RACES` and the like; the plan has its `uses` then, and the executor what comes of it."""
     watch: int = 0
     """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
 
@@ -98,6 +100,7 @@ class Launch:
                 self.kernel.name,
                 step_limit=self.step_limit,
                 observer=self.observer,
+                observed=self.observed,
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
         beyond = find_beyond(self.kernel, self.target, self.code, outcome.counts != 0)
@@ -133,6 +136,7 @@ class Launch:
                 "kernarg": kernarg.address,
                 "code": self.image.host(self.code.base),
                 **{f"grid_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
+                **{f"whole_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
                 **{f"block_{axis}": count for axis, count in zip("xyz", geometry.block, strict=True)},
                 "lds_size": lds,
                 "cooperative": self.cooperative,

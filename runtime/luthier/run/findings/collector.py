@@ -12,8 +12,9 @@ from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.finding import FLOAT_KINDS, Allocation, Finding, Other
 from luthier.run.findings.floats import cause
+from luthier.run.findings.host import frames_of_host
 from luthier.run.planner import Plan
-from luthier.wire.messages import Sight, Sighting
+from luthier.wire.messages import CallSighting, Sight, Sighting
 
 if TYPE_CHECKING:  # what few runs need
     from luthier.run.watching import Watched
@@ -35,6 +36,11 @@ _KINDS = {
     Sight.NAN_FLOW: "nan-flow",
     Sight.INFINITY_FLOW: "infinity-flow",
     Sight.DENORMAL_FLOW: "denormal-flow",
+    Sight.CALL_ERROR: "call-error",
+    Sight.UNSEEN_ERROR: "unseen-error",
+    Sight.OUTSIDE_COPY: "copy-out-of-bounds",
+    Sight.FREED_COPY: "copy-after-free",
+    Sight.BUSY_STREAM: "busy-stream",
 }
 
 
@@ -85,7 +91,7 @@ class Collector:
         if kind not in self.kinds:
             return
         finding = Finding(kind, process, address=seen.address, count=seen.count)
-        if seen.base:
+        if seen.base or (seen.in_lds and seen.extent):
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if code is not None:
             _locate(finding, seen, code)
@@ -103,6 +109,30 @@ class Collector:
         finding.first_launch = finding.last_launch = launch
         if seen.other is not None:
             finding.other = Other(code.object, *code.instruction(seen.other), wave=seen.wave, group=seen.group)
+        self.keep(finding)
+
+    def add_call(self, process: int, seen: CallSighting, function: str, symbol: str, file: str) -> None:
+        """Take what a process has seen of a call of HIP.
+
+        Args:
+            function: HIP's, with the name of the error behind a colon.
+            symbol: what the call is in, as far as the file tells.
+            file: executable or library of the call.
+
+        Raises:
+            DeviceError: there is no such kind.
+        """
+        if seen.kind not in _KINDS:
+            raise DeviceError(f"a finding of the unknown kind {seen.kind}")
+        kind = _KINDS[Sight(seen.kind)]
+        if kind not in self.kinds:
+            return
+        call, _, error = function.partition(": ")
+        finding = Finding(kind, process, object=file, offset=seen.offset, call=call, detail=error)
+        finding.frames = frames_of_host(file, seen.offset, symbol)
+        finding.address, finding.size = seen.address, seen.size
+        if seen.base:
+            finding.allocation = Allocation(seen.base, seen.extent, 0)
         self.keep(finding)
 
     def keep(self, finding: Finding) -> None:

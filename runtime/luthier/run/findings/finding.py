@@ -24,6 +24,11 @@ KINDS = {
     "hazard": "instructions nearer to each other than the hardware allows",
     "divergent-barrier": "barrier that lanes skipped which went on behind it",
     "missed-barrier": "barrier that a wave of the work-group never came to",
+    "call-error": "HIP function that returned an error",
+    "unseen-error": "launch that failed, and the program did not ask for the error before its next launch or its end",
+    "copy-out-of-bounds": "copy or fill beyond the end of the allocation that it begins in",
+    "copy-after-free": "copy or fill of memory that the program has given back",
+    "busy-stream": "stream that is destroyed before its work is done",
     "nan": "result that is NaN where no operand is",
     "infinity": "result that is infinite where no operand is NaN or infinite",
     "denormal": "result that is denormal where no operand is NaN, infinite or denormal",
@@ -45,6 +50,7 @@ CHECKS = {
     "waits": frozenset({"missing-wait"}),
     "hazards": frozenset({"hazard"}),
     "fp": frozenset({"nan", "infinity"}),
+    "host": frozenset({"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream"}),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
@@ -114,9 +120,11 @@ class Finding:
     """The address is an offset in LDS."""
     allocation: Allocation | None = None
     other: Other | None = None
+    call: str = ""
+    """The HIP function that the program called, where it is about that; the object is the file of the call."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
-    exceptional."""
+    exceptional; the error that a HIP function returned."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
@@ -126,6 +134,8 @@ class Finding:
     @property
     def key(self) -> tuple[str | int, ...]:
         """Return what equal findings share."""
+        if self.call:
+            return self.kind, self.process, self.object, self.offset, self.call, self.detail
         if not self.kernel:
             return self.kind, self.process, self.address
         other = () if self.other is None else (self.other.object, self.other.offset)
@@ -137,7 +147,7 @@ class Finding:
         """Return where the access is, seen from the allocation: before, after, inside; empty if there is none."""
         if self.allocation is None:
             return ""
-        if self.address < self.allocation.address:
+        if self.address < self.allocation.address or (self.in_lds and self.address >> 31):
             return "before"
         return "inside" if self.address - self.allocation.address < self.allocation.size else "after"
 
@@ -147,6 +157,8 @@ class Finding:
         if self.allocation is None:
             return 0
         start, size = self.allocation.address, self.allocation.size
+        if self.in_lds and self.side == "before":
+            return (1 << 32) - self.address
         return {"before": start - self.address, "inside": self.address - start, "after": self.address - start - size}[
             self.side
         ]
@@ -176,6 +188,10 @@ class Finding:
     @property
     def message(self) -> str:
         """Return what was done, in one sentence."""
+        if self.call:
+            what = f"returned {self.detail}" if self.detail else KINDS[self.kind]
+            where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
+            return f"{self.kind}: {self.call}: {what}{where}"
         if not self.kernel:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
             return f"{KINDS[self.kind]}: {self.address:#x}{of}"
@@ -188,6 +204,8 @@ class Finding:
         if self.allocation is None:
             return ""
         whole = f"an allocation of {self.allocation.size} bytes at {self.allocation.address:#x}"
+        if self.in_lds:
+            whole = f"the work-group's {self.allocation.size} bytes"
         where = {
             "before": f"{self.distance} bytes before",
             "inside": f"at byte {self.distance} of",
@@ -212,9 +230,20 @@ class Finding:
             yield from _code(self.other.offset, self.other.instruction, self.other.frames)
         yield f"    in {self.count} launches of the kernel, first in launch {self.first_launch}"
 
+    @property
+    def text(self) -> str:
+        """Return it as text for people, in several lines."""
+        return "\n".join(self.lines())
+
     def lines(self) -> Iterator[str]:
         """Yield it as text for people."""
         yield self.message
+        if self.call:
+            yield f"    called at {self.offset:#x} of {self.object}"
+            for number, frame in enumerate(self.frames):
+                place = frame.place if frame.line else "no line is known"
+                yield f"    {'inlined at' if number else 'source'} {place} ({frame.name})"
+            yield f"    {self.count} times in all"
         if not self.kernel:
             return
         if self.kind in WATCHED:

@@ -11,13 +11,13 @@ __global__ void scatter(unsigned short *to) {
 __global__ void count(const unsigned short *in, unsigned *bins) {
   __shared__ unsigned local[kBins];
   if (threadIdx.x < kBins)
-    /*init local*/ local[threadIdx.x] = 0; // around cleared
+    /*init local*/ local[/*lds*/ int(threadIdx.x)] = 0; // around cleared
   /*barrier cleared*/ __syncthreads();
   const unsigned bin = in[/*index*/ blockIdx.x * kItems + threadIdx.x]; // reads in
-  /*atomic*/ atomicAdd(&local[bin], 1u); // around cleared, counted; reads local
+  /*atomic*/ atomicAdd(&local[bin], 1u); // around cleared, counted; reads local; may fault
   /*barrier counted*/ __syncthreads();
   if (threadIdx.x < kBins) {
-    const unsigned counted = local[threadIdx.x]; // around counted; reads local
+    const unsigned counted = local[/*lds*/ int(threadIdx.x)]; // around counted; reads local
     /*atomic*/ atomicAdd(&bins[threadIdx.x], counted); // reads bins
   }
 }

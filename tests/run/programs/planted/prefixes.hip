@@ -11,7 +11,7 @@ __global__ void make(short *to) {
 __global__ void scan(const short *in, int *out, int *total) {
   extern __shared__ int part[];
   const int item = threadIdx.x, i = blockIdx.x * kItems + item;
-  /*init part*/ part[item] = in[/*index*/ i]; // reads in; around stored
+  /*init part*/ part[/*lds*/ item] = in[/*index*/ i]; // reads in; around stored
   /*barrier stored*/ __syncthreads();
   for (int step = 1; step < kItems; step *= 2) {
     const int before = item >= step ? part[item - step] : 0; // around stored, taken, added; reads part
@@ -19,7 +19,7 @@ __global__ void scan(const short *in, int *out, int *total) {
     part[item] += before; // around taken, added, stored; reads part
     /*barrier added*/ __syncthreads();
   }
-  out[/*index*/ i] = part[item]; // uses out; reads part
+  out[/*index*/ i] = part[/*lds*/ item]; // uses out; reads part
   if (item == kItems - 1)
     /*atomic*/ atomicAdd(&total[0], part[item]); // reads total, part
 }

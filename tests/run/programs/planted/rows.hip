@@ -13,7 +13,7 @@ __global__ void sums(const double *matrix, double *out) {
   double own = 0;
   for (int x = threadIdx.x; x < kWidth; x += kItems)
     own += matrix[/*index*/ blockIdx.x * kWidth + x]; // reads matrix
-  part[threadIdx.x] = own; // around stored
+  part[/*lds*/ int(threadIdx.x)] = own; // around stored
   /*barrier stored*/ __syncthreads();
   for (int width = kItems / 2; width > 0; width /= 2) {
     if (threadIdx.x < width)

@@ -11,9 +11,9 @@ __global__ void make(signed char *to) {
 __global__ void turn(const signed char *in, short *out) {
   __shared__ short plane[kX * kY * 2];
   const int x = threadIdx.x, y = threadIdx.y, z = threadIdx.z, all = blockIdx.x * 2 + z;
-  plane[(z * kY + y) * kX + x] = in[/*index*/ (all * kY + y) * kX + x]; // reads in; around turned
+  plane[/*lds*/ (z * kY + y) * kX + x] = in[/*index*/ (all * kY + y) * kX + x]; // reads in; around turned
   /*barrier turned*/ __syncthreads();
-  out[/*index*/ (all * kX + x) * kY + y] = plane[((1 - z) * kY + y) * kX + x]; // uses out; around turned
+  out[/*index*/ (all * kX + x) * kY + y] = plane[/*lds*/ ((1 - z) * kY + y) * kX + x]; // uses out; around turned
 }
 
 int main() {

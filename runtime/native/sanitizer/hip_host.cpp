@@ -1,0 +1,240 @@
+// HIP's functions that launch, copy and wait, before HIP's own: errors that they return, launches that fail and that
+// nobody asks about, copies beyond what was allocated, streams that are destroyed while they work.
+#include <string>
+#include <utility>
+
+#include "agreement.h"
+#include "sanitizer.h"
+
+extern "C" {
+// Of libluthier_kfd.so, which is loaded before.
+void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address, uint64_t size,
+                              uint64_t base, uint64_t extent, const char *function, const char *symbol,
+                              const char *file) __attribute__((weak));
+}
+
+namespace luthier {
+
+namespace {
+
+using wire::Sight;
+
+constexpr int kNotReady = 600;
+
+// As the ABI of C passes HIP's own.
+struct Dim3 {
+  uint32_t x, y, z;
+};
+
+// Bytes that a call is about, and the allocation that they begin in.
+struct Reach {
+  uint64_t address = 0, size = 0, base = 0, extent = 0;
+};
+
+void complain(Sight kind, const char *function, int error, const void *site, const Reach &reach = {}) {
+  if (!luthier_complain_of_call)
+    return;
+  Dl_info info{};
+  // The call is before the address that it returns to.
+  const void *call = static_cast<const char *>(site) - 1;
+  if (!dladdr(call, &info))
+    info = {};
+  std::string what = function;
+  if (error != kSuccess)
+    what += std::string(": ") + next<const char *(int)>("hipGetErrorName")(error);
+  const uint64_t offset = reinterpret_cast<uint64_t>(call) - reinterpret_cast<uint64_t>(info.dli_fbase);
+  luthier_complain_of_call(static_cast<uint64_t>(kind), error, offset, reach.address, reach.size, reach.base,
+                           reach.extent, what.c_str(), info.dli_sname ? info.dli_sname : "",
+                           info.dli_fname ? info.dli_fname : "");
+}
+
+// A launch of this thread that failed, and that nobody has asked about.
+struct Pending {
+  const char *function = nullptr;
+  int error = 0;
+  const void *site = nullptr;
+  void tell() {
+    if (function)
+      complain(Sight::kUnseenError, function, error, site);
+    function = nullptr;
+  }
+  ~Pending() { tell(); }
+};
+thread_local Pending pending;
+// The compiler's stub of `kernel<<<...>>>` has just taken the sizes of the launch, which it makes next.
+thread_local bool in_stub = false;
+
+// Calls HIP's own function for a program.
+template <typename... Types> int call(const char *name, const void *site, Types... arguments) {
+  auto *own = next<int(Types...)>(name);
+  if (inside)
+    return own(arguments...);
+  int result;
+  {
+    Inside now;
+    result = own(arguments...);
+  }
+  note_result(name, result, site);
+  return result;
+}
+
+// The same of a launch: its stub drops what it returns, so the program can only ask later.
+template <typename... Types> int launch(const char *name, const void *site, Types... arguments) {
+  auto *own = next<int(Types...)>(name);
+  if (inside)
+    return own(arguments...);
+  pending.tell();
+  int result;
+  {
+    Inside now;
+    result = own(arguments...);
+  }
+  if (result != kSuccess) {
+    pending.function = name;
+    pending.error = result;
+    pending.site = site;
+  }
+  return result;
+}
+
+// Looks at bytes that a call reads or writes.
+void look(const char *function, const void *site, const void *address, size_t size) {
+  if (inside || !size)
+    return;
+  const auto known = known_around(address);
+  const auto first = reinterpret_cast<uint64_t>(address);
+  if (known && (known->freed || size > known->address + known->size - first))
+    complain(known->freed ? Sight::kFreedCopy : Sight::kOutsideCopy, function, kSuccess, site,
+             {first, size, known->address, known->size});
+}
+
+} // namespace
+
+void note_result(const char *function, int result, const void *site) {
+  // That it is not ready yet is an answer.
+  if (!inside && result != kSuccess && result != kNotReady)
+    complain(Sight::kCallError, function, result, site);
+}
+
+} // namespace luthier
+
+using namespace luthier;
+
+#define SITE __builtin_return_address(0)
+
+extern "C" {
+
+int __hipPopCallConfiguration(Dim3 *groups, Dim3 *items, size_t *lds, void **stream) {
+  in_stub = !inside;
+  return next<int(Dim3 *, Dim3 *, size_t *, void **)>("__hipPopCallConfiguration")(groups, items, lds, stream);
+}
+
+int hipLaunchKernel(const void *function, Dim3 groups, Dim3 items, void **arguments, size_t lds, void *stream) {
+  if (std::exchange(in_stub, false))
+    return launch("hipLaunchKernel", SITE, function, groups, items, arguments, lds, stream);
+  return call("hipLaunchKernel", SITE, function, groups, items, arguments, lds, stream);
+}
+
+int hipGetLastError() {
+  pending.function = inside ? pending.function : nullptr;
+  return next<int()>("hipGetLastError")();
+}
+
+int hipPeekAtLastError() {
+  pending.function = inside ? pending.function : nullptr;
+  return next<int()>("hipPeekAtLastError")();
+}
+
+int hipLaunchCooperativeKernel(const void *function, Dim3 groups, Dim3 items, void **arguments, unsigned lds,
+                               void *stream) {
+  return call("hipLaunchCooperativeKernel", SITE, function, groups, items, arguments, lds, stream);
+}
+
+int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned items_x, unsigned items_y,
+                          unsigned items_z, unsigned lds, void *stream, void **arguments, void **extra) {
+  return call("hipModuleLaunchKernel", SITE, function, x, y, z, items_x, items_y, items_z, lds, stream, arguments,
+              extra);
+}
+
+int hipMemcpy(void *to, const void *from, size_t size, int kind) {
+  look("hipMemcpy", SITE, to, size);
+  look("hipMemcpy", SITE, from, size);
+  return call("hipMemcpy", SITE, to, from, size, kind);
+}
+
+int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
+  look("hipMemcpyAsync", SITE, to, size);
+  look("hipMemcpyAsync", SITE, from, size);
+  return call("hipMemcpyAsync", SITE, to, from, size, kind, stream);
+}
+
+int hipMemcpyWithStream(void *to, const void *from, size_t size, int kind, void *stream) {
+  look("hipMemcpyWithStream", SITE, to, size);
+  look("hipMemcpyWithStream", SITE, from, size);
+  return call("hipMemcpyWithStream", SITE, to, from, size, kind, stream);
+}
+
+int hipMemcpyHtoD(void *to, void *from, size_t size) {
+  look("hipMemcpyHtoD", SITE, to, size);
+  look("hipMemcpyHtoD", SITE, from, size);
+  return call("hipMemcpyHtoD", SITE, to, from, size);
+}
+
+int hipMemcpyDtoH(void *to, void *from, size_t size) {
+  look("hipMemcpyDtoH", SITE, to, size);
+  look("hipMemcpyDtoH", SITE, from, size);
+  return call("hipMemcpyDtoH", SITE, to, from, size);
+}
+
+int hipMemcpyDtoD(void *to, void *from, size_t size) {
+  look("hipMemcpyDtoD", SITE, to, size);
+  look("hipMemcpyDtoD", SITE, from, size);
+  return call("hipMemcpyDtoD", SITE, to, from, size);
+}
+
+int hipMemset(void *to, int value, size_t size) {
+  look("hipMemset", SITE, to, size);
+  return call("hipMemset", SITE, to, value, size);
+}
+
+int hipMemsetAsync(void *to, int value, size_t size, void *stream) {
+  look("hipMemsetAsync", SITE, to, size);
+  return call("hipMemsetAsync", SITE, to, value, size, stream);
+}
+
+int hipStreamDestroy(void *stream) {
+  if (!inside && stream) {
+    int answer;
+    {
+      Inside now;
+      answer = next<int(void *)>("hipStreamQuery")(stream);
+    }
+    if (answer == kNotReady)
+      complain(Sight::kBusyStream, "hipStreamDestroy", kSuccess, SITE);
+  }
+  return call("hipStreamDestroy", SITE, stream);
+}
+
+int hipDeviceSynchronize() { return call("hipDeviceSynchronize", SITE); }
+int hipStreamSynchronize(void *stream) { return call("hipStreamSynchronize", SITE, stream); }
+int hipSetDevice(int device) { return call("hipSetDevice", SITE, device); }
+int hipStreamCreate(void **stream) { return call("hipStreamCreate", SITE, stream); }
+int hipStreamCreateWithFlags(void **stream, unsigned flags) {
+  return call("hipStreamCreateWithFlags", SITE, stream, flags);
+}
+int hipStreamWaitEvent(void *stream, void *event, unsigned flags) {
+  return call("hipStreamWaitEvent", SITE, stream, event, flags);
+}
+int hipEventCreate(void **event) { return call("hipEventCreate", SITE, event); }
+int hipEventCreateWithFlags(void **event, unsigned flags) {
+  return call("hipEventCreateWithFlags", SITE, event, flags);
+}
+int hipEventRecord(void *event, void *stream) { return call("hipEventRecord", SITE, event, stream); }
+int hipEventSynchronize(void *event) { return call("hipEventSynchronize", SITE, event); }
+int hipEventDestroy(void *event) { return call("hipEventDestroy", SITE, event); }
+int hipModuleLoad(void **module, const char *file) { return call("hipModuleLoad", SITE, module, file); }
+int hipModuleLoadData(void **module, const void *image) { return call("hipModuleLoadData", SITE, module, image); }
+int hipModuleGetFunction(void **function, void *module, const char *name) {
+  return call("hipModuleGetFunction", SITE, function, module, name);
+}
+}

@@ -1,0 +1,45 @@
+// What the files of this library share.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+namespace luthier {
+
+inline constexpr int kSuccess = 0, kInvalidValue = 1;
+
+// Memory asked for inside of one of HIP's functions that stand here is that function's own business.
+inline thread_local bool inside = false;
+
+struct Inside {
+  const bool before = inside;
+  Inside() { inside = true; }
+  ~Inside() { inside = before; }
+};
+
+template <typename Function> Function *next(const char *name) {
+  void *found = dlsym(RTLD_NEXT, name);
+  if (!found) {
+    std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
+    std::abort();
+  }
+  return reinterpret_cast<Function *>(found);
+}
+
+// An allocation of the program, as it asked for it.
+struct Known {
+  uint64_t address, size;
+  bool freed;
+};
+// Return the allocation that an address is in; nothing if it is in none that is known.
+std::optional<Known> known_around(const void *address);
+
+// Tells of a HIP function that the program has called from `site`, unless another one of HIP's did.
+void note_result(const char *function, int result, const void *site);
+
+} // namespace luthier

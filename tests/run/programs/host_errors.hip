@@ -1,0 +1,64 @@
+// What the host does wrong with HIP, one thing a run. Without one, everything is as it should be.
+#include "check.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+__global__ void __launch_bounds__(64) small(int *out) { out[threadIdx.x] = 1; }
+
+__global__ void waits(volatile int *flag) {
+  while (*flag == 0)
+    __builtin_amdgcn_s_sleep(1);
+}
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "none";
+  const auto is = [&](const char *other) { return !std::strcmp(what, other); };
+  const int n = 1000;
+  int *data = nullptr;
+  std::vector<int> host(n + 50);
+  HIP(hipMalloc(&data, n * sizeof(int)));
+  HIP(hipMemset(data, 0, n * sizeof(int)));
+  small<<<1, 64>>>(data);
+  HIP(hipGetLastError());
+  if (is("error"))
+    (void)hipMemcpy(nullptr, host.data(), 4, hipMemcpyHostToDevice); // line: error
+  if (is("unseen")) {
+    small<<<1, 2048>>>(data); // line: unseen
+    small<<<1, 64>>>(data);
+  }
+  if (is("unseen at the end"))
+    small<<<1, 2048>>>(data); // line: unseen at the end
+  if (is("seen")) {
+    small<<<1, 2048>>>(data);
+    EXPECT(hipGetLastError() != hipSuccess);
+  }
+  if (is("copy"))
+    (void)hipMemcpy(data, host.data(), (n + 10) * sizeof(int), hipMemcpyHostToDevice); // line: copy
+  if (is("copy back"))
+    (void)hipMemcpy(host.data(), data + 20, n * sizeof(int), hipMemcpyDeviceToHost); // line: copy back
+  if (is("fill"))
+    (void)hipMemset(data + n - 1, 0, 8); // line: fill
+  HIP(hipDeviceSynchronize());
+  hipStream_t stream;
+  HIP(hipStreamCreate(&stream));
+  int *flag = nullptr;
+  HIP(hipHostMalloc(reinterpret_cast<void **>(&flag), sizeof(int), hipHostMallocCoherent));
+  *flag = 0;
+  waits<<<1, 1, 0, stream>>>(flag);
+  std::thread later([&] {
+    if (is("busy"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    *static_cast<volatile int *>(flag) = 1;
+  });
+  if (!is("busy"))
+    HIP(hipStreamSynchronize(stream));
+  HIP(hipStreamDestroy(stream)); // line: busy
+  later.join();
+  HIP(hipDeviceSynchronize());
+  HIP(hipFree(data));
+  if (is("freed"))
+    (void)hipMemset(data, 0, 4); // line: freed
+  std::puts("done");
+}
