@@ -120,8 +120,7 @@ def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
     sarif, known, log = (str(tmp_path / name) for name in ("sarif", "known", "log"))
 
     def look(*options: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", MAIN, "run", *options, "--", program, "device", "above", "read"]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        return run_luthier("run", *options, "--", program, "device", "above", "read")
 
     first = ["--sarif", sarif, "--gen-suppressions", known, "--json", log, "--error-exitcode", "7"]
     done = look("--check", "memory", *first)
