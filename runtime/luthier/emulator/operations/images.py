@@ -2,7 +2,7 @@
 
 Sources: ROCr's resource descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateImageSrd of the
 image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for how far apart rows of arrays and volumes are. Formats
-have the numbers of those of typed buffers. Other images in tiles, and descriptors with more than ROCr's have, are a fault.
+have the numbers of those of typed buffers. Other images in tiles, and descriptors with more than ROCr's, are a fault.
 """
 
 from __future__ import annotations
