@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from luthier.devices import open_device
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.errors import EmulationError
+from luthier.objects import load_object
 from numpy.typing import NDArray
 
 TARGET, SIZE, LDS = "gfx1250", 1 << 16, 8192
@@ -256,3 +258,35 @@ def test_a_store_knows_no_cluster() -> None:
     before = place.view().copy()
     run("tensor_store_from_lds", given, memory, place, lds)
     np.testing.assert_array_equal(place.view(), given.stored(before, lds))
+
+
+COMPILED = """
+typedef int v4i __attribute__((ext_vector_type(4)));
+typedef int v8i __attribute__((ext_vector_type(8)));
+__attribute__((shared)) volatile int staged[2048];
+
+extern "C" __attribute__((global)) void copy(const v4i *a, const v8i *b, const v4i *c, const v8i *d, int *last) {
+  __builtin_amdgcn_tensor_load_to_lds_d2(*a, *b, 0);
+  __builtin_amdgcn_s_wait_tensorcnt(0);
+  *last = staged[0];
+  __builtin_amdgcn_tensor_store_from_lds_d2(*c, *d, 0);
+}
+"""
+
+
+def test_compiled(compile_object) -> None:
+    """What clang makes of its builtins: a tile of a larger tensor, with what is beyond it as zeros, and back."""
+    device = open_device(f"emu:{TARGET}")
+    kernel = device.load(load_object(compile_object(COMPILED, TARGET, "-O2"))).kernel("copy")
+    source, target = device.allocate(8192), device.allocate(1024)
+    numbers = np.arange(4096, dtype=np.uint16)
+    source.write(numbers)
+    groups = Descriptor((32, 16), (30, 16), (64,)).groups(source.address)
+    groups += Descriptor((32, 16), (32, 16), (32,)).groups(target.address)
+    parts = [np.array(groups[first : first + count], np.uint32) for first, count in ((0, 4), (4, 8), (20, 4), (24, 8))]
+    last = np.zeros(1, np.uint32)
+    kernel.launch(*parts, last, grid=1, block=32)
+    expected = numbers.reshape(64, 64)[:16, :32].copy()
+    expected[:, 30:] = 0
+    np.testing.assert_array_equal(target.read(np.uint16).reshape(16, 32), expected)
+    assert last[0] == 1 << 16

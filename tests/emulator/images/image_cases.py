@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 
@@ -50,6 +51,13 @@ FORMATS = {
     "32_32_32_32_SINT": (76, 62, 32, 4, "SINT"),
     "32_32_32_32_FLOAT": (77, 63, 32, 4, "FLOAT"),
 }
+TILES = (
+    (1, 2, -1, 3, -2, -3, 4, -4, -5, 5, -6, 6, -7, 7, -8, 8, -9, 9),
+    (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8, 9),
+    (0, 0, 1, -1, 2, -2, 3, -3, -4, 4, -5, 5, -6, 6, -7, 7, -8, 8),
+    (0, 0, 0, 1, -1, 2, 3, -2, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8),
+    (0, 0, 0, 0, 1, -1, 2, -2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7),
+)
 DIMENSIONS = {"1D": (0, 1), "2D": (1, 2), "3D": (2, 3), "1D_ARRAY": (4, 2), "2D_ARRAY": (5, 3)}
 """The instruction's number, and coordinates."""
 
@@ -65,6 +73,8 @@ class Image:
     pitch: int = 0
     """Elements, of one or two dimensions; 0: the width."""
     selections: tuple[int, ...] = (4, 5, 6, 7)
+    mode: int = 0
+    """SW_MODE, of two dimensions on gfx1201."""
 
     @property
     def number(self) -> int:
@@ -92,7 +102,20 @@ class Image:
 
     @property
     def bytes(self) -> int:
+        if self.mode:
+            across, down = self.block
+            return math.prod(-(-x // y) for x, y in zip(self.extents, (across, down), strict=True)) << self.block_bits
         return self.pitches[-1] * self.extents[-1]
+
+    @property
+    def block_bits(self) -> int:
+        return {1: 8, 2: 12, 3: 16, 4: 18}[self.mode]
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Elements across and down: as square as it goes, wider rather than higher."""
+        bits = self.block_bits - (self.size.bit_length() - 1)
+        return 1 << -(-bits // 2), 1 << bits // 2
 
     def words(self, address: int) -> list[int]:
         assert address % 256 == 0
@@ -106,7 +129,7 @@ class Image:
             base & 0xFFFFFFFF,
             base >> 32 | self.number << (17 if newest else 20) | (width & 3) << 30,
             width >> 2 | height << 14,
-            select | 8 + DIMENSIONS[self.dim][0] << 28,
+            select | self.mode << 20 | 8 + DIMENSIONS[self.dim][0] << 28,
             last,
             *(0, 0, 0),
         ]
@@ -115,7 +138,18 @@ class Image:
         """The byte at which an element begins; None outside of the image."""
         if any(not 0 <= x < extent for x, extent in zip(at, self.extents, strict=True)):
             return None
+        if self.mode:
+            return self._tiled(*at)
         return sum(x * pitch for x, pitch in zip(at, self.pitches, strict=True))
+
+    def _tiled(self, x: int, y: int) -> int:
+        """As rocjitsu has it of AddrLib: above 0 the table has bits of x from 1 on, below 0 those of y."""
+        across, down = self.block
+        place = 0
+        for bit, code in enumerate(TILES[self.size.bit_length() - 1][: self.block_bits]):
+            source = x if code > 0 else y
+            place |= (source >> abs(code) - 1 & 1) << bit if code else 0
+        return (y // down * -(-self.extents[0] // across) + x // across << self.block_bits) + place
 
     def components(self, raw: bytes) -> list[float | int]:
         """The numbers of an element that its bytes stand for."""
@@ -175,7 +209,7 @@ class Image:
 def allocated(image: Image, seed: int) -> tuple[Memory, Allocation]:
     """Memory with an image whose floats are ordinary numbers."""
     memory = Memory()
-    place = memory.allocate(max(image.bytes, 256))
+    place = memory.allocate(max(image.bytes, 256), align=1 << image.block_bits if image.mode else 256)
     assert place.address % 256 == 0
     generator = np.random.default_rng(seed)
     contents: NDArray[np.uint8] = generator.integers(0, 256, image.bytes, np.uint8)

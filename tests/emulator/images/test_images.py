@@ -124,6 +124,42 @@ def test_geometries(target: str, dim: str, apart: bool) -> None:
         check_store(image, apart=apart)
 
 
+@pytest.mark.parametrize("mode", [1, 2, 3, 4])
+@pytest.mark.parametrize("form", ["8_UINT", "8_8_UNORM", "32_FLOAT", "32_32_UINT", "32_32_32_32_FLOAT"])
+def test_tiles(form: str, mode: int) -> None:
+    """Every element has a place of its own, in the blocks, and it is the one that is read and written."""
+    image = Image("gfx1201", form, "2D", (300, 70), selections=selections(form), mode=mode)
+    found = {image.place((x, y)) for x in range(300) for y in range(70)}
+    assert len(found) == 300 * 70
+    assert max(found) < image.bytes
+    check_load(image)
+    check_store(image)
+
+
+def test_bases_of_tiles() -> None:
+    """What of it is below a block moves elements about in their block (rocjitsu, gfx12_image_address)."""
+    image = Image("gfx1201", "32_UINT", "2D", (40, 40), selections=(4, 0, 0, 0), mode=2)
+    memory, place = allocated(image, 7)
+    at = np.arange(32, dtype=np.uint32)
+    words = {8 + index: word for index, word in enumerate(image.words(place.address + 0x300))}
+    text = "image_load v0, [v20, v21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
+    state = run_assembly("gfx1201", text, {20: at, 21: at[::-1].copy()}, words, memory=memory, wave_size=32)
+    contents = place.view().view(np.uint32)
+    expected = [contents[(image.place((x, 31 - x)) ^ 0x300) // 4] for x in range(32)]
+    np.testing.assert_array_equal(state.vgpr(0), expected)
+
+
+def test_tiles_are_gfx12s() -> None:
+    image = Image("gfx1100", "32_UINT", "2D", (19, 7), selections=(4, 0, 0, 0))
+    memory, place = allocated(image, 4)
+    scalars = {
+        8 + index: word | (1 << 20 if index == 3 else 0) for index, word in enumerate(image.words(place.address))
+    }
+    text = "image_load v0, v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
+    with pytest.raises(EmulationError, match="an image in tiles"):
+        run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_components(target: str) -> None:
     """DMASK chooses; DST_SEL exchanges, and has constants, which are not 0 outside of the image: refused there."""
@@ -180,7 +216,7 @@ def test_levels(target: str) -> None:
 @pytest.mark.parametrize(
     ("word", "bits", "message"),
     [
-        (3, 1 << 20, "an image in tiles"),
+        (3, 5 << 20, "an image in tiles"),
         (3, 1 << 16, "an image with levels"),
         (3, 1 << 30, "an image with levels"),
         (6, 1 << 3, "an image with levels"),

@@ -1,8 +1,8 @@
-"""Loads and stores of images in rows (GFX10.3, GFX11, GFX12), by integer coordinates.
+"""Loads and stores of images in rows, on GFX12 in tiles too (GFX10.3, GFX11, GFX12), by integer coordinates.
 
 Sources: ROCr's resource descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateImageSrd of the
 image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for how far apart rows of arrays and volumes are. Formats
-have the numbers of those of typed buffers. Images in tiles, and descriptors with more than ROCr's have, are a fault.
+have the numbers of those of typed buffers. Other images in tiles, and descriptors with more than ROCr's, are a fault.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from luthier.emulator.operations.buffer_typed import (
     selections,
     write_words,
 )
+from luthier.emulator.operations.image_tiles import MODES, tiled_place
 from luthier.emulator.questions import BEYOND_IMAGE, IMAGE, IMAGE_PITCH, TILES
 
 operations = OperationTable()
@@ -47,6 +48,8 @@ class Image:
     pitches: list[Value]
     """Bytes from one element to the next along each, as u64."""
     selections: list[Value]
+    mode: Value
+    """SW_MODE: 0 for rows."""
 
 
 def stop(w: WaveBuilder, arises: Value, question: str) -> None:
@@ -80,14 +83,15 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int) -> Image:
     more = levels[0] | levels[1] | (words[4] >> 16 & 0x1FFF) | words[5] | words[6] | words[7]
     other = (words[3] >> 28) != _FIRST_TYPE + dim
     stop(w, other | (more != 0) | (number >= FORMATS), IMAGE)
-    stop(w, (words[3] >> 20 & 31) != 0, TILES)
+    mode = words[3] >> 20 & 31
+    stop(w, mode > (MODES if newest and dim == PLANE else 0), TILES)
     form = DataFormat.of(w, number)
     most = 0xFFFF if newest else 0x3FFF
     width = (words[1] >> 30 | (words[2] << 2 & most)) + 1
     height = (words[2] >> 14 & most) + 1
     last = words[4] & (0x3FFF if newest else 0x1FFF)
     size = form.bytes
-    row = _row_bytes(w, words[4], width, size, dim)
+    row = _row_bytes(w, w.select(mode == 0, words[4], 0xFFFFFFFF), width, size, dim)
     slice_ = row if dim == LINES else row * height.to("u64")
     extents = {
         LINE: [width],
@@ -98,7 +102,7 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int) -> Image:
     }[dim]
     pitches = [size.to("u64"), *([slice_] if dim == LINES else [row, slice_])][: len(extents)]
     base = (words[0].to("u64") | (words[1] & 0xFF).to("u64") << 32) << 8
-    return Image(w, base, form, extents, pitches, selections(resource))
+    return Image(w, base, form, extents, pitches, selections(resource), mode)
 
 
 def _row_bytes(w: WaveBuilder, word: Value, width: Value, size: Value, dim: int) -> Value:
@@ -130,6 +134,9 @@ def place_of(image: Image, at: Sequence[Value]) -> tuple[Value, Value]:
     for coordinate, extent, pitch in zip(at, image.extents, image.pitches, strict=True):
         inside = inside & (coordinate < w.splat(extent))
         address = address + coordinate.to("u64") * w.splat(pitch)
+    if w.major >= 12 and dimension(w) == PLANE:
+        tiled = tiled_place(w, image.base, *at, image.extents[0], image.form.bytes, image.mode)
+        address = w.select(image.mode == 0, address, tiled)
     return address, inside
 
 
