@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rocm_stacks import stack
 
-from .conftest import PROGRAMS
+from .conftest import PATIENCE, PROGRAMS
+from .test_newer_rocm import LUTHIER, RELEASE, build_newer
 from .test_sanitize import sanitize
+
+__all__ = ["build_newer"]  # a fixture: pytest finds it here
 
 Build = Callable[..., Path]
 BUGS = {
@@ -33,11 +38,9 @@ def line_of(bug: str) -> int:
     return next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {bug}"))
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
-    log = tmp_path / "log"
-    done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
-    told, expected = json.loads(log.read_text()), BUGS[bug]
+def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected: tuple[str, str, str] | None) -> None:
+    """Compare what was found in a run of a bug."""
+    told = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"], done.returncode) == ("done\n", 0, int(expected is not None)), done
     if expected is None:
         assert told["findings"] == []
@@ -48,6 +51,40 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     if expected[0].startswith("copy"):
         assert found["allocation"]["size"] == 4000
         assert re.search(r"[0-9]+ bytes at 0x[0-9a-f]+, at byte [0-9]+ of an allocation of 4000 bytes", done.stderr)
+
+
+@pytest.mark.covering(1, most=4)
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
+    log = tmp_path / "log"
+    done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
+    check(done, log, bug, BUGS[bug])
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1, most=1)
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> None:
+    log, program, expected = tmp_path / "log", build_newer("host_errors", "-g"), BUGS[bug]
+    if expected is not None and expected[0] == "unseen-error":  # another error for the same
+        expected = *expected[:2], "hipErrorInvalidValue"
+    words = ["--checks", "host", "--device", "emu:gfx1201", "--json", str(log), "--", str(program), bug]
+    argv = [*stack(RELEASE), LUTHIER, "sanitize", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    check(done, log, bug, expected)
+
+
+def test_formats(build_program: Build, tmp_path: Path) -> None:
+    """SARIF has the line of the call, and what `--gen-suppressions` writes leaves it out."""
+    program, sarif, known = build_program("host_errors", "-g"), tmp_path / "sarif", tmp_path / "known"
+    words = ["--checks", "host", "--sarif", sarif, "--gen-suppressions", known]
+    done = sanitize(*words, "--", program, "error")
+    assert "call-error: hipMemcpy returned hipErrorInvalidValue" in done.stderr
+    (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "call-error"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line_of("error")
+    again = sanitize("--checks", "host", "--suppress", known, "--", program, "error")
+    assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
 
 
 @pytest.mark.parametrize("name", ["streams", "graph"])

@@ -189,9 +189,9 @@ class Finding:
     def message(self) -> str:
         """Return what was done, in one sentence."""
         if self.call:
-            what = f"returned {self.detail}" if self.detail else KINDS[self.kind]
+            what = f" returned {self.detail}" if self.detail else f": {KINDS[self.kind]}"
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
-            return f"{self.kind}: {self.call}: {what}{where}"
+            return f"{self.kind}: {self.call}{what}{where}"
         if not self.kernel:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
             return f"{KINDS[self.kind]}: {self.address:#x}{of}"
