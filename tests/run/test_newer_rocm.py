@@ -159,6 +159,21 @@ def test_random_numbers(tmp_path: Path, target: str) -> None:
 
 
 @with_suites
+@pytest.mark.parametrize("target", ["gfx90a", pytest.param("gfx1100", marks=pytest.mark.thorough)])
+def test_launches_of_rocrand_are_replayed(tmp_path: Path, target: str) -> None:
+    """Outside of the root, without its ROCm: the bytes and counts that were recorded."""
+    kept = tmp_path / "kept"
+    program = f"{RANDOM}/test_rocrand_kernel_philox4x32_10"
+    argv = [*stack(RELEASE, *SUITES), LUTHIER, "capture", "--device", f"emu:{target}", "-o", str(kept), "--", program]
+    made = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    assert (made.returncode, "not captured: 0" in made.stderr) == (0, True), made
+    done = subprocess.run([LUTHIER, "replay", "--json", str(kept)], capture_output=True, text=True, timeout=PATIENCE)
+    rows = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done
+    assert len(rows) == len(list(kept.iterdir())) == 17
+
+
+@with_suites
 @pytest.mark.parametrize(("target", "tools"), [("gfx1100", ()), ("gfx90a", ("-t", "instr_count"))])
 def test_an_operation_of_llama(tmp_path: Path, target: str, tools: tuple[str, ...]) -> None:
     """Its results are compared with those of the processor."""

@@ -128,6 +128,23 @@ def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], w
     assert "workers were lost" in row["what"]
 
 
+def test_no_worker_is_left(captured: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of each capture, instead of waiting for ever."""
+    monkeypatch.setattr("luthier.cli.replay_cluster._WITHOUT_WORKERS", 1.0)
+    monkeypatch.setattr("luthier.cli.replay_cluster._LOOK", 0.5)
+    files = [*captured("reduction"), *captured("histogram")] * 4
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=60) as none,
+        Client(none) as client,
+    ):
+        began = time.monotonic()
+        rows = list(replay_on(client, files, {}))
+    assert [row["file"] for row in rows] == list(map(str, files))
+    assert {row["status"] for row in rows} == {2}
+    assert all("all workers were lost" in row["what"] for row in rows)
+    assert time.monotonic() - began < 60
+
+
 def test_options_go_along(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], workers: LocalCluster, luthier: Luthier
 ) -> None:

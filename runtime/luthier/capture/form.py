@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -118,19 +119,26 @@ class Capture:
 def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
     """Write a capture to a file, whole or not at all."""
     members = {
-        "manifest.json": msgspec.json.encode(capture.manifest),
-        "object": capture.object,
-        "pages": capture.pages.tobytes(),
-        "before": capture.before.tobytes(),
-        "after": capture.after.tobytes(),
-        "counts": capture.counts.tobytes(),
+        "manifest.json": _compressed(msgspec.json.encode(capture.manifest)),
+        "object": _compressed_object(capture.object),
+        "pages": _compressed(capture.pages.tobytes()),
+        "before": _compressed(capture.before.tobytes()),
+        "after": _compressed(capture.after.tobytes()),
+        "counts": _compressed(capture.counts.tobytes()),
     }
-    compress = zstandard.ZstdCompressor(level=3, write_checksum=True).compress
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), compress(data))  # the same date for all: the same file
+            archive.writestr(zipfile.ZipInfo(name), data)  # the same date for all: the same file
     write_atomically(path, held.getvalue())
+
+
+def _compressed(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
+
+
+_compressed_object = functools.lru_cache(maxsize=4)(_compressed)
+"""The same for code objects, which many launches share."""
 
 
 def read_capture(path: str | os.PathLike[str]) -> Capture:

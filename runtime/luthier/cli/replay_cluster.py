@@ -35,6 +35,8 @@ UNDER_TOOLS = "luthier.cli.replay_tools"
 """Module whose process replays several captures."""
 _CONNECT = "5s"
 """Time until a scheduler counts as not there."""
+_WITHOUT_WORKERS, _LOOK = 60.0, 5.0
+"""Seconds until a cluster that has lost all workers counts as one that gets none, and between two looks."""
 _CHUNK = 16
 """Most captures of a task under tools: each task makes a run directory."""
 
@@ -316,35 +318,58 @@ def _done(
 
 def _finished(client: Client, tasks: Iterable[Callable[[], Task]]) -> Iterator[Done | str]:
     """Yield the outcome of each task in order, or why there is none; few are made, and in flight, at a time."""
-    from distributed import as_completed
-
     numbers: dict[Any, int] = {}
     results: dict[int, Done | str] = {}
+    lost = ""
 
     def submitted() -> Iterator[Any]:
         for number, make in enumerate(tasks):
+            if lost:
+                results[number] = lost
+                continue
             try:
                 task = make()
             except LuthierError as problem:
                 results[number] = str(problem)
                 continue
             future = client.submit(work, task, pure=False)
-            numbers[future.key] = number
+            numbers[future] = number
             yield future
 
     left = submitted()
-    ahead = max(1, _AHEAD * sum(client.nthreads().values()))
-    running = as_completed(list(itertools.islice(left, ahead)))
+    for _ in itertools.islice(left, max(1, _AHEAD * sum(client.nthreads().values()))):
+        pass
     following = 0
-    for future in running:
-        problem = future.exception()
-        results[numbers.pop(future.key)] = future.result() if problem is None else _reason(problem)
-        running.update(itertools.islice(left, 1))
+    while numbers:
+        done = _some_done(client, list(numbers))
+        for future in done:
+            problem = future.exception()
+            results[numbers.pop(future)] = future.result() if problem is None else _reason(problem)
+            next(left, None)
+        if not done:
+            lost = f"all workers were lost, and none has come for {_WITHOUT_WORKERS:g} seconds"
+            results |= dict.fromkeys(numbers.values(), lost)
+            client.cancel(list(numbers), force=True)
+            numbers.clear()
+            next(left, None)
         while following in results:
             yield results.pop(following)
             following += 1
     for number in sorted(results):
         yield results[number]
+
+
+def _some_done(client: Client, futures: Sequence[Any]) -> Sequence[Any]:
+    """Wait for some futures to be done and return them; none if there has been no worker for long."""
+    from distributed import wait
+
+    without = 0.0
+    while without < _WITHOUT_WORKERS:
+        try:
+            return list(wait(futures, timeout=_LOOK, return_when="FIRST_COMPLETED").done)
+        except TimeoutError:
+            without = 0.0 if client.nthreads() else without + _LOOK
+    return []
 
 
 def _reason(problem: BaseException) -> str:

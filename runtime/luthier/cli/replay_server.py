@@ -102,7 +102,8 @@ def _give_back(module: str, server: Server) -> None:
 
 
 @atexit.register
-def _end_all() -> None:
+def end_servers() -> None:
+    """End the servers that do nothing."""
     with _lock:
         servers = [server for some in _idle.values() for server in some]
         _idle.clear()
