@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 from rocm_stacks import stack
 
-from .conftest import PATIENCE, PROGRAMS
-from .test_newer_rocm import LUTHIER, RELEASE, build_newer
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE, build_newer
 from .test_sanitize import sanitize
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
@@ -68,9 +69,8 @@ def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> Non
     log, program, expected = tmp_path / "log", build_newer("host_errors", "-g"), BUGS[bug]
     if expected is not None and expected[0] == "unseen-error":  # another error for the same
         expected = *expected[:2], "hipErrorInvalidValue"
-    words = ["--checks", "host", "--device", "emu:gfx1201", "--json", str(log), "--", str(program), bug]
-    argv = [*stack(RELEASE), LUTHIER, "sanitize", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    words = ["--checks", "host", "--device", "emu:gfx1201", "--json", log, "--", program, bug]
+    done = run_luthier("sanitize", *words, before=stack(RELEASE))
     check(done, log, bug, expected)
 
 
