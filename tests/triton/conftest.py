@@ -17,6 +17,7 @@ from luthier.objects import CodeObject, load_object
 from luthier.tool import Tool
 from luthier.verify import KernelVerdict, verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
+from rocm_stacks import pytest_runtest_setup  # noqa: F401 - pytest finds it here
 
 TYPES = {
     "float32": "fp32",
