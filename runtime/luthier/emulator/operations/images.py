@@ -135,7 +135,8 @@ def place_of(image: Image, at: Sequence[Value]) -> tuple[Value, Value]:
         inside = inside & (coordinate < w.splat(extent))
         address = address + coordinate.to("u64") * w.splat(pitch)
     if w.major >= 12 and dimension(w) == PLANE:
-        tiled = tiled_place(w, image.base, *at, image.extents[0], image.form.bytes, image.mode)
+        x, y = at
+        tiled = tiled_place(w, image.base, x, y, image.extents[0], image.form.bytes, image.mode)
         address = w.select(image.mode == 0, address, tiled)
     return address, inside
 
