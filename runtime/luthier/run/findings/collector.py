@@ -85,10 +85,8 @@ class Collector:
         Raises:
             DeviceError: there is no such kind.
         """
-        if seen.kind not in _KINDS:
-            raise DeviceError(f"a finding of the unknown kind {seen.kind}")
-        kind = _KINDS[Sight(seen.kind)]
-        if kind not in self.kinds:
+        kind = self._wanted(seen.kind)
+        if kind is None:
             return
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base or (seen.in_lds and seen.extent):
@@ -122,10 +120,8 @@ class Collector:
         Raises:
             DeviceError: there is no such kind.
         """
-        if seen.kind not in _KINDS:
-            raise DeviceError(f"a finding of the unknown kind {seen.kind}")
-        kind = _KINDS[Sight(seen.kind)]
-        if kind not in self.kinds:
+        kind = self._wanted(seen.kind)
+        if kind is None:
             return
         call, _, error = function.partition(": ")
         finding = Finding(kind, process, object=file, offset=seen.offset, call=call, detail=error)
@@ -134,6 +130,17 @@ class Collector:
         if seen.base:
             finding.allocation = Allocation(seen.base, seen.extent, 0)
         self.keep(finding)
+
+    def _wanted(self, number: int) -> str | None:
+        """Return the kind of what was seen; None if nobody wants it.
+
+        Raises:
+            DeviceError: there is no such kind.
+        """
+        if number not in _KINDS:
+            raise DeviceError(f"a finding of the unknown kind {number}")
+        kind = _KINDS[Sight(number)]
+        return kind if kind in self.kinds else None
 
     def keep(self, finding: Finding) -> None:
         """Take a finding."""
