@@ -173,6 +173,10 @@ def test_compiler_output_with_all_its_directives(tmp_path: Path) -> None:
         ('.amdgcn_target "amdgcn-amd-amdhsa--gfx900"', "line 1: .*does not match"),
         ('s_nop 0\n.ascii "never closed\n', "line 2: unterminated string"),
         ("s_nop 0 /* never closed", "line 1: unterminated comment"),
+        ("s_nop 0\nv_mov_b32 v0, occupancy(1,2)", "line 2: occupancy takes 7 arguments"),
+        (".set a, 1 + extrasgprs ((1,2,3), 1)", "line 1: extrasgprs takes 3 arguments"),
+        ("s_mov_b32 s0, totalnumvgprs(1)", "line 1: totalnumvgprs takes 2 arguments"),
+        ("s_mov_b32 s0, alignto(1", "line 1: alignto takes 2 arguments"),
         ("s_mov_b32 s0, " + "(" * 100_000, "line 1: expression is too long"),
         (".macro again\nagain\n.endm\nagain", "macros cannot be nested more than"),
         (".set a, b\n.set b, a\ns_mov_b32 s0, a", "line 3"),
@@ -187,10 +191,16 @@ def test_errors_say_where_and_what(source: str, message: str) -> None:
 
 def test_a_crash_of_llvm_is_an_error() -> None:
     """In a process of its own: what LLVM reads here beyond an array depends on what the process did before."""
-    code = "from luthier.isa import Isa; Isa.of('gfx942').assemble('v_mov_b32 v0, occupancy(1,2)')"
+    source = ".macro use f\nv_mov_b32 v0, \\f(1,2)\n.endm\nuse occupancy"
+    code = f"from luthier.isa import Isa; Isa.of('gfx942').assemble({source!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "LLVM's assembler crashed" in done.stderr
+
+
+def test_functions_of_expressions() -> None:
+    source = "s_mov_b32 s0, alignto(5, 4) ; alignto(1)\n.set my_alignto, 1\ns_mov_b32 s1, max(totalnumvgprs(3, 2), 9)"
+    assert len(Isa.of("gfx942").assemble(source).instructions) == 2
 
 
 def test_quotes_in_comments_are_no_strings() -> None:

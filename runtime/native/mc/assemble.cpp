@@ -4,6 +4,8 @@
 #include "amdgpu_private.h"
 #include "guard.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
 #include "llvm/MC/MCCodeEmitter.h"
 #include "llvm/MC/MCExpr.h"
 #include "llvm/MC/MCFixup.h"
@@ -211,15 +213,45 @@ private:
 
 namespace {
 
+/// Functions of expressions, and how many arguments LLVM takes from them, whether they are there or not
+/// (AMDGPUMCExpr.cpp).
+constexpr std::pair<StringLiteral, unsigned> Functions[] = {
+    {"occupancy", 7}, {"extrasgprs", 3}, {"totalnumvgprs", 2}, {"alignto", 2}};
+
+/// Refuses a function at the beginning of `text` that has fewer arguments than LLVM takes: it would read beyond them.
+void refuseTooFewArguments(StringRef text, int line) {
+  for (const auto &[name, needed] : Functions) {
+    StringRef rest = text;
+    if (!rest.consume_front(name))
+      continue;
+    rest = rest.ltrim(" \t");
+    if (!rest.consume_front("("))
+      continue;
+    unsigned depth = 1, arguments = 1;
+    for (const char c : rest.take_until([](char c) { return c == '\n'; })) {
+      depth += (c == '(') - (c == ')');
+      arguments += c == ',' && depth == 1;
+      if (!depth)
+        break;
+    }
+    if (arguments < needed)
+      throw McError((name + " takes " + Twine(needed) + " arguments").str(), line);
+  }
+}
+
 /// Refuses what LLVM's parser does not survive: it never comes back from an unterminated string or comment, and parses
 /// and evaluates expressions recursively, so that a statement of a hundred thousand brackets would overflow the stack.
 void refuseTheFatal(StringRef source) {
   constexpr unsigned MostOperators = 2000; // in one line
   unsigned operators = 0;
   int line = 1;
+  bool inName = false;
   for (size_t i = 0; i < source.size(); ++i) {
     const char c = source[i];
     const StringRef rest = source.substr(i);
+    if (!inName)
+      refuseTooFewArguments(rest, line);
+    inName = isAlnum(c) || StringRef("_.$@").contains(c);
     if (c == '\n') {
       ++line;
       operators = 0;
