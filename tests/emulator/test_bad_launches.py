@@ -108,8 +108,8 @@ def test_an_unimplemented_operation(bad: Module) -> None:
     error = fails(bad, "unimplemented", np.zeros(64, np.int32), block=64)
     assert error.offset in refused
     assert refused[error.offset] in error.message
-    assert "(image_load v[0:3]" in error.message
-    assert "no operation image_load" in error.message
+    assert "(image_get_resinfo v[0:3]" in error.message
+    assert "no operation image_get_resinfo" in error.message
 
 
 def test_a_missing_barrier_partner(bad: Module) -> None:

@@ -9,7 +9,7 @@ extern "C" __global__ void undecodable(int *out) {
 
 extern "C" __global__ void unimplemented(int *out) {
 #ifdef __GFX10__
-  asm volatile("image_load v[0:3], v[4:5], s[0:7] dmask:0xf dim:SQ_RSRC_IMG_2D unorm" ::: "v0", "v1", "v2", "v3");
+  asm volatile("image_get_resinfo v[0:3], v4, s[0:7] dmask:0xf dim:SQ_RSRC_IMG_2D" ::: "v0", "v1", "v2", "v3");
 #endif
   out[threadIdx.x] = 1;
 }
