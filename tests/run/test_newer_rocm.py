@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE
+from commands import LUTHIER, PATIENCE, run_luthier
 from effort import EMULATED
 from kept import ROOT, kept
 from kept import run as run_command
@@ -28,7 +28,6 @@ RELEASE = "6.4"
 pytestmark = pytest.mark.rocm(RELEASE)
 with_suites = pytest.mark.rocm(RELEASE, *SUITES)
 
-LUTHIER = str(ROOT / ".venv/bin/luthier")
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 COUNTED = ("reduction", "graph", "grid_barrier", "modules", "streams", "variables")
 """Programs that run under a tool, too."""
@@ -65,8 +64,7 @@ def build_newer() -> Build:
 
 def run(*arguments: str | Path, packages: tuple[str, ...] = ()) -> Outcome:
     """``luthier run`` in the root."""
-    argv = [*stack(RELEASE, *packages), LUTHIER, "run", *map(str, arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+    done = run_luthier("run", *arguments, before=stack(RELEASE, *packages))
     # Debian's ROCr is built with checks that warn of what HIP does with signals.
     err = [line for line in done.stderr.splitlines() if not line.startswith("Warning: ")]
     return Outcome(done.returncode, done.stdout, "\n".join(err))
@@ -167,7 +165,7 @@ def test_launches_of_rocrand_are_replayed(tmp_path: Path, target: str) -> None:
     argv = [*stack(RELEASE, *SUITES), LUTHIER, "capture", "--device", f"emu:{target}", "-o", str(kept), "--", program]
     made = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
     assert (made.returncode, "not captured: 0" in made.stderr) == (0, True), made
-    done = subprocess.run([LUTHIER, "replay", "--json", str(kept)], capture_output=True, text=True, timeout=PATIENCE)
+    done = run_luthier("replay", "--json", kept)
     rows = json.loads(done.stdout)
     assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done
     assert len(rows) == len(list(kept.iterdir())) == 17

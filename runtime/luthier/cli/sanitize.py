@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from luthier.cli.findings import HELP, Findings, add_files_arguments, add_floats_argument
 from luthier.cli.replay import CAPTURE, add_scheduler_argument
+from luthier.cli.replay_process import SANITIZED
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
@@ -18,9 +19,6 @@ from luthier.terminal import say_text
 
 if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
-
-OF_PROGRAMS = {"leak", "waits", "hazards", "fp", "host"}
-"""Checks that replays do not have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +96,7 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
     from luthier.cli.replay import captures_of, rows_of
     from luthier.run.findings.finding import Finding
 
-    for check in OF_PROGRAMS & set(args.checks.split(",")):
+    for check in sorted(set(args.checks.split(",")) - set(SANITIZED)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
     options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
     status = 0

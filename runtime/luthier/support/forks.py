@@ -15,7 +15,7 @@ from typing import NoReturn
 from luthier.errors import LuthierError
 
 _MOST_SAID = 1 << 16
-"""Bytes of standard error that an error has."""
+"""Bytes of what was printed that an error has."""
 _FAILED = 1
 """Exit code of a fork whose work raised something."""
 
@@ -33,12 +33,16 @@ def in_fork(
         unless: a file descriptor whose readiness to be read ends the work.
 
     Raises:
-        LuthierError: of class `error`, if it dies, raises anything or takes longer; with its standard error.
+        LuthierError: of class `error`, if it dies, raises anything or takes longer; with what it has printed.
     """
     reading, writing = os.pipe()
     words = os.memfd_create("luthier-fork", os.MFD_CLOEXEC)
     try:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as problem:
+            os.close(writing)
+            raise error(f"no process can be started: {problem.strerror}") from None
         if pid == 0:
             _child(work, writing, words)
         os.close(writing)
@@ -66,6 +70,7 @@ def _child(work: Callable[[], str], writing: int, words: int) -> NoReturn:
         gc.freeze()  # what came along is not finalised here: it is the parent's
         with suppress(ValueError):  # not on the main thread
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.dup2(words, 1)  # what the work prints is for nobody's protocol
         os.dup2(words, 2)
         with open(writing, "wb") as file:
             file.write(work().encode())

@@ -82,8 +82,8 @@ void end(const Place &place) {
 
 // Ranges that a thread is in; one that began before anybody listened has no place.
 std::vector<Place> &nested() {
-  static thread_local std::vector<Place> places;
-  return places;
+  static thread_local auto *const places = new std::vector<Place>; // never destroyed: ranges end while threads do
+  return *places;
 }
 
 // Ranges that have begun and may end on other threads, by their number.

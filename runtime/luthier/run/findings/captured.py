@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from dataclasses import replace
 
 from luthier.capture import Replayed
 from luthier.capture.checking import Observed
 from luthier.capture.replay import PreparedLaunch
 from luthier.emulator import layout
+from luthier.emulator.inspection.sighted import wanted
 from luthier.errors import EmulationError
 from luthier.run.findings.collector import Collector, Place, Running, frames_of
 from luthier.run.findings.finding import CHECKS, Finding
 
-_BITS = {
-    "race": layout.OBSERVE_RACES,
-    "init": layout.OBSERVE_UNWRITTEN,
-    "barrier": layout.OBSERVE_BARRIERS,
-    "early-exit": layout.OBSERVE_BARRIERS,
-}
 _ATTEMPT = "invalid-address"
 """Kind of finding of what is a fault, too."""
 
@@ -33,8 +26,8 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
         AddressTaken: this process has something else where the program had its memory.
         LuthierError: the launch cannot be run.
     """
-    wanted = (bit for check, bit in _BITS.items() if CHECKS[check] & collector.kinds)
-    bits = functools.reduce(operator.or_, wanted, 0)
+    checks = [check for check, kinds in CHECKS.items() if kinds & collector.kinds]
+    bits = wanted(checks) | (layout.OBSERVE_UNWRITTEN if "init" in checks else 0)
     observed = Observed(bits) if bits else None
     done = launch.run(threads, observed=observed)
     number = launch.capture.manifest.number
