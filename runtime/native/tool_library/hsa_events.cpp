@@ -1,5 +1,7 @@
 // HSA functions that tell of their calls: each stands in ROCr's table before the function that was there.
+#include <array>
 #include <cstring>
+#include <span>
 #include <sstream>
 #include <type_traits>
 
@@ -36,17 +38,33 @@ template <typename T> constexpr size_t output_size() {
     return sizeof(Pointee) <= sizeof(uint64_t) ? sizeof(Pointee) : 0;
 }
 
-template <typename T> void read_output(T pointer, std::vector<uint64_t> &values) {
-  if constexpr (output_size<T>() != 0) {
+// Facts of an argument's or a result's type, as data: code made for each of some 200 functions is slow to compile.
+struct Kind {
+  bool is_signed;
+  bool is_output_signed;
+  size_t output_size; // as that function returns it
+};
+
+template <typename T> constexpr Kind kKind{kSigned<T>, kSigned<std::remove_pointer_t<T>>, output_size<T>()};
+
+std::vector<uint64_t> read_outputs(std::span<const Kind> kinds, const uint64_t *arguments) {
+  std::vector<uint64_t> values;
+  for (const Kind &kind : kinds) {
+    const uint64_t pointer = *arguments++;
+    if (!kind.output_size)
+      continue;
     uint64_t value = 0;
-    EventLog::read(word(pointer), output_size<T>(), kSigned<std::remove_pointer_t<T>>, value);
+    EventLog::read(pointer, kind.output_size, kind.is_output_signed, value);
     values.push_back(value);
   }
+  return values;
 }
 
 template <auto Member> struct Told;
 
 template <typename Table, typename Result, typename... Args, Result (*Table::*Member)(Args...)> struct Told<Member> {
+  static constexpr std::array<Kind, sizeof...(Args)> kinds{kKind<Args>...};
+  static constexpr bool is_signed = kSigned<Result>;
   static inline Result (*next)(Args...) = nullptr;
   static inline uint32_t id = 0;
 
@@ -59,63 +77,73 @@ template <typename Table, typename Result, typename... Args, Result (*Table::*Me
     } else {
       const Result result = next(arguments...);
       const uint64_t bits = word(result);
-      std::vector<uint64_t> values;
-      if (!std::is_same_v<Result, hsa_status_t> || bits == HSA_STATUS_SUCCESS)
-        (read_output(arguments, values), ...);
-      the_log->exit(id, number, &bits, values);
+      const bool failed = std::is_same_v<Result, hsa_status_t> && bits != HSA_STATUS_SUCCESS;
+      the_log->exit(id, number, &bits, failed ? std::vector<uint64_t>() : read_outputs(kinds, words));
       return result;
     }
   }
-
-  static ApiFunction describe(const char *name, const char *arguments) {
-    ApiFunction function{"hsa", name, {}, {}, kSigned<Result>};
-    std::istringstream names(arguments);
-    [[maybe_unused]] const auto add = [&]<typename T>(std::type_identity<T>) {
-      std::string one;
-      if (!std::getline(names, one, ','))
-        one = std::to_string(function.arguments.size());
-      function.arguments.push_back({one, kSigned<T>});
-      if (output_size<T>() != 0)
-        function.outputs.push_back({one, kSigned<std::remove_pointer_t<T>>});
-    };
-    (add(std::type_identity<Args>{}), ...);
-    return function;
-  }
 };
 
-// Entry of the table, and what is to replace it.
+// An entry of ROCr's table, and what is to replace it.
 struct Change {
   void **slot;
   void *function;
   void **next;
   uint32_t *id;
+  const char *name;
+  const char *arguments; // their names
+  std::span<const Kind> kinds;
+  bool is_signed;
 };
+
+template <auto Member> Change change(void **slot, const char *name, const char *arguments) {
+  using Wrapper = Told<Member>;
+  return {slot,
+          reinterpret_cast<void *>(&Wrapper::call),
+          reinterpret_cast<void **>(&Wrapper::next),
+          &Wrapper::id,
+          name,
+          arguments,
+          Wrapper::kinds,
+          Wrapper::is_signed};
+}
+
+ApiFunction describe(const Change &change) {
+  ApiFunction function{"hsa", change.name, {}, {}, change.is_signed};
+  std::istringstream names(change.arguments);
+  for (const Kind &kind : change.kinds) {
+    std::string one;
+    if (!std::getline(names, one, ','))
+      one = std::to_string(function.arguments.size());
+    function.arguments.push_back({one, kind.is_signed});
+    if (kind.output_size)
+      function.outputs.push_back({one, kind.is_output_signed});
+  }
+  return function;
+}
 
 } // namespace
 
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns) {
   the_log = &log;
-  std::vector<ApiFunction> functions;
-  std::vector<Change> changes;
-  const auto add = [&]<auto Member>(void **slot, const char *name, const char *arguments) {
-    using Wrapper = Told<Member>;
-    if (!slot || !*slot || !EventLog::wanted(patterns, name))
-      return;
-    functions.push_back(Wrapper::describe(name, arguments));
-    changes.push_back(
-        {slot, reinterpret_cast<void *>(&Wrapper::call), reinterpret_cast<void **>(&Wrapper::next), &Wrapper::id});
-  };
 #define LUTHIER_CORE(name, arguments)                                                                                  \
-  add.operator()<&CoreApiTable::name##_fn>(slot(table.core_, &CoreApiTable::name##_fn), #name, arguments);
+  change<&CoreApiTable::name##_fn>(slot(table.core_, &CoreApiTable::name##_fn), #name, arguments),
 #define LUTHIER_AMD(name, arguments)                                                                                   \
-  add.operator()<&AmdExtTable::name##_fn>(slot(table.amd_ext_, &AmdExtTable::name##_fn), #name, arguments);
-  LUTHIER_CORE_FUNCTIONS(LUTHIER_CORE)
-  LUTHIER_AMD_FUNCTIONS(LUTHIER_AMD)
+  change<&AmdExtTable::name##_fn>(slot(table.amd_ext_, &AmdExtTable::name##_fn), #name, arguments),
+  const Change known[] = {LUTHIER_CORE_FUNCTIONS(LUTHIER_CORE) LUTHIER_AMD_FUNCTIONS(LUTHIER_AMD)};
+  std::vector<const Change *> changes;
+  std::vector<ApiFunction> functions;
+  for (const Change &change : known) {
+    if (!change.slot || !*change.slot || !EventLog::wanted(patterns, change.name))
+      continue;
+    changes.push_back(&change);
+    functions.push_back(describe(change));
+  }
   uint32_t id = log.add(functions);
-  for (const Change &change : changes) {
-    *change.id = id++;
-    *change.next = *change.slot;
-    *change.slot = change.function;
+  for (const Change *change : changes) {
+    *change->id = id++;
+    *change->next = *change->slot;
+    *change->slot = change->function;
   }
 }
 
