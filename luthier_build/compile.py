@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from luthier.errors import BuildError
-from luthier.support.processes import run
 
 from luthier_build.jobs import run_all
 from luthier_build.plugin import include_dir
+from luthier_build.precompiled import Beginning, compile_after
 from luthier_build.settings import ModuleSettings, Settings, check_targets
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Report, Unit, compile_unit, plan_units, write_bundle
@@ -196,5 +196,6 @@ def compile_application(
             "--cuda-device-only",
             "--no-gpu-bundle-output",
         ]
-        run([*command, "-O2", *flags, "-c", source, "-o", fresh])
+        beginning = Beginning.of(chosen, target, ["-O2", *flags])
+        compile_after(beginning, Path(source), [*command, "-O2", *flags, "-c", os.fspath(source), "-o", str(fresh)])
     return output

@@ -18,6 +18,7 @@ from luthier.objects import load_object
 from luthier.support.processes import run
 
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
+from luthier_build.precompiled import Beginning, compile_after, is_part
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import digest, digest_text, read_depfile, replacing
@@ -40,6 +41,8 @@ class Unit:
     """Flags that load the plugin."""
     source: str
     sources: tuple[Path, ...] = field(repr=False)
+    beginning: Beginning | None = field(repr=False)
+    """What the compiler reads before the source, if that is the same for others; None if it is not."""
     key: str = field(repr=False)
     """Changes when the command, the compiler, the plugin or Luthier does; not when an input does."""
 
@@ -103,19 +106,21 @@ def plan_units(
     # Flags may name a file among Luthier's headers, which lie elsewhere in every isolated build.
     installed = os.fspath(include_dir())
     units = []
+    flags = module_flags(module, settings, project)
     for target in module.targets or settings.targets:
         command = (
             os.fspath(toolchain.clang),
             "--cuda-device-only",
             "--no-gpu-bundle-output",
             *(flag.replace(installed, os.fspath(headers)) for flag in toolchain.device_flags(target)),
-            *module_flags(module, settings, project),
+            *flags,
             f"-I{headers}",
             f"-ffile-prefix-map={headers}=luthier-include",
             f"-cuid={unit_id(module, settings)}",
         )
         key = digest_text(*command, "", *plugin, "", *module.sources, "", *identity)
-        units.append(Unit(module.name, target, project, command, plugin, module.sources[-1], sources, key))
+        beginning = Beginning.of(toolchain, target, flags, project)
+        units.append(Unit(module.name, target, project, command, plugin, module.sources[-1], sources, beginning, key))
     return units
 
 
@@ -132,9 +137,16 @@ def compile_unit(unit: Unit, output: Path, *, verbose: bool = False, report: Rep
         command = unit.full_command(fresh, depfile)
         if verbose:
             report(" ".join(command))
-        run(command, cwd=unit.project, warnings=lambda text: report(text.rstrip()))
+        precompiled = compile_after(
+            unit.beginning,
+            unit.project / unit.source,
+            command,
+            cwd=unit.project,
+            warnings=lambda text: report(text.rstrip()),
+        )
         read_contents(fresh, unit.target)  # refuses an object without hooks' bitcode
-        return [Path(os.path.normpath(unit.project / name)) for name in read_depfile(depfile)]
+        read = [Path(os.path.normpath(unit.project / name)) for name in read_depfile(depfile)]
+        return [*(path for path in read if not is_part(path)), *precompiled]
 
 
 def read_contents(path: Path, target: str) -> DeviceContents:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import overload
 
 import pytest
-from compiling import PrecompilingToolchain
 from kept import FOLDER, kept
 from luthier.isa.targets import TargetId
 from luthier.module import DeviceContents, ToolModule
@@ -19,7 +18,6 @@ from luthier.module.description import DeviceVariable
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings
-from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
 PREFIX = """\
@@ -61,13 +59,12 @@ def _bundle(source: str, targets: Sequence[str], both_wave_sizes: bool) -> Path:
             patch.setenv(name, value)
         # The other one takes as long to compile.
         settings = Settings() if both_wave_sizes else Settings(defines=("LUTHIER_ONE_WAVE_SIZE",))
-        toolchain = None if both_wave_sizes else PrecompilingToolchain.of(Toolchain.find())
         path = kept(PREFIX + source, lambda path: path.write_text(PREFIX + source), "device.hip")
         key = hashlib.sha256(repr((source, tuple(targets), both_wave_sizes)).encode()).hexdigest()[:32]
         # The build looks by itself whether what it finds there is up to date.
         with build_folder(FOLDER / f"module-{key}") as folder:
             return compile_device(
-                [path], targets, settings, toolchain, folder=folder, project=FOLDER, report=lambda line: None
+                [path], targets, settings, folder=folder, project=FOLDER, report=lambda line: None
             ).bundle
 
 

@@ -1,0 +1,209 @@
+"""Precompiled headers: what every HIP source begins with, read once for a compiler, a target and flags.
+
+Reading clang's and HIP's own headers is most of what compiling a tool's device code takes. A precompiled header holds
+what the compiler reads before a source's own text, so the code that is made is the same to the last byte. Where that
+is not certain there is none: with debug information or without optimisation, where the order of what is made may
+differ, or with flags that are not known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from luthier.cache.folder import UNUSED_FOR, is_own
+from luthier.errors import BuildError
+from luthier.support.processes import run
+
+from luthier_build.cache import cache_dir, keep_own, locked
+from luthier_build.plugin import include_dir
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import (
+    digest,
+    digest_text,
+    forget,
+    inputs_of,
+    is_current,
+    read_depfile,
+    record_of,
+    remember,
+    replacing,
+    write_atomic,
+)
+
+MOST = 64
+"""Precompiled headers that are kept, of some 12 MB each."""
+_FOLDER = "precompiled"
+_HIP = "#include <hip/hip_runtime.h>\n"
+_STARTS_WITH_HIP = re.compile(rf"(\s|//.*\n)*{_HIP}")
+_WITHOUT_EFFECT = re.compile(r"-w|-W(?!p,|l,|a,)[\w=+-]+|-ffile-prefix-map=.*|-cuid=.*|-DLUTHIER_\w+(=.*)?")
+"""Flags that are nothing to those headers."""
+_KNOWN = re.compile(
+    r"-O[123sz]|-[DUI].+|-std=[\w+]+|-m(no-)?[\w=+-]+|-ffp-contract=\w+|-f(no-)?(fast-math|unroll-loops|inline)"
+    r"|--(offload-arch|rocm-path|hip-version|rocm-device-lib-path)=.*"
+)
+"""Flags with which headers are precompiled, each time anew."""
+_SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+"""Variables by which the compiler finds other headers."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The text that a compiler reads before a source's own."""
+
+    clang: Path
+    version: str
+    """Full text of ``clang --version``."""
+    flags: tuple[str, ...]
+    folder: Path
+    """Where the compiler runs."""
+
+    @classmethod
+    def of(
+        cls, toolchain: Toolchain, target: str, flags: Sequence[str] = (), folder: Path | None = None
+    ) -> Beginning | None:
+        """Return that of HIP device code under some flags beside those of the target; None if it is not certain."""
+        if any(os.environ.get(name) for name in _SEARCHED):
+            return None
+        own = [flag for flag in flags if not _WITHOUT_EFFECT.fullmatch(flag)]
+        if not all(map(_KNOWN.fullmatch, own)) or not any(flag.startswith("-O") for flag in own):
+            return None
+        # Flags with the same meaning in every folder share one.
+        relative = any(flag.startswith("-I") and not os.path.isabs(flag[2:]) for flag in own)
+        where = (folder or Path.cwd()) if relative else Path("/")
+        return cls(toolchain.clang, toolchain.version, (*toolchain.device_flags(target), *own), where)
+
+    def flags_for(self, source: Path) -> tuple[list[str], tuple[Path, ...]]:
+        """Return flags by which a source is compiled with a precompiled header, and the files that are in it.
+
+        Both are empty where there is none: one is made when a second source asks for it.
+        """
+        try:
+            text = source.read_text(errors="replace")
+        except OSError:
+            return [], ()
+        header = self._header(_HIP if _STARTS_WITH_HIP.match(text) else "")
+        if header is None:
+            return [], ()
+        inputs = (path for path in inputs_of(header) if not is_part(path))
+        return ["-Xclang", "-include-pch", "-Xclang", str(header)], tuple(inputs)
+
+    def _header(self, text: str) -> Path | None:
+        """Return the precompiled form of a text; None if this is the first time, or it cannot be made or kept."""
+        try:
+            cache = cache_dir(_FOLDER)
+            flags = [_kept_copy(flag, cache) for flag in self.flags]
+            identity = os.fspath(self.clang.resolve()), self.version, os.fspath(self.folder)
+            key = digest_text(*identity, *flags, "", text)
+            header = cache / f"{key[:32]}.pch"
+            if _usable(header, key):
+                return header
+            if not os.access(cache, os.W_OK | os.X_OK):
+                return None
+            with locked(cache / ".lock"):
+                if _usable(header, key):
+                    return header
+                asked = header.with_suffix(".asked")
+                if not asked.exists():
+                    asked.touch()
+                    return None
+                _forget_unused(cache)
+                self._make(header, key, flags, text)
+            return header
+        except BuildError:  # the compiler says of the source itself what is wrong with it
+            return None
+
+    def _make(self, header: Path, key: str, flags: Sequence[str], text: str) -> None:
+        source = header.with_suffix(".h")
+        write_atomic(source, text)
+        forget(header)
+        start = time.time_ns()
+        with replacing(header) as fresh, replacing(header.with_suffix(".d")) as depfile:
+            # Templates that the headers use are instantiated once, too; without time stamps, contents decide.
+            options = ["-emit-pch", "-fpch-instantiate-templates", "-fno-pch-timestamp"]
+            options += ["-dependency-file", str(depfile), "-sys-header-deps", "-MT", header.name]
+            through = [part for option in options for part in ("-Xclang", option)]
+            command = [os.fspath(self.clang), "--cuda-device-only", "--no-gpu-bundle-output", *flags, "-w", *through]
+            run([*command, "-S", os.fspath(source), "-o", str(fresh)], cwd=self.folder)
+            read = [Path(os.path.normpath(self.folder / name)) for name in read_depfile(depfile)]
+        remember(header, key, [path for path in read if path != source], start)
+        keep_own(header, record_of(header))
+
+
+def compile_after(
+    beginning: Beginning | None,
+    source: Path,
+    command: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    warnings: Callable[[str], object] | None = None,
+) -> tuple[Path, ...]:
+    """Run a compiler's command, with a precompiled header where there is one.
+
+    Returns:
+        The files in the header, which the compiler did not read.
+
+    Raises:
+        BuildError: the compiler's own message.
+    """
+    flags, inputs = beginning.flags_for(source) if beginning else ([], ())
+    if flags:
+        said: list[str] = []
+        with contextlib.suppress(BuildError):  # errors are told as they are without it
+            run([*command, *flags], cwd=cwd, warnings=said.append)
+            for text in said:
+                if warnings:
+                    warnings(text)
+            return inputs
+    run(command, cwd=cwd, warnings=warnings)
+    return ()
+
+
+def is_part(path: Path) -> bool:
+    """Return whether a file is a precompiled header, or what one was made of, and not a source of somebody's."""
+    return path.parent.name == _FOLDER and path.suffix in (".pch", ".h") and is_own(path)
+
+
+def _kept_copy(flag: str, cache: Path) -> str:
+    """Return a flag; if it is the path of a header of Luthier's, that of a copy: builds have it in other folders."""
+    if not flag.startswith(f"{include_dir()}{os.sep}"):
+        return flag
+    header = Path(flag)
+    copy = cache / f"{header.stem}-{digest(header)[:16]}.h"
+    if not is_own(copy):
+        write_atomic(copy, header.read_bytes())
+        keep_own(copy)
+    return str(copy)
+
+
+def _usable(header: Path, key: str) -> bool:
+    """Return whether a precompiled header is whole, of files that have not changed since, and nobody else's."""
+    if not (is_own(header) and is_own(record_of(header)) and is_current(header, key)):
+        return False
+    with contextlib.suppress(OSError):
+        os.utime(header)
+    return True
+
+
+def _files_of(header: Path) -> Iterator[Path]:
+    for suffix in (".asked", ".d", ".h", ".pch"):
+        yield header.with_suffix(suffix)
+    yield record_of(header)
+
+
+def _forget_unused(cache: Path) -> None:
+    """Remove precompiled headers that were not used for long, and of the others those beyond the `MOST` used last."""
+    used = {}
+    for header in cache.glob("*.pch"):
+        with contextlib.suppress(OSError):
+            used[header] = header.stat().st_mtime
+    for number, header in enumerate(sorted(used, key=lambda header: -used[header])):
+        if number >= MOST - 1 or used[header] < time.time() - UNUSED_FOR:
+            for path in _files_of(header):
+                with contextlib.suppress(OSError):
+                    path.unlink()

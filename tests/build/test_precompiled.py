@@ -1,0 +1,181 @@
+"""Precompiled headers change how long a compiler takes, and nothing that it makes or says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from compiling import run
+from luthier.errors import BuildError
+
+from luthier_build import precompiled
+from luthier_build.compile import compile_application, compile_device
+from luthier_build.precompiled import Beginning
+from luthier_build.settings import Settings
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder
+
+TARGET = "gfx90a"
+KERNEL = """#include <hip/hip_runtime.h>
+__global__ void scale(float* data, int count) {
+  const int index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index < count) data[index] = __fmaf_rn(data[index], 2.0f, sinf(data[index]));
+}
+"""
+MakeProject = Callable[[Mapping[str, str]], Path]
+pytestmark = pytest.mark.covering(1)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with nothing in it, but for the compiler plugin and device libraries of the user's own."""
+    folder = tmp_path / "precompiled"
+    monkeypatch.setattr(precompiled, "cache_dir", lambda name: folder)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def beginning_of(toolchain: Toolchain, *flags: str, folder: Path | None = None) -> Beginning:
+    beginning = Beginning.of(toolchain, TARGET, ["-O2", *flags], folder)
+    assert beginning is not None
+    return beginning
+
+
+def warm(beginning: Beginning, source: Path) -> list[str]:
+    """Return the flags for a source that is not the first."""
+    assert beginning.flags_for(source) == ([], ())
+    flags, inputs = beginning.flags_for(source)
+    assert flags[-1].endswith(".pch")
+    assert any(path.name == "hip_runtime.h" for path in inputs) == source.read_text().startswith("#include <hip")
+    return flags
+
+
+@pytest.mark.parametrize("flags", [(), ("-Os",), ("-DNDEBUG", "-std=c++20"), ("-Wall", "-ffp-contract=off")])
+@pytest.mark.parametrize("text", [KERNEL, "// What it does.\n\n" + KERNEL, KERNEL.replace("__fmaf_rn", "fmaf")])
+def test_the_same_bytes(toolchain: Toolchain, tmp_path: Path, cache: Path, flags: Sequence[str], text: str) -> None:
+    source = tmp_path / "kernel.hip"
+    source.write_text(text)
+    made = []
+    for number in range(3):
+        output = tmp_path / f"{number}.hsaco"
+        compile_application(source, TARGET, output, flags=[*flags, "-cuid=one"], toolchain=toolchain)
+        made.append(output.read_bytes())
+        assert len(list(cache.glob("*.pch"))) == min(number, 1), "the second source pays for those that follow"
+    assert made[1:] == made[:1] * 2
+
+
+def test_modules_of_tools(toolchain: Toolchain, hook: str, make_project: MakeProject, tmp_path: Path) -> None:
+    """They are the same with and without, and so is what they were made of."""
+    project = make_project({"device.hip": hook})
+    made = []
+    for number in range(3):
+        with build_folder(tmp_path / "builds" / str(number)) as folder:
+            module = compile_device(
+                ["device.hip"], [TARGET], Settings(), toolchain, folder=folder, project=project, report=lambda _: None
+            )
+            inputs = {
+                os.path.relpath(path, folder if path.is_relative_to(folder) else "/") for path in module.dependencies
+            }
+            made.append((module.objects[TARGET].read_bytes(), inputs))
+    assert made[0] == made[1] == made[2]
+
+
+def test_errors_and_warnings(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.hip"
+    output = tmp_path / "out"
+    said = []
+    for text in (KERNEL, KERNEL, KERNEL + "int wrong = nothing;\n", KERNEL + "int wrong = nothing;\n"):
+        source.write_text(text)
+        try:
+            compile_application(source, TARGET, output, toolchain=toolchain)
+        except BuildError as problem:
+            said.append(problem.message)
+    assert len(said) == 2
+    assert said[0].replace("/.out-", "")[:200] == said[1].replace("/.out-", "")[:200]
+    assert "pch" not in said[1]
+    assert "use of undeclared identifier 'nothing'" in said[1]
+
+
+def test_a_source_that_defines_something_first(toolchain: Toolchain, tmp_path: Path) -> None:
+    """What it defines may be for HIP's headers: only the compiler's own come before that."""
+    source = tmp_path / "kernel.hip"
+    source.write_text("#define __HIP_ENABLE_DEVICE_MALLOC__ 1\n" + KERNEL)
+    warm(beginning_of(toolchain), source)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-O2", "-g"],
+        ["-O2", "-gline-tables-only"],
+        ["-O2", "-include", "some.h"],
+        ["-O2", "-Xclang", "-verify"],
+        ["-O2", "-fsanitize=address"],
+        ["-O2", "-O0"],
+        [],
+    ],
+)
+def test_flags_without_one(toolchain: Toolchain, flags: Sequence[str]) -> None:
+    assert Beginning.of(toolchain, TARGET, flags) is None
+
+
+def test_variables_that_name_headers(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPATH", "/somewhere")
+    assert Beginning.of(toolchain, TARGET, ["-O2"]) is None
+
+
+def test_a_header_that_changes(toolchain: Toolchain, tmp_path: Path) -> None:
+    """A header of the user's in place of one of the system's is in the precompiled header, until it changes."""
+    folder, source = tmp_path / "include", tmp_path / "kernel.hip"
+    folder.mkdir()
+    (folder / "limits.h").write_text("#define FACTOR 2\n#include_next <limits.h>\n")
+    source.write_text(KERNEL + "__global__ void factor(int* out) { *out = FACTOR; }\n")
+    beginning = beginning_of(toolchain, "-Iinclude", folder=tmp_path)
+    assert beginning_of(toolchain, "-Iinclude", folder=folder) != beginning
+    header = Path(warm(beginning, source)[-1])
+    before = header.stat().st_ino
+    assert beginning.flags_for(source)[0][-1] == str(header)
+    assert header.stat().st_ino == before
+    (folder / "limits.h").write_text("#define FACTOR 3\n#include_next <limits.h>\n")
+    assert beginning.flags_for(source)[0][-1] == str(header)
+    assert header.stat().st_ino != before
+
+
+def test_what_others_could_have_written(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.hip"
+    source.write_text(KERNEL)
+    beginning = beginning_of(toolchain)
+    header = Path(warm(beginning, source)[-1])
+    before = header.stat().st_ino
+    header.chmod(0o666)
+    assert beginning.flags_for(source)[0][-1] == str(header)
+    assert header.stat().st_ino != before
+    assert header.stat().st_mode & 0o022 == 0
+
+
+def test_a_damaged_one(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.hip"
+    source.write_text(KERNEL)
+    beginning = beginning_of(toolchain)
+    header = Path(warm(beginning, source)[-1])
+    header.write_bytes(header.read_bytes()[:1000])
+    flags, _ = beginning.flags_for(source)
+    command = [str(toolchain.clang), *toolchain.device_flags(TARGET), "-O2", "--cuda-device-only", *flags, "-S"]
+    run([*command, str(source), "-o", str(tmp_path / "out.s")])
+    assert "scale" in (tmp_path / "out.s").read_text()
+
+
+def test_only_those_used_last_are_kept(
+    toolchain: Toolchain, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precompiled, "MOST", 2)
+    source = tmp_path / "kernel.hip"
+    source.write_text("__global__ void nothing() {}\n")
+    headers = []
+    for number in range(3):
+        headers.append(Path(warm(beginning_of(toolchain, f"-DNUMBER={number}"), source)[-1]))
+        os.utime(headers[-1], (number + 2e9, number + 2e9))
+    assert sorted(cache.glob("*.pch")) == sorted(headers[1:])
+    assert not list(cache.glob(f"{headers[0].stem}*"))
