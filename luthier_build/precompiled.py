@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,8 @@ class Beginning:
     flags: tuple[str, ...]
     folder: Path
     """Where the compiler runs."""
+    included: str = ""
+    """The first file that flags include."""
 
     @classmethod
     def of(
@@ -70,13 +72,13 @@ class Beginning:
         """Return that of HIP device code under some flags beside those of the target; None if it is not certain."""
         if any(os.environ.get(name) for name in _SEARCHED):
             return None
-        own = [flag for flag in flags if not _WITHOUT_EFFECT.fullmatch(flag)]
+        own, included = _split_includes(flag for flag in flags if not _WITHOUT_EFFECT.fullmatch(flag))
         if not all(map(_KNOWN.fullmatch, own)) or not any(flag.startswith("-O") for flag in own):
             return None
         # Flags with the same meaning in every folder share one.
         relative = any(flag.startswith("-I") and not os.path.isabs(flag[2:]) for flag in own)
         where = (folder or Path.cwd()) if relative else Path("/")
-        return cls(toolchain.clang, toolchain.version, (*toolchain.device_flags(target), *own), where)
+        return cls(toolchain.clang, toolchain.version, (*toolchain.device_flags(target), *own), where, *included[:1])
 
     def flags_for(self, source: Path) -> tuple[list[str], tuple[Path, ...]]:
         """Return flags by which a source is compiled with a precompiled header, and the files that are in it.
@@ -84,7 +86,7 @@ class Beginning:
         Both are empty where there is none: one is made when a second source asks for it.
         """
         try:
-            text = source.read_text(errors="replace")
+            text = f"#include <{self.included}>\n" if self.included else source.read_text(errors="replace")
         except OSError:
             return [], ()
         header = self._header(_HIP if _STARTS_WITH_HIP.match(text) else "")
@@ -162,6 +164,17 @@ def compile_after(
             return inputs
     run(command, cwd=cwd, warnings=warnings)
     return ()
+
+
+def _split_includes(flags: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return flags without ``-include FILE``, and those files."""
+    rest, files, each = [], [], iter(flags)
+    for flag in each:
+        if flag == "-include":
+            files.append(next(each, ""))
+        else:
+            rest.append(flag)
+    return rest, files
 
 
 def is_part(path: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from compiling import run
+from kept import run
 from luthier.errors import BuildError
 
 from luthier_build import precompiled
@@ -105,12 +105,24 @@ def test_a_source_that_defines_something_first(toolchain: Toolchain, tmp_path: P
     warm(beginning_of(toolchain), source)
 
 
+def test_files_that_flags_include(toolchain: Toolchain, tmp_path: Path) -> None:
+    """HIP's header is in it if it comes first: another file could define something for it."""
+    source = tmp_path / "kernel.hip"
+    for names, has_hip in ((["hip/hip_runtime.h", "own.h"], True), (["own.h", "hip/hip_runtime.h"], False)):
+        flags = [part for name in names for part in ("-include", name)]
+        source.write_text("" if has_hip else KERNEL)
+        beginning = beginning_of(toolchain, *flags)
+        beginning.flags_for(source)
+        _, inputs = beginning.flags_for(source)
+        assert any(path.name == "hip_runtime.h" for path in inputs) == has_hip
+
+
 @pytest.mark.parametrize(
     "flags",
     [
         ["-O2", "-g"],
         ["-O2", "-gline-tables-only"],
-        ["-O2", "-include", "some.h"],
+        ["-O2", "-include-pch", "some.pch"],
         ["-O2", "-Xclang", "-verify"],
         ["-O2", "-fsanitize=address"],
         ["-O2", "-O0"],
