@@ -114,6 +114,7 @@ std::string whyNotAgain(const std::vector<std::string> &Arguments) {
 std::vector<std::string> argumentsFor(const std::vector<std::string> &Own, unsigned WaveSize, StringRef Processor) {
   static const StringRef WithValue[] = {"-o",
                                         "-dependency-file",
+                                        "-include-pch", // of headers as the other size sees them
                                         "-MT",
                                         "-MQ",
                                         "-serialize-diagnostic-file",

@@ -66,20 +66,24 @@ def test_the_same_bytes(toolchain: Toolchain, tmp_path: Path, cache: Path, flags
     assert made[1:] == made[:1] * 2
 
 
-def test_modules_of_tools(toolchain: Toolchain, hook: str, make_project: MakeProject, tmp_path: Path) -> None:
-    """They are the same with and without, and so is what they were made of."""
+@pytest.mark.parametrize("target", [TARGET, "gfx1030", "gfx1100", "gfx1201"])
+def test_modules_of_tools(
+    toolchain: Toolchain, hook: str, make_project: MakeProject, tmp_path: Path, target: str
+) -> None:
+    """They are the same with and without, hooks for both sizes of waves included, and so is what they were made of."""
     project = make_project({"device.hip": hook})
-    made = []
+    made, said = [], list[str]()
     for number in range(3):
         with build_folder(tmp_path / "builds" / str(number)) as folder:
             module = compile_device(
-                ["device.hip"], [TARGET], Settings(), toolchain, folder=folder, project=project, report=lambda _: None
+                ["device.hip"], [target], Settings(), toolchain, folder=folder, project=project, report=said.append
             )
             inputs = {
                 os.path.relpath(path, folder if path.is_relative_to(folder) else "/") for path in module.dependencies
             }
-            made.append((module.objects[TARGET].read_bytes(), inputs))
+            made.append((module.objects[target].read_bytes(), inputs))
     assert made[0] == made[1] == made[2]
+    assert said == [f"[1/1] device: compiling for {target}"] * 3
 
 
 def test_errors_and_warnings(toolchain: Toolchain, tmp_path: Path) -> None:
