@@ -23,6 +23,7 @@ uint64_t device_clock() {
 }
 
 void Queue::start() {
+  member_ = room_.order.join([this] { return submitted(); });
   thread_ = quiet_thread([this] { run(); });
 }
 
@@ -31,6 +32,7 @@ void Queue::stop() {
   abort();
   if (thread_.joinable())
     thread_.join();
+  room_.order.leave(member_);
 }
 
 // A packet is announced by stores to memory, so somebody must look: all the time just after there was work, then less
