@@ -23,7 +23,8 @@ uint64_t device_clock() {
 }
 
 void Queue::start() {
-  member_ = room_.order.join([this] { return submitted(); });
+  member_ =
+      room_.order.join([this] { return submitted(); }, [this] { return __atomic_load_n(read_, __ATOMIC_ACQUIRE); });
   thread_ = quiet_thread([this] { run(); });
 }
 

@@ -25,7 +25,7 @@ void add(VectorClock &clock, const VectorClock &other) {
 
 } // namespace
 
-QueueOrder::Member *QueueOrder::join(std::function<uint64_t()> submitted) {
+QueueOrder::Member *QueueOrder::join(std::function<uint64_t()> submitted, std::function<uint64_t()> taken) {
   if (!service_.setup().checks.races)
     return nullptr;
   std::lock_guard lock(mutex_);
@@ -33,6 +33,7 @@ QueueOrder::Member *QueueOrder::join(std::function<uint64_t()> submitted) {
   Member &made = *members_.back();
   made.number = members_.size() - 1;
   made.submitted = std::move(submitted);
+  made.taken = std::move(taken);
   return &made;
 }
 
@@ -196,6 +197,10 @@ bool QueueOrder::is_over(const Done &done) const {
 }
 
 void QueueOrder::forget() {
+  for (const auto &each : members_)
+    if (auto &known = each->submissions; each->submitted)
+      while (!known.empty() && known.front().end <= each->taken())
+        known.pop_front();
   for (auto each = done_.begin(); each != done_.end();)
     if (bytes_ > kMostBytes || done_.size() > kMostDone || is_over(**each)) {
       bytes_ -= (*each)->bytes();

@@ -44,13 +44,13 @@ public:
     uint64_t operations = 0; // begun
     bool running = false;    // works in memory
     VectorClock before;      // what is done before the queue's next operation begins
-    std::function<uint64_t()> submitted;
+    std::function<uint64_t()> submitted, taken;
     std::deque<Submitted> submissions;
   };
 
   // Return a new queue's place among the others; null where nobody asks for races. `submitted` returns up to which
-  // place in the queue the program has submitted something.
-  Member *join(std::function<uint64_t()> submitted);
+  // place in the queue the program has submitted something, `taken` up to which all is done.
+  Member *join(std::function<uint64_t()> submitted, std::function<uint64_t()> taken);
   void leave(Member *member);
 
   // An operation begins, that is at a place in the queue: one that waits or tells, or one that works in memory and is
