@@ -253,7 +253,6 @@ setup(
             sorted(str(path) for path in SANITIZER.glob("*.cpp")),
             language="c++",
             depends=[*(str(path) for path in SANITIZER.glob("*.[hm]*")), str(WIRE / "call_site.h"), *AGREED],
-            include_dirs=[str(WIRE)],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[
                 "-Wl,-soname,libluthier_sanitizer.so",
