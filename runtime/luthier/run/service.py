@@ -35,7 +35,7 @@ from luthier.wire.messages import Request
 
 if TYPE_CHECKING:  # what few runs need
     from luthier.run.captures import Captures
-    from luthier.run.findings.collector import Collector
+    from luthier.run.findings.collector import Collector, Running
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
@@ -134,6 +134,8 @@ class Service:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
                         elif kind == Request.FOUND:
                             body = self._found(pid, Reader(payload))
+                        elif kind == Request.FOUND_COPY:
+                            body = self._found_copy(pid, Reader(payload))
                         elif kind == Request.FOUND_CALL:
                             body = self._found_call(pid, Reader(payload))
                         elif kind == Request.FOLLOW:
@@ -199,17 +201,29 @@ class Service:
             return Writer().number(shared.size), [shared.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
 
+    def _kernel(self, number: int) -> Running:
+        """Return the code of a kernel that something was found in, by the number of its plan."""
+        from luthier.run.findings.collector import running  # few runs need it
+
+        if number >= len(self._planner.plans):
+            raise protocol.ProtocolError("a finding in a kernel that was never planned")
+        return running(self._planner.plans[number])
+
     def _found(self, pid: int, request: Reader) -> Writer:
         if self._findings is None:
             raise protocol.ProtocolError("findings that nobody asked for")
-        from luthier.run.findings.collector import running  # few runs need it
-
         seen = request.numbers(messages.Sighting)
         of_host = (messages.Sight.DOUBLE_FREE, messages.Sight.INVALID_FREE, messages.Sight.LEAK)
-        by_kernel = seen.kind not in of_host
-        if by_kernel and seen.kernel >= len(self._planner.plans):
-            raise protocol.ProtocolError("a finding in a kernel that was never planned")
-        self._findings.add(pid, seen, running(self._planner.plans[seen.kernel]) if by_kernel else None)
+        code = None if seen.kind in of_host else self._kernel(seen.kernel)
+        self._findings.add(pid, seen, code, self._kernel(seen.other_kernel) if seen.has_launch else None)
+        return Writer()
+
+    def _found_copy(self, pid: int, request: Reader) -> Writer:
+        if self._findings is None:
+            raise protocol.ProtocolError("findings that nobody asked for")
+        seen = request.numbers(messages.Sighting)
+        function, symbol, file = (os.fsdecode(request.string()) for _ in range(3))
+        self._findings.add_copy(pid, seen, self._kernel(seen.kernel), function, symbol, file)
         return Writer()
 
     def _found_call(self, pid: int, request: Reader) -> Writer:

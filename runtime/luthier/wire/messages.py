@@ -55,25 +55,27 @@ class Request(enum.IntEnum):
     """`Watched`; bytes of `luthier.emulator.layout.FOUND`s, and of `MET`s."""
     FOUND_CALL = 15
     """`CallSighting`, the function's name, the symbol and the file that the call is in."""
-    INSTRUMENT = 16
+    FOUND_COPY = 16
+    """`Sighting` of a race, and what `FOUND_CALL` has for the call that copies."""
+    INSTRUMENT = 17
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
-    OBJECT = 17
+    OBJECT = 18
     """A URI and contents. Reply: a number."""
-    KERNEL = 18
+    KERNEL = 19
     """`FindKernel`. Reply: the row in the ledger, name, symbol, bytes of arguments that are to be read, patched object,
     symbols of its blocks of variables; if there is a patched object `Limits`."""
-    BLOCK = 19
+    BLOCK = 20
     """A device and a symbol. Reply: size and offsets of rings, and a file."""
-    LOADED = 20
+    LOADED = 21
     """`Loaded`, addresses of blocks."""
-    FAULT = 21
+    FAULT = 22
     """A text."""
-    CODE_OBJECT = 22
+    CODE_OBJECT = 23
     """`LoadedObject`."""
-    LAUNCH = 23
+    LAUNCH = 24
     """`Launch`; contents of the arguments, empty if they could not be read. Reply: whether it runs instrumented."""
-    LAUNCH_END = 24
+    LAUNCH_END = 25
     """`LaunchEnd`."""
     FUNCTIONS = 40
     """Functions that there will be events of. Reply: how many events there is room for, and a file."""
@@ -246,6 +248,15 @@ class Sighting(Message):
     other_lane: int
     other_wave: int
     other_group: int
+    has_launch: bool
+    """The other instruction is of another launch:"""
+    other_kernel: int
+    other_launch: int
+    has_copy: bool
+    """There is no other instruction, but a copy: its place and size are told as another one's, `other_record` is the
+    call's address in its file, as that of a `CallSighting`."""
+    copy_writes: bool
+    """It writes there; else it reads."""
 
 
 @dataclass(frozen=True)

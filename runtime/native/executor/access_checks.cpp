@@ -287,6 +287,8 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   meet_atomics(where, lanes, use);
   if (use & USE_RETURNS)
     where.wave.returned = true;
+  if (!lanes.in_lds && (use & USE_RETURNS || !(use & USE_WRITES)))
+    hear(lanes);
   if (!(use & USE_WRITES))
     return;
   const Touch now{ordering_.release(where.group, where.wave), lanes.record};
@@ -297,6 +299,14 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
     made.to = histories_.find(after);
     return made;
   });
+}
+
+void AccessChecks::hear(const Lanes &lanes) {
+  for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
+    const uint64_t end = run->address + uint64_t{lanes.size} * (run->repeats ? 1 : run->count);
+    for (uint64_t dword = run->address / 4; dword * 4 < end; ++dword)
+      heard_.insert(dword);
+  }
 }
 
 // Takes over what others have let know at the same addresses, and tells the races with what they did not.

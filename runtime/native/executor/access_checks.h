@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "observer.h"
@@ -31,6 +32,17 @@ public:
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
   // Return what was found so far, and forget it.
   std::vector<wire::Sighting> take();
+
+  // What the launch has done to memory: for comparisons with others when it has ended.
+  const char *plan() const { return plan_; }
+  const Shadow &memory() const { return memory_; }
+  const Histories &histories() const { return histories_; }
+  const Ordering &ordering() const { return ordering_; }
+  // Return how many bytes the last access of a record was of.
+  uint64_t size_of(uint32_t record) const { return sizes_[record]; }
+  // Return the dwords, addresses by 4, at which it has looked at what others may store meanwhile: by loads that see it,
+  // and by atomics that return what was there.
+  const std::unordered_set<uint64_t> &heard() const { return heard_; }
 
 private:
   // Lanes that follow each other, each with the bytes behind those of the one before; or all with the same.
@@ -63,6 +75,7 @@ private:
   void sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const;
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
+  void hear(const Lanes &lanes);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
   History own(Where where, const Lanes &lanes, const History &all) const;
@@ -124,7 +137,8 @@ private:
   Instruction last_{};                       // the one that `silent_` is of
   std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_; // by record, of its last access
-  std::mutex mutex_;           // of what is found
+  std::unordered_set<uint64_t> heard_;
+  std::mutex mutex_; // of what is found
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 

@@ -72,6 +72,15 @@ void CellArena::grow() {
   chunks_.push_back(std::move(chunk));
 }
 
+std::vector<uint64_t> Shadow::pages() const {
+  std::vector<uint64_t> all;
+  all.reserve(pages_.size());
+  for (const auto &[number, page] : pages_)
+    all.push_back(number);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 void Shadow::split(Line &line) {
   constexpr unsigned kDwords = kLine / 4;
   uint32_t *const bytes = arena_.take(2 * kLine);

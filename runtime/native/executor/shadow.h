@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -93,6 +94,7 @@ public:
     left_ -= cells;
     return next_ += cells, next_ - cells;
   }
+  size_t bytes() const { return chunks_.size() * kChunk * sizeof(uint32_t); }
 
 private:
   static constexpr size_t kChunk = 1 << 16; // cells
@@ -127,8 +129,37 @@ public:
     }
   }
 
-private:
   static constexpr uint64_t kPage = 4096, kLine = 256;
+  // What is known of the bytes of one line.
+  struct View {
+    uint64_t address;
+    const uint32_t *histories, *lanes;
+    unsigned shift; // of the size of a cell
+    unsigned cell(unsigned byte) const { return byte >> shift; }
+  };
+  // Calls `each(view)` for all lines of a page that somebody touched; the page is given by its number.
+  template <typename Each> void each_line(uint64_t page, Each each) const {
+    const auto found = pages_.find(page);
+    if (found == pages_.end())
+      return;
+    for (unsigned index = 0; index < kPage / kLine; ++index)
+      if (const Line &line = found->second.lines[index]; line.cells)
+        each(view(page * kPage + index * kLine, line));
+  }
+  // Return the same of the line at an address; nothing if nobody touched it.
+  std::optional<View> line(uint64_t address) const {
+    const auto found = pages_.find(address / kPage);
+    if (found == pages_.end())
+      return std::nullopt;
+    const Line &line = found->second.lines[address % kPage / kLine];
+    return line.cells ? std::optional(view(address, line)) : std::nullopt;
+  }
+  // Return the numbers of the pages that somebody touched, in order.
+  std::vector<uint64_t> pages() const;
+  // Return how much memory the cells take, in bytes.
+  size_t bytes() const { return arena_.bytes(); }
+
+private:
   struct Line {
     uint32_t *cells = nullptr; // numbers of histories, then lanes
     bool in_bytes = false;
@@ -136,6 +167,10 @@ private:
   struct Page {
     Line lines[kPage / kLine];
   };
+  static View view(uint64_t address, const Line &line) {
+    const unsigned shift = line.in_bytes ? 0 : 2;
+    return {address, line.cells, line.cells + (kLine >> shift), shift};
+  }
   Line &find(uint64_t address) {
     const uint64_t number = address / kPage;
     Known &known = known_[number % known_.size()];

@@ -54,7 +54,7 @@ private:
     return gpu_id > kFirstGpuId && gpu_id < kFirstGpuId + system_.nodes() ? gpu_id - kFirstGpuId : 0;
   }
   static uint32_t gpu_id_of(unsigned node) { return topology::kFirstGpuId + node; }
-  uint64_t keep(std::shared_ptr<BufferObject> object, uint64_t address, uint64_t gpu_address);
+  uint64_t keep(std::shared_ptr<BufferObject> object, uint64_t address, uint64_t gpu_address, bool is_private = false);
   int change_mapping(uint64_t handle, uint64_t ids, uint32_t count, uint32_t &done, bool is_mapped);
 
   Process &process_;

@@ -21,6 +21,10 @@ bool put(uint64_t address, uint64_t size, int protection) {
 
 bool is_of_host(const BufferObject &object) { return object.flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR; }
 
+bool is_private(uint32_t flags) {
+  return flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && !(flags & KFD_IOC_ALLOC_MEM_FLAGS_COHERENT);
+}
+
 } // namespace
 
 // Memory without an address is mapped by the render device's handles to it.
@@ -36,16 +40,17 @@ int KernelDriver::alloc_memory(kfd_ioctl_alloc_memory_of_gpu_args &a) {
   }
   if (a.va_addr && !put(a.va_addr, a.size, PROT_READ | PROT_WRITE))
     return -ENOMEM;
-  a.handle = keep(std::move(object), a.va_addr, a.va_addr);
+  a.handle = keep(std::move(object), a.va_addr, a.va_addr, is_private(a.flags));
   a.mmap_offset = a.handle << kPageBits;
   return 0;
 }
 
-uint64_t KernelDriver::keep(std::shared_ptr<BufferObject> object, uint64_t address, uint64_t gpu_address) {
+uint64_t KernelDriver::keep(std::shared_ptr<BufferObject> object, uint64_t address, uint64_t gpu_address,
+                            bool is_private) {
   if (address == gpu_address)
     process_.svm.forget(address, object->size);
   if (address)
-    system_.memory.adopt({address, object->size, gpu_address, {}});
+    system_.memory.adopt({address, object->size, gpu_address, {}, is_private});
   std::lock_guard lock(process_.mutex);
   process_.buffers.emplace(process_.next_handle, Buffer{std::move(object), address, gpu_address, {}});
   return process_.next_handle++;
@@ -124,6 +129,7 @@ int KernelDriver::export_dmabuf(kfd::ExportDmabuf &a) {
   const auto found = process_.buffers.find(a.handle);
   if (found == process_.buffers.end() || is_of_host(*found->second.object))
     return -EINVAL;
+  system_.memory.share(found->second.address, found->second.gpu_address);
   const int file = process_.exported.export_file(found->second.object, found->second.address, a.flags & O_CLOEXEC);
   if (file < 0)
     return -EMFILE;
@@ -137,6 +143,7 @@ int KernelDriver::export_handle(kfd::ExportHandle &a) {
   if (found == process_.buffers.end() || is_of_host(*found->second.object))
     return -EINVAL;
   const Buffer &buffer = found->second;
+  system_.memory.share(buffer.address, buffer.gpu_address);
   const uint64_t name = buffer.object->name(buffer.address);
   const uint32_t words[4] = {kShareMagic, static_cast<uint32_t>(name), static_cast<uint32_t>(name >> 32),
                              gpu_id_of(buffer.object->node)};

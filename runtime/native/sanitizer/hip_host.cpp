@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agreement.h"
+#include "call_site.h"
 #include "sanitizer.h"
 
 extern "C" {
@@ -11,6 +12,8 @@ extern "C" {
 void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address, uint64_t size,
                               uint64_t base, uint64_t extent, const char *function, const char *symbol,
                               const char *file) __attribute__((weak));
+void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site)
+    __attribute__((weak));
 }
 
 namespace luthier {
@@ -34,18 +37,12 @@ struct Reach {
 void complain(Sight kind, const char *function, int error, const void *site, const Reach &reach = {}) {
   if (!luthier_complain_of_call)
     return;
-  Dl_info info{};
-  // The call is before the address that it returns to.
-  const void *call = static_cast<const char *>(site) - 1;
-  if (!dladdr(call, &info))
-    info = {};
+  const CallSite at = call_site(site);
   std::string what = function;
   if (error != kSuccess)
     what += std::string(": ") + next<const char *(int)>("hipGetErrorName")(error);
-  const uint64_t offset = reinterpret_cast<uint64_t>(call) - reinterpret_cast<uint64_t>(info.dli_fbase);
-  luthier_complain_of_call(static_cast<uint64_t>(kind), error, offset, reach.address, reach.size, reach.base,
-                           reach.extent, what.c_str(), info.dli_sname ? info.dli_sname : "",
-                           info.dli_fname ? info.dli_fname : "");
+  luthier_complain_of_call(static_cast<uint64_t>(kind), error, at.offset, reach.address, reach.size, reach.base,
+                           reach.extent, what.c_str(), at.symbol, at.file);
 }
 
 // A launch of this thread that failed, and that nobody has asked about.
@@ -108,6 +105,14 @@ void look(const char *function, const void *site, const void *address, size_t si
              {first, size, known->address, known->size});
 }
 
+// The same of both sides of a copy, which the device is told of.
+void look_at_copy(const char *function, const void *site, const void *to, const void *from, size_t size) {
+  look(function, site, to, size);
+  look(function, site, from, size);
+  if (!inside && luthier_copies)
+    luthier_copies(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), size, function, site);
+}
+
 } // namespace
 
 void note_result(const char *function, int result, const void *site) {
@@ -157,38 +162,32 @@ int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, un
 }
 
 int hipMemcpy(void *to, const void *from, size_t size, int kind) {
-  look("hipMemcpy", SITE, to, size);
-  look("hipMemcpy", SITE, from, size);
+  look_at_copy("hipMemcpy", SITE, to, from, size);
   return call("hipMemcpy", SITE, to, from, size, kind);
 }
 
 int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
-  look("hipMemcpyAsync", SITE, to, size);
-  look("hipMemcpyAsync", SITE, from, size);
+  look_at_copy("hipMemcpyAsync", SITE, to, from, size);
   return call("hipMemcpyAsync", SITE, to, from, size, kind, stream);
 }
 
 int hipMemcpyWithStream(void *to, const void *from, size_t size, int kind, void *stream) {
-  look("hipMemcpyWithStream", SITE, to, size);
-  look("hipMemcpyWithStream", SITE, from, size);
+  look_at_copy("hipMemcpyWithStream", SITE, to, from, size);
   return call("hipMemcpyWithStream", SITE, to, from, size, kind, stream);
 }
 
 int hipMemcpyHtoD(void *to, void *from, size_t size) {
-  look("hipMemcpyHtoD", SITE, to, size);
-  look("hipMemcpyHtoD", SITE, from, size);
+  look_at_copy("hipMemcpyHtoD", SITE, to, from, size);
   return call("hipMemcpyHtoD", SITE, to, from, size);
 }
 
 int hipMemcpyDtoH(void *to, void *from, size_t size) {
-  look("hipMemcpyDtoH", SITE, to, size);
-  look("hipMemcpyDtoH", SITE, from, size);
+  look_at_copy("hipMemcpyDtoH", SITE, to, from, size);
   return call("hipMemcpyDtoH", SITE, to, from, size);
 }
 
 int hipMemcpyDtoD(void *to, void *from, size_t size) {
-  look("hipMemcpyDtoD", SITE, to, size);
-  look("hipMemcpyDtoD", SITE, from, size);
+  look_at_copy("hipMemcpyDtoD", SITE, to, from, size);
   return call("hipMemcpyDtoD", SITE, to, from, size);
 }
 

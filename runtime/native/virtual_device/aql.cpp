@@ -26,8 +26,20 @@ hsa::Queue *queue_around(uint64_t *read) {
 
 AqlQueue::AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
     : Queue(room, node, ring, size, write, read), gpu_(gpu),
-      resources_(room.service, room.memory, room.plans, room.pool) {
+      resources_(room.service, room.memory, room.plans, room.pool, room.order) {
   resources_.interrupt = [this] { room_.events.interrupt(); };
+}
+
+uint64_t AqlQueue::submitted() const {
+  const uint64_t write = __atomic_load_n(write_, __ATOMIC_ACQUIRE);
+  uint64_t end = __atomic_load_n(read_, __ATOMIC_ACQUIRE);
+  const auto is_there = [&](uint64_t id) {
+    const auto *header = reinterpret_cast<const uint16_t *>(ring_ + id * hsa::kPacketSize % size_);
+    return hsa::type_of(__atomic_load_n(header, __ATOMIC_ACQUIRE)) != PacketType::kInvalid;
+  };
+  while (end < write && is_there(end))
+    ++end;
+  return end;
 }
 
 void AqlQueue::abort() {
@@ -44,9 +56,10 @@ bool AqlQueue::process() {
   auto *header = reinterpret_cast<uint16_t *>(packet);
   const PacketType type = hsa::type_of(__atomic_load_n(header, __ATOMIC_ACQUIRE));
   bool done = true;
-  switch (type) {
-  case PacketType::kInvalid:
+  if (type == PacketType::kInvalid)
     return false;
+  room_.order.begin(member_, next_, type == PacketType::kDispatch);
+  switch (type) {
   case PacketType::kDispatch:
     dispatch(*reinterpret_cast<hsa::DispatchPacket *>(packet), next_);
     break;
@@ -141,7 +154,8 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
   try {
     const char *plan = room_.plans.find(gpu_, node_, packet.kernel_object);
     const auto queue = reinterpret_cast<uint64_t>(queue_around(read_));
-    auto launch = std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_});
+    auto launch =
+        std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_, member_});
     {
       std::lock_guard lock(mutex_);
       launch_ = launch.get();
@@ -180,8 +194,10 @@ bool AqlQueue::barrier(const hsa::BarrierPacket &packet, bool all) {
       }
     return none || (all ? every : any);
   });
-  if (done)
+  if (done) {
+    room_.order.waited(member_);
     complete(packet.completion_signal, device_clock());
+  }
   return done;
 }
 
@@ -205,8 +221,10 @@ bool AqlQueue::vendor(const char *raw) {
         return value >= packet.value;
       }
     });
-    if (done)
+    if (done) {
+      room_.order.waited(member_);
       complete(packet.completion_signal, begin);
+    }
     return done;
   }
   // ROCr sends an indirect buffer of the command processor's language to invalidate the instruction cache.
@@ -224,6 +242,7 @@ bool AqlQueue::vendor(const char *raw) {
 void AqlQueue::complete(hsa::SignalHandle handle, uint64_t begin) {
   if (!handle)
     return;
+  room_.order.publish(member_);
   hsa::Signal *signal = signal_of(handle);
   signal->start_ts = begin;
   signal->end_ts = std::max(device_clock(), begin + 1);

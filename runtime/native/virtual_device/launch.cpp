@@ -72,7 +72,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       sightings_(resources.memory, packet.node, packet.plan), watched_(watched(resources.service, packet.plan)),
       execution_(*this, dispatch_of(packet, resources.service.setup().checks, watched_.get())) {
   if (is_observed(plan_))
-    observed_.emplace(resources.service.setup().checks);
+    observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_FLOATS)
     floats_.emplace(resources.service.setup().floats_flow, plan_);
   if (checked_ || observed_ || floats_)
@@ -123,6 +123,10 @@ std::optional<Fault> Launch::run() {
     tell(floats_->take());
   if (watched_)
     watched_->tell(launch);
+  if (observed_)
+    resources_.order.end(packet_.member, observed_, launch);
+  else
+    resources_.order.end_unknown(packet_.member);
   return fault_;
 }
 

@@ -9,6 +9,7 @@
 #include "float_checks.h"
 #include "hsa_layouts.h"
 #include "plans.h"
+#include "queue_order.h"
 #include "sightings.h"
 #include "watched.h"
 
@@ -43,13 +44,14 @@ struct Packet {
   uint64_t id;      // of the packet
   bool cooperative; // all work-groups run at once
   unsigned node, gpu;
+  QueueOrder::Member *member; // the queue among all others
 };
 
 // Resources that a launch needs besides: kept by a queue.
 class Resources {
 public:
-  Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool)
-      : service(service), memory(memory), plans(plans), pool(pool), own(service.setup().engine) {}
+  Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order)
+      : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine) {}
   ~Resources();
   // Scratch of that size which the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
@@ -60,6 +62,7 @@ public:
   Memory &memory;
   Plans &plans;
   ThreadPool &pool;
+  QueueOrder &order;
   Worker own;
   std::function<void()> interrupt; // a kernel has sent one
 
@@ -101,7 +104,7 @@ private:
   Triple block_, grid_; // work-items
   const bool checked_ = ProgramMemory::get().version() != 0;
   Sightings sightings_;
-  std::optional<AccessChecks> observed_;
+  std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end
   std::optional<FloatChecks> floats_;
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;

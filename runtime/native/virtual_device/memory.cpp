@@ -53,6 +53,17 @@ bool Memory::set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint
   return true;
 }
 
+void Memory::share(uint64_t address, uint64_t gpu_address) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = exactly(address, gpu_address); found != allocations_.end())
+    found->second.is_private = false;
+}
+
+bool Memory::is_private(uint64_t address) const {
+  const auto found = find(address);
+  return found && found->is_private;
+}
+
 Memory::Allocations::iterator Memory::exactly(uint64_t address, uint64_t gpu_address) {
   auto [from, to] = allocations_.equal_range(address);
   auto found = std::find_if(from, to, [&](auto &entry) { return entry.second.gpu_address == gpu_address; });

@@ -17,6 +17,7 @@ struct Allocation {
   uint64_t address = 0, size = 0;
   uint64_t gpu_address = 0;     // another one of registered memory, and of memory that only devices have there
   std::vector<uint32_t> mapped; // nodes
+  bool is_private = false;      // a device's own, into which neither the host nor another process looks
 };
 
 class Memory {
@@ -33,6 +34,11 @@ public:
   void adopt(const Allocation &made);
   bool drop(uint64_t address, uint64_t gpu_address);
   bool set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes);
+
+  // Another process may look into it from now on.
+  void share(uint64_t address, uint64_t gpu_address);
+  // Return whether all memory there is a device's own, into which nothing but devices of this process looks.
+  bool is_private(uint64_t address) const;
 
   // Takes so much of a node's own memory, or nothing and false.
   bool take(unsigned node, uint64_t size);

@@ -23,6 +23,8 @@ uint64_t device_clock() {
 }
 
 void Queue::start() {
+  member_ =
+      room_.order.join([this] { return submitted(); }, [this] { return __atomic_load_n(read_, __ATOMIC_ACQUIRE); });
   thread_ = quiet_thread([this] { run(); });
 }
 
@@ -31,6 +33,7 @@ void Queue::stop() {
   abort();
   if (thread_.joinable())
     thread_.join();
+  room_.order.leave(member_);
 }
 
 // A packet is announced by stores to memory, so somebody must look: all the time just after there was work, then less

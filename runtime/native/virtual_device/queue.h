@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "long_launches.h"
 #include "plans.h"
+#include "queue_order.h"
 
 namespace luthier {
 
@@ -24,6 +25,7 @@ struct Room {
   Plans &plans;
   ThreadPool &pool;
   LongLaunches &long_launches;
+  QueueOrder &order;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };
@@ -45,6 +47,8 @@ public:
 protected:
   // Takes what there is; false if there was nothing.
   virtual bool process() = 0;
+  // Return up to which place, an index as that of `begin` of the order, the program has submitted something.
+  virtual uint64_t submitted() const = 0;
   virtual void abort() {}
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
   // Waits until `done` says so or the queue is to end; false then.
@@ -55,6 +59,7 @@ protected:
   char *ring_;
   uint64_t size_;
   uint64_t *write_, *read_;
+  QueueOrder::Member *member_ = nullptr; // among all queues
 
 private:
   void run();
@@ -71,6 +76,7 @@ public:
 
 protected:
   bool process() override;
+  uint64_t submitted() const override;
   void abort() override;
 
 private:
@@ -97,6 +103,7 @@ public:
 
 protected:
   bool process() override;
+  uint64_t submitted() const override { return __atomic_load_n(write_, __ATOMIC_ACQUIRE); }
 
 private:
   size_t execute(const uint32_t *packet, size_t words);
@@ -105,6 +112,7 @@ private:
   char *fail(const char *what, uint64_t address, uint64_t size);
   bool copy(uint64_t to, uint64_t from, uint64_t size);
   bool fill(uint64_t to, uint32_t value, uint64_t size);
+  void ended(const char *from, const RangeTable::Piece &to);
   bool failed_ = false;
   uint64_t next_ = 0;
 };

@@ -70,6 +70,12 @@ RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint6
   return found;
 }
 
+// A copy, or with no source a fill, has ended.
+void SdmaQueue::ended(const char *from, const RangeTable::Piece &to) {
+  room_.order.end(member_, {{reinterpret_cast<uint64_t>(from), from ? to.size : 0},
+                            {reinterpret_cast<uint64_t>(to.host), to.size}});
+}
+
 bool SdmaQueue::copy(uint64_t to, uint64_t from, uint64_t size) {
   while (size) {
     const auto source = reach_piece("read", from, size);
@@ -77,6 +83,7 @@ bool SdmaQueue::copy(uint64_t to, uint64_t from, uint64_t size) {
     if (!target.size)
       return false;
     std::memmove(target.host, source.host, target.size);
+    ended(source.host, target);
     to += target.size, from += target.size, size -= target.size;
   }
   return true;
@@ -90,6 +97,7 @@ bool SdmaQueue::fill(uint64_t to, uint32_t value, uint64_t size) {
       return false;
     for (uint64_t at = 0; at < target.size; at += sizeof value)
       std::memcpy(target.host + at, &value, std::min<uint64_t>(sizeof value, target.size - at));
+    ended(nullptr, target);
     to += target.size, size -= target.size;
   }
   return true;
@@ -121,6 +129,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     room_.memory_fault(node_, reinterpret_cast<uint64_t>(p));
     return true;
   };
+  room_.order.begin(member_, next_, operation == kCopy || operation == kFill);
   switch (operation) {
   case kNop: {
     const size_t skipped = 1 + (p[0] >> 16 & 0x3FFF);
@@ -164,6 +173,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(4 + count) ? nullptr : reach("write", number(p + 1), 4 * count);
     if (!to)
       return 0;
+    room_.order.publish(member_);
     std::memcpy(to, p + 4, 4 * count);
     return 4 + count;
   }
@@ -171,6 +181,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(4) ? nullptr : reach("write", number(p + 1), 4);
     if (!to)
       return 0;
+    room_.order.publish(member_);
     __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
     return 4;
   }
@@ -191,6 +202,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     const unsigned function = p[0] >> 28 & 7;
     const bool done =
         wait_until([&] { return compare(function, __atomic_load_n(place, __ATOMIC_ACQUIRE) & mask, reference); });
+    room_.order.waited(member_);
     return done ? 6 : 0;
   }
   case kAtomic: {
@@ -198,6 +210,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(p[0] >> 25 == kAdd64 ? 8 : 0) ? nullptr : reach("atomic operation", number(p + 1), 8);
     if (!to)
       return 0;
+    room_.order.publish(member_);
     __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
     return 8;
   }

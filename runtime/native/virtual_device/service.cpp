@@ -127,6 +127,11 @@ void Service::found(const wire::CallSighting &sighting, std::string_view functio
   ask(Request::kFoundCall, Writer().numbers(sighting).bytes(function).bytes(symbol).bytes(file).text());
 }
 
+void Service::found_copy(const wire::Sighting &race, std::string_view function, std::string_view symbol,
+                         std::string_view file) {
+  ask(Request::kFoundCopy, Writer().numbers(race).bytes(function).bytes(symbol).bytes(file).text());
+}
+
 uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
   const std::string steps = ask(Request::kFollow, Writer().numbers(wanted).text()).bytes();
   const size_t count = steps.size() / sizeof *made;

@@ -50,6 +50,9 @@ public:
   // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
   void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
              std::string_view file);
+  // A race with a copy, and the call of HIP that the copy is of: the same of it.
+  void found_copy(const wire::Sighting &race, std::string_view function, std::string_view symbol,
+                  std::string_view file);
   // What hazards make of a state of a wave and a record: how many steps of the automaton, at least one.
   uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
   // What the watch of a launch found: layout::found, layout::met.

@@ -65,10 +65,10 @@ System *System::current() {
 System::System()
     : memory(memory_sizes(service.setup())),
       events(reinterpret_cast<uint64_t *>(memory.allocate(kMaxEvents * sizeof(uint64_t), all_gpus()))),
-      plans(service, memory), pool(service.setup().engine, helpers()), long_launches(service),
-      room{service, memory, events, plans, pool, long_launches, [this](unsigned node, uint64_t address) {
-             report(node, address);
-           }} {}
+      plans(service, memory), pool(service.setup().engine, helpers()), long_launches(service), order(service, memory),
+      room{service, memory,        events, plans,
+           pool,    long_launches, order,  [this](unsigned node, uint64_t address) {
+             report(node, address); }} {}
 
 std::vector<uint32_t> System::all_gpus() const {
   std::vector<uint32_t> all;

@@ -23,6 +23,7 @@ public:
   Plans plans;
   ThreadPool pool;
   LongLaunches long_launches;
+  QueueOrder order;
   Room room;
 
   const std::vector<Gpu> &gpus() const { return service.setup().gpus; }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
-from luthier.run.findings.finding import FLOAT_KINDS, Allocation, Finding, Other
+from luthier.run.findings.finding import COPY, FLOAT_KINDS, Allocation, Finding, Other
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import frames_of_host
 from luthier.run.planner import Plan
@@ -76,11 +76,12 @@ class Collector:
         with self._lock:
             return list(self._findings.values())
 
-    def add(self, process: int, seen: Sighting, code: Running | None) -> None:
+    def add(self, process: int, seen: Sighting, code: Running | None, other: Running | None = None) -> None:
         """Take what a process has seen.
 
         Args:
             code: code of the kernel that did it; None if no kernel did.
+            other: code of another launch that has to do with it; None if there is none.
 
         Raises:
             DeviceError: there is no such kind.
@@ -92,9 +93,39 @@ class Collector:
         if seen.base or (seen.in_lds and seen.extent):
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if code is not None:
-            _locate(finding, seen, code)
+            _locate(finding, seen, code, other)
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
+        self.keep(finding)
+
+    def add_copy(self, process: int, seen: Sighting, code: Running, function: str, symbol: str, file: str) -> None:
+        """Take a race of a kernel with a copy.
+
+        Args:
+            code: code of the kernel.
+            function: HIP's that copies; empty if it is not known, as the rest.
+            symbol: what the call is in, as far as the file tells.
+            file: executable or library of the call.
+
+        Raises:
+            DeviceError: there is no such kind.
+        """
+        kind = self._wanted(seen.kind)
+        if kind is None:
+            return
+        finding = Finding(kind, process, address=seen.address, count=seen.count)
+        if seen.base:
+            finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
+        _locate(finding, seen, code, None)
+        finding.other = Other(
+            file,
+            seen.other_record,
+            frames=frames_of_host(file, seen.other_record, symbol) if file else (),
+            size=seen.other_size,
+            address=seen.other_address,
+            call=function or COPY,
+            writes=bool(seen.copy_writes),
+        )
         self.keep(finding)
 
     def add_watched(self, process: int, seen: Watched, plan: Plan, launch: int) -> None:
@@ -150,19 +181,22 @@ class Collector:
                 known.merge(finding)
 
 
-def _locate(finding: Finding, seen: Sighting, code: Running) -> None:
+def _locate(finding: Finding, seen: Sighting, code: Running, other: Running | None) -> None:
     finding.kernel, finding.object = code.kernel, code.object
     finding.offset, finding.instruction, finding.frames = code.instruction(seen.record)
     finding.in_lds = bool(seen.in_lds)
     if seen.has_other:
+        second = other or code
         finding.other = Other(
-            code.object,
-            *code.instruction(seen.other_record),
+            second.object,
+            *second.instruction(seen.other_record),
             lane=seen.other_lane,
             wave=seen.other_wave,
             group=seen.other_group,
             size=seen.other_size,
             address=seen.other_address,
+            kernel="" if other is None else other.kernel,
+            launch=seen.other_launch,
         )
     finding.lane, finding.wave, finding.group, finding.size = seen.lane, seen.wave, seen.group, seen.size
     finding.first_launch = finding.last_launch = seen.launch

@@ -53,6 +53,8 @@ CHECKS = {
     "host": frozenset({"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream"}),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
+COPY = "copy"
+"""Stands for the name of the function where it is not known which one copies."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
 """Kinds that are seen of two instructions, not of an access."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
@@ -90,6 +92,15 @@ class Other:
     """Bytes of the access; 0 where it is none."""
     address: int = 0
     """The first byte that both touch."""
+    kernel: str = ""
+    """Symbol of the kernel of another launch; empty if it is the same launch."""
+    launch: int = 0
+    """Number of that launch among those of its kernel in the process."""
+    call: str = ""
+    """The HIP function of a copy, of which there is no instruction; the object is the file of the call. `COPY` where
+    no call is known."""
+    writes: bool = False
+    """The copy writes the bytes, else it reads them."""
 
 
 @dataclass
@@ -213,11 +224,20 @@ class Finding:
         }[self.side]
         return f", {where} {whole}"
 
+    def _copy(self) -> Iterator[str]:
+        """Yield what comes behind the message of a race with a copy."""
+        assert self.other is not None
+        does = "writes" if self.other.writes else "reads"
+        yield f"  the other one is a copy that {does} {self.other.size} bytes, from {self.other.address:#x} on"
+        if self.other.call != COPY:
+            yield f"    by {self.other.call}, last called at {self.other.offset:#x} of {self.other.object}"
+            yield from _source_of_call(self.other.frames)
+
     def _other(self) -> str:
         assert self.other is not None
         if self.kind == "race":
             access = access_of(self.other.instruction, in_lds=self.in_lds)
-            return f"the other one is a {access} of {self.other.size} bytes by"
+            return f"the other one is {'an' if access == 'atomic' else 'a'} {access} of {self.other.size} bytes by"
         return {"divergent-barrier": "skipped, and later reached here, by", "missed-barrier": "ended:"}[self.kind]
 
     def _watched(self) -> Iterator[str]:
@@ -240,9 +260,7 @@ class Finding:
         yield self.message
         if self.call:
             yield f"    called at {self.offset:#x} of {self.object}"
-            for number, frame in enumerate(self.frames):
-                place = frame.place if frame.line else "no line is known"
-                yield f"    {'inlined at' if number else 'source'} {place} ({frame.name})"
+            yield from _source_of_call(self.frames)
             yield f"    {self.count} times in all"
         if not self.kernel:
             return
@@ -252,9 +270,14 @@ class Finding:
         lane = "" if self.kind == "missed-barrier" else f"lane {self.lane} of "
         yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
         yield from _code(self.offset, self.instruction, self.frames)
-        if self.other is not None:
+        if self.other is not None and self.other.call:
+            yield from self._copy()
+        elif self.other is not None:
             lane = lane and f"lane {self.other.lane} of "
-            yield f"  {self._other()} {lane}wave {self.other.wave} of work-group {self.other.group}"
+            launch = (
+                f", kernel {spellings(self.other.kernel)[-1]}, launch {self.other.launch}" if self.other.kernel else ""
+            )
+            yield f"  {self._other()} {lane}wave {self.other.wave} of work-group {self.other.group}{launch}"
             yield from _code(self.other.offset, self.other.instruction, self.other.frames)
         launches = f"{self.first_launch}"
         if self.last_launch != self.first_launch:
@@ -267,6 +290,12 @@ def access_of(instruction: str, *, in_lds: bool) -> str:
     mnemonic = instruction.partition(" ")[0]
     kind = kind_in_lds(mnemonic) if in_lds else kind_of(mnemonic)
     return {Kind.READ: "read", Kind.WRITE: "write", Kind.ATOMIC: "atomic"}[kind]
+
+
+def _source_of_call(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
+    for number, frame in enumerate(frames):
+        place = frame.place if frame.line else "no line is known"
+        yield f"    {'inlined at' if number else 'source'} {place} ({frame.name})"
 
 
 def _plain(frames: tuple[SourceFrame, ...]) -> list[dict[str, Any]]:

@@ -1,0 +1,186 @@
+#include "launch_trace.h"
+
+#include "program_memory.h"
+#include "take.h"
+
+namespace luthier {
+
+using namespace layout;
+
+namespace {
+
+constexpr uint64_t kWidestFlag = 8; // bytes
+
+bool is_written(const History &history) { return history.by[kLastWrite].segment || history.by[kLastAtomic].segment; }
+
+} // namespace
+
+LaunchTrace::LaunchTrace(std::shared_ptr<const AccessChecks> checks, uint64_t launch, const Memory &memory)
+    : checks_(std::move(checks)), launch_(launch), pages_(checks_->memory().pages()) {
+  for (const uint64_t page : pages_) {
+    bool writes = false;
+    checks_->memory().each_line(page, [&](const Shadow::View &line) {
+      bool stores = false;
+      for (unsigned byte = 0; byte < Shadow::kLine; byte += 1u << line.shift) {
+        const History &all = history(line, byte);
+        stores |= all.by[kLastWrite].segment != 0;
+        writes |= is_written(all);
+      }
+      if (stores)
+        std::memcpy(left_[line.address].data(), reinterpret_cast<const void *>(line.address), Shadow::kLine);
+    });
+    tells_ |= writes && !memory.is_private(page * kPageSize);
+  }
+}
+
+// Calls `each(line)` for all lines that have a part in these bytes.
+template <typename Each> void LaunchTrace::each_line(const Bytes &bytes, Each each) const {
+  const uint64_t last = (bytes.address + bytes.size - 1) / kPageSize;
+  for (auto page = std::lower_bound(pages_.begin(), pages_.end(), bytes.address / kPageSize);
+       bytes.size && page != pages_.end() && *page <= last; ++page)
+    checks_->memory().each_line(*page, [&](const Shadow::View &line) {
+      if (bytes.touches({line.address, Shadow::kLine}))
+        each(line);
+    });
+}
+
+bool LaunchTrace::writes(const Bytes &bytes) const {
+  bool found = false;
+  each_line(bytes, [&](const Shadow::View &line) {
+    for (unsigned byte = 0; byte < Shadow::kLine && !found; byte += 1u << line.shift)
+      found = bytes.touches({line.address + byte, 1u << line.shift}) && is_written(history(line, byte));
+  });
+  return found;
+}
+
+bool LaunchTrace::hears_of(const LaunchTrace &other) const {
+  return std::any_of(checks_->heard().begin(), checks_->heard().end(),
+                     [&](uint64_t dword) { return other.writes({dword * 4, 4}); });
+}
+
+bool LaunchTrace::hears_of(const CopiedBytes &other) const {
+  return std::any_of(checks_->heard().begin(), checks_->heard().end(),
+                     [&](uint64_t dword) { return other.to.touches({dword * 4, 4}); });
+}
+
+// A plain read beside an atomic is none: programs are right whatever they see.
+LaunchTrace::Pair LaunchTrace::pair_of(const History &own, const History &other, bool same_value) {
+  const auto have = [&](Role mine, Role its) { return own.by[mine].segment && other.by[its].segment; };
+  if (have(kLastWrite, kLastWrite) && !same_value)
+    return {kLastWrite, kLastWrite};
+  for (const Role role : {kLastAtomic, kLastRead}) {
+    if (have(kLastWrite, role))
+      return {kLastWrite, role};
+    if (have(role, kLastWrite))
+      return {role, kLastWrite};
+  }
+  return {};
+}
+
+// Return whether both launches have left the same there: programs set flags so.
+bool LaunchTrace::left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const {
+  const uint64_t line = address & ~(Shadow::kLine - 1);
+  const auto own = left_.find(line), other = before.left_.find(line);
+  return own != left_.end() && other != before.left_.end() &&
+         !std::memcmp(&own->second[address - line], &other->second[address - line], size);
+}
+
+void LaunchTrace::compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other,
+                          Races &found) const {
+  const unsigned step = 1u << std::min(own.shift, other.shift);
+  for (unsigned byte = 0; byte < Shadow::kLine; byte += step) {
+    const History &mine = history(own, byte), &its = before.history(other, byte);
+    const uint64_t address = own.address + byte;
+    const Pair pair = pair_of(mine, its, left_alike(before, address, step));
+    if (pair.own == kRoles)
+      continue;
+    const Access first = access(mine, own, byte, pair.own), second = access(its, other, byte, pair.other);
+    wire::Sighting &race = found[{first.touch.record, second.touch.record}];
+    if (race.count++)
+      continue;
+    race = sighting(first, address);
+    before.add_other(race, second, address);
+  }
+}
+
+std::vector<wire::Sighting> LaunchTrace::races_with(const LaunchTrace &before) const {
+  Races found;
+  for (const uint64_t page : pages_)
+    checks_->memory().each_line(page, [&](const Shadow::View &line) {
+      if (const auto other = before.checks_->memory().line(line.address))
+        compare(before, line, *other, found);
+    });
+  return take(found);
+}
+
+// Bytes that a copy engine wrote, or read.
+void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &found) const {
+  each_line(bytes, [&](const Shadow::View &line) {
+    for (unsigned byte = 0; byte < Shadow::kLine; byte += 1u << line.shift) {
+      const uint64_t address = line.address + byte;
+      if (!bytes.touches({address, 1u << line.shift}))
+        continue;
+      const History &mine = history(line, byte);
+      for (const Role role : {kLastWrite, kLastAtomic, kLastRead}) {
+        if (!mine.by[role].segment || (role != kLastWrite && !is_written))
+          continue;
+        const Access own = access(mine, line, byte, role);
+        wire::Sighting &race = found[{own.touch.record, is_written}];
+        if (!race.count++) {
+          race = sighting(own, address);
+          race.has_copy = true;
+          race.copy_writes = is_written;
+          race.other_address = std::max(address, bytes.address);
+          race.other_size = bytes.size;
+        }
+        break;
+      }
+    }
+  });
+}
+
+std::vector<wire::Sighting> LaunchTrace::races_with(const CopiedBytes &copy) const {
+  Races found;
+  compare(copy.to, true, found);
+  // The host looks at flags so, which kernels set by atomic stores: on most targets these look like any other.
+  if (copy.from.size > kWidestFlag)
+    compare(copy.from, false, found);
+  return take(found);
+}
+
+wire::Sighting LaunchTrace::sighting(Access own, uint64_t address) const {
+  wire::Sighting race{};
+  const Segment &its = checks_->ordering().of(own.touch);
+  race.kind = static_cast<uint64_t>(wire::Sight::kRace);
+  race.kernel = get(checks_->plan(), plan::kernel);
+  race.record = own.touch.record;
+  race.address = address;
+  race.size = checks_->size_of(own.touch.record);
+  race.lane = own.lane;
+  race.wave = its.wave;
+  race.group = checks_->ordering().number(its.group);
+  race.launch = launch_;
+  race.count = 1;
+  if (const auto near = ProgramMemory::get().nearest(address); near && address - near->address < near->size) {
+    race.base = near->address;
+    race.extent = near->size;
+    race.allocation = near->number;
+  }
+  return race;
+}
+
+// Adds what this launch, which has ended before, did there.
+void LaunchTrace::add_other(wire::Sighting &race, Access other, uint64_t address) const {
+  const Segment &its = checks_->ordering().of(other.touch);
+  race.has_other = race.has_launch = true;
+  race.other_record = other.touch.record;
+  race.other_address = address;
+  race.other_size = checks_->size_of(other.touch.record);
+  race.other_lane = other.lane;
+  race.other_wave = its.wave;
+  race.other_group = checks_->ordering().number(its.group);
+  race.other_kernel = get(checks_->plan(), plan::kernel);
+  race.other_launch = launch_;
+}
+
+} // namespace luthier

@@ -1,0 +1,82 @@
+// What a launch has done to memory, kept as long as something that it is not ordered with may touch the same.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "access_checks.h"
+#include "memory.h"
+
+namespace luthier {
+
+struct Bytes {
+  uint64_t address = 0, size = 0;
+  bool touches(const Bytes &other) const {
+    return address < other.address + other.size && other.address < address + size;
+  }
+};
+
+// What a copy engine has done.
+struct CopiedBytes {
+  Bytes from, to;
+};
+
+class LaunchTrace {
+public:
+  // Of a launch that has ended, and whose memory is as it left it.
+  LaunchTrace(std::shared_ptr<const AccessChecks> checks, uint64_t launch, const Memory &memory);
+
+  // Return whether it may know of what others did before it ended.
+  bool hears() const { return !checks_->heard().empty(); }
+  // Return whether the host, or another process, may know of what it did before it ended: it has written where they
+  // may look.
+  bool tells() const { return tells_; }
+  // Return whether it has looked at something that another launch, or a copy, has written.
+  bool hears_of(const LaunchTrace &other) const;
+  bool hears_of(const CopiedBytes &other) const;
+  // Return whether it has written one of these bytes.
+  bool writes(const Bytes &bytes) const;
+
+  // Return where it and another launch that has ended before touch the same bytes, one of them by a plain store.
+  std::vector<wire::Sighting> races_with(const LaunchTrace &before) const;
+  // The same of a copy.
+  std::vector<wire::Sighting> races_with(const CopiedBytes &copy) const;
+
+  size_t bytes() const { return checks_->memory().bytes() + left_.size() * Shadow::kLine; }
+
+private:
+  // An access: what is known of it, and the lane.
+  struct Access {
+    Touch touch;
+    unsigned lane = 0;
+  };
+  // Two accesses that race, by their records: the first pair, and how many there were.
+  using Races = std::map<std::pair<uint64_t, uint64_t>, wire::Sighting>;
+  // What a launch did to a cell that races with what another one did to it.
+  struct Pair {
+    Role own = kRoles, other = kRoles;
+  };
+  static Pair pair_of(const History &own, const History &other, bool same_value);
+  const History &history(const Shadow::View &line, unsigned byte) const {
+    return checks_->histories()[line.histories[line.cell(byte)]];
+  }
+  static Access access(const History &history, const Shadow::View &line, unsigned byte, Role role) {
+    return {history.by[role], lane_of(line.lanes[line.cell(byte)], role)};
+  }
+  template <typename Each> void each_line(const Bytes &bytes, Each each) const;
+  bool left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const;
+  void compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other, Races &found) const;
+  void compare(const Bytes &bytes, bool is_written, Races &found) const;
+  wire::Sighting sighting(Access own, uint64_t address) const;
+  void add_other(wire::Sighting &race, Access other, uint64_t address) const;
+
+  std::shared_ptr<const AccessChecks> checks_;
+  uint64_t launch_;
+  bool tells_ = false;
+  std::vector<uint64_t> pages_;
+  std::unordered_map<uint64_t, std::array<char, Shadow::kLine>> left_; // by line: what it left where it wrote
+};
+
+} // namespace luthier

@@ -1,0 +1,252 @@
+#include "queue_order.h"
+
+#include "call_site.h"
+#include "system.h"
+
+namespace luthier {
+
+namespace {
+
+constexpr size_t kMostBytes = size_t{512} << 20; // of what is known of launches that have ended
+constexpr size_t kMostDone = 4096, kMostCalls = 1024;
+
+uint64_t at(const VectorClock &clock, size_t queue) { return queue < clock.size() ? clock[queue] : 0; }
+
+void add(VectorClock &clock, size_t queue, uint64_t number) {
+  if (clock.size() <= queue)
+    clock.resize(queue + 1);
+  clock[queue] = std::max(clock[queue], number);
+}
+
+void add(VectorClock &clock, const VectorClock &other) {
+  for (size_t queue = 0; queue < other.size(); ++queue)
+    add(clock, queue, other[queue]);
+}
+
+} // namespace
+
+QueueOrder::Member *QueueOrder::join(std::function<uint64_t()> submitted, std::function<uint64_t()> taken) {
+  if (!service_.setup().checks.races)
+    return nullptr;
+  std::lock_guard lock(mutex_);
+  members_.push_back(std::make_unique<Member>());
+  Member &made = *members_.back();
+  made.number = members_.size() - 1;
+  made.submitted = std::move(submitted);
+  made.taken = std::move(taken);
+  return &made;
+}
+
+void QueueOrder::leave(Member *member) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  member->submitted = nullptr;
+  member->submissions.clear();
+  member->running = false;
+}
+
+void QueueOrder::begin(Member *member, uint64_t place, bool works) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  auto &known = member->submissions;
+  while (!known.empty() && known.front().end <= place)
+    known.pop_front();
+  add(member->before, known.empty() ? seen_ : known.front().seen);
+  ++member->operations;
+  member->running = works;
+}
+
+void QueueOrder::waited(Member *member) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  add(member->before, seen_);
+}
+
+void QueueOrder::publish(Member *member) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  for (const auto &each : members_) {
+    const uint64_t end = each->submitted ? each->submitted() : 0;
+    if (auto &known = each->submissions; known.empty() || known.back().end < end)
+      known.push_back({end, seen_});
+  }
+  add(seen_, member->before);
+  add(seen_, member->number, member->operations);
+}
+
+// Return the clock of one that is behind all that has begun.
+VectorClock QueueOrder::now() const {
+  VectorClock all;
+  for (const auto &member : members_)
+    add(all, member->number, member->operations);
+  return all;
+}
+
+// Has a queue be behind all whose writes it may have seen: all that runs now, and what has ended of which that is so.
+void QueueOrder::hear(Member &member, const std::function<bool(const Done &)> &hears_of) {
+  const bool alone = std::none_of(members_.begin(), members_.end(),
+                                  [&](const auto &each) { return each->running && each->number != member.number; });
+  if (!alone)
+    return add(member.before, now());
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto &each : done_)
+      if (at(member.before, each->queue) < each->number && (each->unknown || hears_of(*each))) {
+        add(member.before, each->after);
+        changed = true;
+      }
+  }
+}
+
+void QueueOrder::compare(const Done &done, std::vector<Meeting> &found) const {
+  for (const auto &each : done_) {
+    if (each->queue == done.queue || at(done.before, each->queue) >= each->number ||
+        at(each->before, done.queue) >= done.number || (each->trace && each->trace->tells()))
+      continue;
+    if (done.trace && each->trace && !each->trace->hears_of(*done.trace))
+      found.push_back({done.trace->races_with(*each->trace), {}});
+    else if (done.trace && !each->trace && !each->unknown)
+      found.push_back({done.trace->races_with(each->copy), each->copy});
+    else if (!done.trace && each->trace && !each->trace->hears_of(done.copy))
+      found.push_back({each->trace->races_with(done.copy), done.copy});
+  }
+}
+
+void QueueOrder::end(Member *member, std::shared_ptr<const AccessChecks> checks, uint64_t launch) {
+  if (!member)
+    return;
+  std::vector<Meeting> found;
+  {
+    auto done = std::make_unique<Done>();
+    done->trace = std::make_unique<LaunchTrace>(std::move(checks), launch, memory_);
+    const LaunchTrace &trace = *done->trace;
+    std::lock_guard lock(mutex_);
+    if (trace.hears()) {
+      add(member->before, seen_);
+      hear(*member,
+           [&](const Done &other) { return other.trace ? trace.hears_of(*other.trace) : trace.hears_of(other.copy); });
+    }
+    done->queue = member->number;
+    done->number = member->operations;
+    done->before = member->before;
+    if (!trace.tells())
+      compare(*done, found);
+    keep(*member, std::move(done));
+  }
+  tell(found);
+}
+
+// It may be a copy to where the host looks, so what comes after it is behind all.
+void QueueOrder::end_unknown(Member *member) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  auto done = std::make_unique<Done>();
+  done->queue = member->number;
+  done->number = member->operations;
+  done->unknown = true;
+  add(member->before, now());
+  keep(*member, std::move(done));
+}
+
+// What comes after a copy of what a launch may write meanwhile is behind that: the host may look at the copy.
+void QueueOrder::end(Member *member, const CopiedBytes &copy) {
+  if (!member)
+    return;
+  std::vector<Meeting> found;
+  {
+    std::lock_guard lock(mutex_);
+    auto done = std::make_unique<Done>();
+    done->queue = member->number;
+    done->number = member->operations;
+    done->before = member->before;
+    done->copy = copy;
+    compare(*done, found);
+    if (copy.from.size && memory_.is_private(copy.from.address))
+      hear(*member, [&](const Done &other) {
+        return other.trace ? other.trace->writes(copy.from) : other.copy.to.touches(copy.from);
+      });
+    keep(*member, std::move(done));
+  }
+  tell(found);
+}
+
+void QueueOrder::keep(Member &member, std::unique_ptr<Done> done) {
+  member.running = false;
+  done->after = member.before;
+  add(done->after, done->queue, done->number);
+  bytes_ += done->bytes();
+  done_.push_back(std::move(done));
+  forget();
+}
+
+// Return whether all that can still begin, or end, is behind an operation.
+bool QueueOrder::is_over(const Done &done) const {
+  if (at(seen_, done.queue) < done.number)
+    return false;
+  return std::all_of(members_.begin(), members_.end(), [&](const auto &each) {
+    if (each->number == done.queue || !each->submitted || at(each->before, done.queue) >= done.number)
+      return true;
+    const VectorClock &next = each->submissions.empty() ? seen_ : each->submissions.front().seen;
+    return !each->running && at(next, done.queue) >= done.number;
+  });
+}
+
+void QueueOrder::forget() {
+  for (const auto &each : members_)
+    if (auto &known = each->submissions; each->submitted)
+      while (!known.empty() && known.front().end <= each->taken())
+        known.pop_front();
+  for (auto each = done_.begin(); each != done_.end();)
+    if (bytes_ > kMostBytes || done_.size() > kMostDone || is_over(**each)) {
+      bytes_ -= (*each)->bytes();
+      each = done_.erase(each);
+    } else
+      ++each;
+}
+
+void QueueOrder::tell(const std::vector<Meeting> &found) {
+  for (const Meeting &each : found)
+    for (const wire::Sighting &race : each.races)
+      race.has_copy ? tell_copy(race, each.copy) : service_.found(race);
+}
+
+// Tells of a race with a copy, and which call asked for one of these bytes last.
+void QueueOrder::tell_copy(const wire::Sighting &race, const CopiedBytes &copy) {
+  const auto is_within = [](const Bytes &part, const Bytes &whole) {
+    return part.address >= whole.address && part.address + part.size <= whole.address + whole.size;
+  };
+  CopyCall call{{}, "", nullptr};
+  {
+    std::lock_guard lock(mutex_);
+    const auto last = std::find_if(calls_.rbegin(), calls_.rend(), [&](const CopyCall &each) {
+      return race.copy_writes ? is_within(copy.to, each.bytes.to) : is_within(copy.from, each.bytes.from);
+    });
+    if (last != calls_.rend())
+      call = *last;
+  }
+  const CallSite site = call_site(call.site);
+  wire::Sighting told = race;
+  told.other_record = site.offset;
+  service_.found_copy(told, call.function, site.symbol, site.file);
+}
+
+void QueueOrder::calls(const CopyCall &call) {
+  std::lock_guard lock(mutex_);
+  calls_.push_back(call);
+  if (calls_.size() > kMostCalls)
+    calls_.pop_front();
+}
+
+} // namespace luthier
+
+// The library that stands before HIP's functions tells of a call that copies.
+extern "C" void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
+  using namespace luthier;
+  if (System *system = System::current(); system && system->service.setup().checks.races)
+    system->order.calls({{{from, size}, {to, size}}, function, site});
+}

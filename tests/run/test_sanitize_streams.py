@@ -1,0 +1,83 @@
+"""`luthier sanitize --checks race` of kernels and copies on two streams: what nothing orders is told, no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+
+from .conftest import PROGRAMS
+
+Build = Callable[..., Path]
+SOURCE = PROGRAMS / "stream_races.hip"
+RACES = {
+    "write-write": ("writes", "writes"),
+    "write-read": ("reads", "writes"),
+    "read-write": ("writes", "reads"),
+    "atomic-write": ("writes", "adds"),
+    "event-too-early": ("reads", "writes"),
+    "copy-from": ("writes", "copy-from"),
+    "copy-to": ("reads", "copy-to"),
+}
+"""Pair -> the two lines of `SOURCE` that race. Of two kernels the one that ends first is the other one."""
+ORDERED = (
+    *("event", "event-sync", "stream-sync", "device-sync", "query", "one-stream", "default-stream", "callback"),
+    *("elsewhere", "same-value", "atomics", "reads", "flag", "host-flag", "copied-flag", "freed"),
+)
+TARGETS = ("gfx90a", "gfx1030")
+
+
+def found_by(program: Path, log: Path, target: str, *pairs: str) -> list[dict[str, Any]]:
+    done = run_luthier(
+        *("sanitize", "--checks", "race", "--device", f"emu:{target}"), "--json", log, "--", program, *pairs
+    )
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    return list(told["findings"])
+
+
+def lines_of(one: dict[str, Any]) -> set[int]:
+    return {frame["line"] for frame in one["frames"] if frame["file"].endswith(SOURCE.name)}
+
+
+def line_of(name: str) -> int:
+    lines = SOURCE.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"// line: {name}"))
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("pair", RACES)
+def test_race(build_program: Build, tmp_path: Path, pair: str, target: str) -> None:
+    (race,) = found_by(build_program("stream_races", "-g"), tmp_path / "log", target, pair)
+    assert (race["kind"], race["size"], race["count"]) == ("race", 4, 1024)
+    assert race["allocation"]["size"] == 4096
+    places = [(race["name"], lines_of(race))]
+    other = race["other"]
+    if other["call"]:
+        assert (other["call"], other["size"]) == ("hipMemcpyAsync", 4096)
+        assert other["writes"] == (pair == "copy-to")
+        (own,) = places
+        assert own == (RACES[pair][0], {line_of(RACES[pair][0])})
+        assert line_of(RACES[pair][1]) in lines_of(other)
+        return
+    assert (other["address"], other["size"]) == (race["address"], 4)
+    assert {line_of(name) for name in RACES[pair]} == lines_of(race) | lines_of(other)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_race(build_program: Build, tmp_path: Path, target: str) -> None:
+    assert found_by(build_program("stream_races", "-g"), tmp_path / "log", target, *ORDERED) == []
+
+
+def test_text(build_program: Build) -> None:
+    program = build_program("stream_races", "-g")
+    done = run_luthier("sanitize", "--checks", "race", "--", program, "write-write", "copy-from")
+    assert done.returncode == 1, done
+    assert ", kernel writes, launch 1\n" in done.stderr
+    assert "the other one is a copy that reads 4096 bytes, from 0x" in done.stderr
+    assert "by hipMemcpyAsync, last called at 0x" in done.stderr
