@@ -44,6 +44,12 @@ def tracer(make_module: Callable[..., ToolModule], monkeypatch: pytest.MonkeyPat
     sys.modules.pop("luthier_mem_trace", None)
 
 
+def accesses(tool: Any, module: Any) -> Any:
+    """What the tool makes of the records that came."""
+    channel = module.channel("accesses")
+    return tool.unpacked(channel, channel.records())
+
+
 class Arguments:
     """A plan's, with arrays at places of a device that stay."""
 
@@ -91,7 +97,7 @@ def test_as_the_device_sees_them(app: Any, tracer: Callable[..., Any], name: str
     module = device.load(patch_object(object, tool.instrument, [plan.kernel], strict=True).data)
     arguments.fresh()
     module.kernel(plan.kernel).launch(*arguments.placed, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
-    records = module.channel("accesses").records()
+    records = accesses(tool, module)
     found = sorted(zip(*(records[one].tolist() for one in ("pc", "address", "size", "lane", "workgroup")), strict=True))
     assert found == expected
     assert expected
@@ -125,7 +131,7 @@ def test_options(app: Any, tracer: Callable[..., Any], options: Any, spaces: set
     device = open_device("emu:gfx90a")
     module = device.load(patch_object(object, tool.instrument, [plan.kernel], strict=True).data)
     module.kernel(plan.kernel).launch(*plan.materialise(), grid=plan.grid, block=plan.block)
-    records = module.channel("accesses").records()
+    records = accesses(tool, module)
     assert set(records["space"].tolist()) == spaces
     assert set(records["kind"].tolist()) == kinds
     assert (records["lane"][records["space"] == 5] == 255).all()

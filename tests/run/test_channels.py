@@ -219,6 +219,30 @@ def test_tables_in_the_run_directory(build_program: Build, collector: Any, tmp_p
             assert np.array_equal(np.sort(key[device == gpu]), np.sort(np.tile(expected(700, 9), 2)))
 
 
+class Unpacks(Tracer):
+    """Makes two records of each."""
+
+    def unpacked(self, channel: LiveChannel, batch: NDArray[Any]) -> NDArray[Any]:
+        assert len(batch) <= 4096
+        made = np.zeros(2 * len(batch), [("number", "<u8"), ("process", "u1")])
+        if channel.name == "stores":
+            made["number"] = np.repeat(batch["key"], 2)
+            made["process"][1::2] = 1
+        return made
+
+
+def test_records_that_stand_for_others(build_program: Build, collector: Any, tmp_path: Path) -> None:
+    """Tables have what the tool makes of them."""
+    folder = tmp_path / "run"
+    ran = traced("emu:gfx90a", [collector(Unpacks)], [build_program("trace"), "700", "9", "1"], folder)
+    assert (ran.code, ran.faults) == (0, [])
+    table = pq.read_table(folder / "trace-stores.parquet")
+    assert table.column_names == ["run_process", "device", "number", "process"]
+    number, half = table["number"].to_numpy(), table["process"].to_numpy()
+    for which in (0, 1):
+        assert np.array_equal(np.sort(number[half == which]), np.sort(expected(700, 9)))
+
+
 def test_tables_that_cannot_be_written(build_program: Build, collector: Any, tmp_path: Path) -> None:
     """Told once for each; the program is right, and nothing waits."""
 

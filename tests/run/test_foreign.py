@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 from compiling import compiled
 from kept import ROOT
-from luthier import Tool
+from luthier import Tool, ToolModule
 from luthier.run.selection import Selection
 from numpy.typing import NDArray
+from shipped import NAMES, tool_of
+from shipped_tools import shipped_tools
 
 from luthier_build.toolchain import Toolchain
 
@@ -325,6 +327,96 @@ def test_a_large_library_starts_at_once(luthier_run: Run, sparse_product: Path) 
 
     without = quickest(lambda: subprocess.run([sparse_product], check=True, capture_output=True))
     assert quickest(lambda: luthier_run("emu:gfx90a", sparse_product)) < without + 2
+
+
+# Programs of HeCBench ------------------------------------------------------------------------------------------------
+
+HECBENCH = Path(os.environ.get("LUTHIER_TEST_HECBENCH", "")) / "src"
+"""A checkout of github.com/zjin-lcf/HeCBench, which nothing of is kept here."""
+BENCHMARKS: Mapping[str, tuple[str, ...]] = {
+    "atomicIntrinsics": ("10", "1"),
+    "atomicReduction": ("65536", "1"),
+    "backprop": ("1024",),
+    "bitonic-sort": ("10", "2"),
+    "chacha20": ("1",),
+    "convolutionSeparable": ("128", "128", "1"),
+    "dct8x8": ("64", "64", "1"),
+    "floydwarshall": ("64", "1", "16"),
+    "fwt": ("1",),
+    "gamma-correction": ("64", "32", "1", "1"),
+    "gaussian": ("-q", "-t", "-s", "32"),
+    "histogram": ("--i=1",),
+    "jenkins-hash": ("256", "10000", "1"),
+    "mandelbrot": ("1",),
+    "matrix-rotate": ("64", "1"),
+    "matrixT": ("64", "64", "1"),
+    "murmurhash3": ("1000", "1"),
+    "nqueen": ("8", "3", "1"),
+    "nw": ("64", "10", "1"),
+    "popcount": ("10000", "1"),
+    "quicksort": ("1", "64", "64"),
+    "radixsort": ("1",),
+    "reverse": ("1",),
+    "scan": ("65536", "2"),
+    "scan2": ("1", "4096", "256"),
+    "sobol": ("1000", "10", "1"),
+    "stddev": ("64", "64", "1"),
+    "stencil1d": ("8192", "1"),
+}
+"""Programs that check what they compute, with arguments for little of it."""
+VERDICT = re.compile(r"PASS|SUCCESS|Success|failures: 0 out of|solutions found: 92")
+FAILURE = re.compile(r"FAIL|[Mm]ismatch|failures: [1-9]")
+PARTS = 4
+"""Tools run so many at once that this many runs have them all."""
+
+
+@pytest.fixture
+def benchmark_program() -> Callable[[str], Path]:
+    """A program of HeCBench, of the sources that its Makefile names."""
+    if not HECBENCH.is_dir() or "LUTHIER_TEST_HECBENCH" not in os.environ:
+        pytest.skip("there is no checkout of HeCBench, which LUTHIER_TEST_HECBENCH would name")
+
+    def build(name: str) -> Path:
+        folder, shared = HECBENCH / f"{name}-hip", HECBENCH / f"{name}-cuda"
+        listed = re.search(r"^source\s*=(.*(?:\\\n.*)*)", (folder / "Makefile").read_text(), re.MULTILINE)
+        assert listed, f"the Makefile of {name} names no sources"
+        sources = [(folder / one).resolve() for one in listed[1].replace("\\\n", " ").split()]
+        offload = [f"--offload-arch={target}" for target in TARGETS]
+        command = ["env", "HIP_PLATFORM=amd", "hipcc", *offload, "-std=c++17", "-O3", "-w", f"-I{shared}", *sources]
+        return compiled(command, [path for one in (folder, shared) for path in one.glob("*.*")], name)
+
+    return build
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_programs_of_hecbench(
+    luthier_run: Run,
+    under_tools: UnderTools,
+    make_module: Callable[..., ToolModule],
+    benchmark_program: Callable[[str], Path],
+    tmp_path: Path,
+    name: str,
+    part: int,
+) -> None:
+    """Right under every tool that ships: the program's own checks, and its exit code."""
+    target = TARGETS[(list(BENCHMARKS).index(name) + part) % len(TARGETS)]
+    command = benchmark_program(name), *BENCHMARKS[name]
+    alone = luthier_run(f"emu:{target}", *command)
+    verdicts = VERDICT.findall(alone.out)
+    assert alone.code == 0, alone.err
+    assert verdicts, alone.out
+    assert not FAILURE.search(alone.out), alone.out
+    trials = shipped_tools()
+    tools = [tool_of(make_module, one, TARGETS, **trials[one].trial) for one in NAMES[part::PARTS]]
+    ran = under_tools(f"emu:{target}", tools, *command, folder=tmp_path / "run")
+    assert ran.code == 0, ran.err
+    assert VERDICT.findall(ran.out) == verdicts, ran.out
+    assert not FAILURE.search(ran.out), ran.out
+    assert ran.summary["faults"] == []
+    for kernel in ran.kernels().values():
+        assert kernel["covered"] or kernel["skipped"] or kernel["refused"] or kernel["reason"], kernel
 
 
 # What GCC offloads ---------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_random_programs(bench: Any, shipped: Any, seed: int) -> None:
     assert not found["not checked"]
     assert "not measured" not in found
     accesses = [op for op in ops if op[0] != "barrier"]
-    addresses = sorted({site.address for site in tool.sums.sites})
+    addresses = sorted({site.address for site in tool.watched.sites})
     assert len(addresses) == len(accesses), "one instruction an access"
     races = {
         frozenset((addresses.index(int(row["earlier"], 16)), addresses.index(int(row["later"], 16))))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from luthier.channels import Drain, Printer
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from luthier.patch.output.companion import VariableBlock
     from luthier.run.tables import TableWriter
 
+Unpack = Callable[[NDArray[Any]], NDArray[Any] | None]
+"""Function that makes of pushed records those that they stand for; None if it has failed."""
+_PIECE = 4096
+"""Records that are unpacked at a time: each may stand for one of every lane."""
 Tell = Callable[[str], None]
 """Function that reports errors."""
 
@@ -45,13 +50,22 @@ class Channels:
         self._drain: Drain | None = None
         self._files: dict[tuple[int, str], _File] = {}
 
-    def open(self, session: Session, block: VariableBlock, channel: LiveChannel, owner: str, sink: Sink | None) -> None:
+    def open(
+        self,
+        session: Session,
+        block: VariableBlock,
+        channel: LiveChannel,
+        owner: str,
+        sink: Sink | None,
+        unpack: Unpack | None = None,
+    ) -> None:
         """Take what comes through a channel from now on.
 
         Args:
             block: the variables among which the channel is.
             owner: name of its tool.
             sink: gets the records; None if the tool does not want them.
+            unpack: makes of pushed records those that they stand for.
         """
         with self._lock:
             if channel.ring.description.kind is Kind.LINES:
@@ -61,6 +75,8 @@ class Channels:
                 if key not in self._files:
                     self._files[key] = _File(self._folder, self._table_name(channel.name, owner), channel, self._tell)
                 sink = self._files[key].sink(channel)
+            if unpack is not None:
+                sink = _unpacking(unpack, sink or (lambda batch: None))
             if self._drain is None:
                 self._drain = Drain()
             self._drain.add(channel.ring, sink or (lambda batch: None))
@@ -108,6 +124,24 @@ def _print(text: str) -> None:
     say_raw(text, file=sys.stderr, end="", flush=True)
 
 
+def _unpacking(unpack: Unpack, sink: Sink) -> Sink:
+    """Return a sink that hands on what records stand for, a piece of a batch after the other."""
+
+    def hand_on(batch: NDArray[Any]) -> None:
+        for first in range(0, len(batch), _PIECE):
+            records = unpack(batch[first : first + _PIECE])
+            if records is not None and len(records):
+                sink(records)
+
+    return hand_on
+
+
+def _own_names(dtype: np.dtype[Any]) -> tuple[str, str]:
+    """Return the names of the columns for process and device: a record may have fields of the usual ones itself."""
+    process, device = (own if own not in (dtype.names or ()) else f"run_{own}" for own in ("process", "device"))
+    return process, device
+
+
 class _File:
     """The table of one channel.
 
@@ -117,12 +151,8 @@ class _File:
     def __init__(self, folder: Path, name: str, channel: LiveChannel, tell: Tell) -> None:
         self.name = name
         self._folder, self._tell = folder, tell
-        self._dtype = channel.dtype
         self._writer: TableWriter | None = None
         self._failed = False
-        names = self._dtype.names or ()
-        # A record may have fields of these names itself.
-        self._process, self._device = (own if own not in names else f"run_{own}" for own in ("process", "device"))
 
     @property
     def rows(self) -> int:
@@ -136,22 +166,24 @@ class _File:
             if self._failed:
                 return
             try:
-                self._open().append(batch, **{self._process: channel.pid, self._device: channel.gpu})
+                process, device = _own_names(batch.dtype)
+                self._open(batch.dtype).append(batch, **{process: channel.pid, device: channel.gpu})
             except LuthierError as problem:
                 self._failed = True
                 self._tell(f"records of {channel.name} are not kept: {problem}")
 
         return append
 
-    def _open(self) -> TableWriter:
+    def _open(self, dtype: np.dtype[Any]) -> TableWriter:
         from luthier.run.tables import Column, Schema, TableWriter
 
         if self._writer is None:
-            meanings = dict.fromkeys(self._dtype.names or (), "of the tool's record")
-            fields = Schema.of_dtype("", "", self._dtype, meanings)
+            meanings = dict.fromkeys(dtype.names or (), "of the tool's record")
+            fields = Schema.of_dtype("", "", dtype, meanings)
+            process, device = _own_names(dtype)
             columns = (
-                Column(self._process, "int64", "process that launched the kernel"),
-                Column(self._device, "int64", "number of the device in that process"),
+                Column(process, "int64", "process that launched the kernel"),
+                Column(device, "int64", "number of the device in that process"),
                 *fields.columns,
             )
             what = f"records that hooks pushed to the channel {self.name.removeprefix('trace-')}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
 from luthier.wire import messages
 from luthier.wire.messages import Request
+
+Result = TypeVar("Result")
 
 _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
 """Environment variables by which launchers tell a process its rank."""
@@ -141,13 +144,14 @@ class Instrumentation:
         folder = None if self._recorder is None else self._recorder.folder
         return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
 
-    def _call(self, tool: Tool, function: Callable[..., object], *arguments: object) -> None:
-        """Call a tool's own code; what it raises is reported at the end."""
+    def _call(self, tool: Tool, function: Callable[..., Result], *arguments: object) -> Result | None:
+        """Call a tool's own code and return what it does; what it raises is reported at the end, and None returned."""
         try:
             with self._lock:
-                function(*arguments)
+                return function(*arguments)
         except Exception as problem:
             self.fail(failed(tool, function.__name__, problem))
+            return None
 
     def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
         """Begin a session with a process that has loaded the library.
@@ -200,7 +204,9 @@ class Instrumentation:
                     self._call(tool, tool.at_records, channel, batch)
 
             name = owners[0].name if owners else ""
-            self.channels.open(session, block.block, channel, name, hand_over if takers else None)
+            packs = next((tool for tool in owners if overrides(tool, "unpacked")), None)
+            unpack = None if packs is None else partial(self._call, packs, packs.unpacked, channel)
+            self.channels.open(session, block.block, channel, name, hand_over if takers else None, unpack)
 
     def block(self, session: Session, gpu: int, symbol: str) -> Block:
         """Return memory for the variables that patched kernels refer to by a symbol, on a device of a process.

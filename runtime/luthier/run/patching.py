@@ -233,14 +233,22 @@ class Patcher:
             for variable in module.variables.values():
                 describe(variable.name, variable.storage.initial)  # a channel must be one that a run can open
             # Of nothing that the source alone says: kept kernels stay good where it changes and the code does not.
-            variables = [(name, one.size, one.storage) for name, one in module.variables.items()]
-            described = repr((module.name, variables))
-            name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
-            block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{name}")
+            block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{_digest(module)}")
         return block
 
 
 # What is kept --------------------------------------------------------------------------------------------------------
+
+
+def _digest(module: LoadedModule) -> str:
+    """Return a name for a module's variables and their initial values, the same in every run."""
+    described = hashlib.blake2b(module.name.encode(), digest_size=8)
+    for name, variable in module.variables.items():
+        # Most variables are large and zero: zeros at their end need not be hashed, since the size is.
+        storage, initial = variable.storage, variable.storage.initial.rstrip(b"\0")
+        about = name, variable.size, storage.align, storage.problem, len(initial)
+        described.update(repr(about).encode() + initial)
+    return described.hexdigest()
 
 
 def _written(companion: Companion, task: InstrumentationTask) -> bytes:

@@ -179,8 +179,9 @@ class Session:
                 size += description.ring_size
         shared = SharedMemory("luthier-variables", max(size, 1))
         for name, variable in variables.items():
-            start = block.offsets[name]
-            shared.bytes[start : start + variable.size] = np.frombuffer(variable.storage.initial, np.uint8)
+            start, initial = block.offsets[name], variable.storage.initial.rstrip(b"\0")
+            # The memory is zero, and has no pages of its own until it is written.
+            shared.bytes[start : start + len(initial)] = np.frombuffer(initial, np.uint8)
         channels = []
         for name, description, place in places:
             start = block.offsets[name]

@@ -52,28 +52,19 @@ class Measured(NamedTuple):
     """[columns] over all devices and processes."""
 
 
-@dataclass
-class SiteSums:
-    """Sites by number, and the rows that hooks add to.
+class Sites:
+    """Sites by number, and those that are left out.
 
     Args:
-        module: the tool's.
-        variable: its device variable, an array of 64-bit numbers: `columns` for each site.
-        columns: numbers of a row.
+        capacity: number of sites that there is room for.
     """
 
-    module: LoadedModule
-    variable: str
-    columns: int
-    sites: list[Site] = field(default_factory=list)
-    """By number."""
-    unmeasured: list[tuple[str, Instruction, str]] = field(default_factory=list)
-    """Instructions that are left out: kernel, instruction and reason."""
-
-    @property
-    def capacity(self) -> int:
-        """Return the number of sites that the variable has rows for."""
-        return self.module.variables[self.variable].size // (8 * self.columns)
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.sites: list[Site] = []
+        """By number."""
+        self.unmeasured: list[tuple[str, Instruction, str]] = []
+        """Instructions that are left out: kernel, instruction and reason."""
 
     def add(
         self,
@@ -110,19 +101,35 @@ class SiteSums:
         )
         return True
 
-    def read(self, run: Run) -> list[Measured]:
-        """Return the sums of all sites so far, in the order in which they were added."""
-        total = np.zeros((self.capacity, self.columns), np.uint64)
-        for variable in run.variables(self.variable):
-            total += variable.read(np.uint64)[: total.size].reshape(total.shape)
-        return [Measured(site, total[number]) for number, site in enumerate(self.sites)]
-
     def tables(self) -> Sequence[Table]:
         """Return the table of sites that are not measured, if there are any: one table, or none."""
         if not self.unmeasured:
             return ()
         rows = [(kernel, one.place, hex(one.address), one.text, reason) for kernel, one, reason in self.unmeasured]
         return (Table("not measured", ("kernel", "source", "address", "instruction", "reason"), rows),)
+
+
+class SiteSums(Sites):
+    """Sites, and the rows that hooks add to.
+
+    Args:
+        module: the tool's.
+        variable: its device variable, an array of 64-bit numbers: `columns` for each site.
+        columns: numbers of a row.
+    """
+
+    def __init__(self, module: LoadedModule, variable: str, columns: int) -> None:
+        super().__init__(module.variables[variable].size // (8 * columns))
+        self.module = module
+        self.variable = variable
+        self.columns = columns
+
+    def read(self, run: Run) -> list[Measured]:
+        """Return the sums of all sites so far, in the order in which they were added."""
+        total = np.zeros((self.capacity, self.columns), np.uint64)
+        for variable in run.variables(self.variable):
+            total += variable.read(np.uint64)[: total.size].reshape(total.shape)
+        return [Measured(site, total[number]) for number, site in enumerate(self.sites)]
 
 
 def most_first(measured: Sequence[Measured], column: int, top: int) -> list[Measured]:

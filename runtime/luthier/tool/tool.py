@@ -128,8 +128,21 @@ class Tool:
 
         Args:
             channel: on which device of which process.
-            batch: [n] of ``channel.dtype``, in the order of tickets; the tool's own to keep.
+            batch: [n] of ``channel.dtype``, in the order of tickets, or what `unpacked` makes of it; the tool's own to
+                keep.
         """
+
+    def unpacked(self, channel: LiveChannel, batch: NDArray[Any]) -> NDArray[Any]:
+        """Return the records that those of a batch stand for: those for `at_records` and tables in the run directory.
+
+        For tools whose hooks push less than they tell, such as one record for all lanes of a wave. All batches of a
+        channel must give records of one type.
+
+        Args:
+            channel: as for `at_records`.
+            batch: [n] of ``channel.dtype``; at most 4,096, since each may stand for many.
+        """
+        return batch
 
     def at_hsa_event(self, event: ApiEvent) -> None:
         """Handle the begin or the end of a call of one of the functions `hsa_events`.

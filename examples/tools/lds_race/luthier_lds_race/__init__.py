@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, SiteSums, Table, Tool, ToolModule
+from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
 from luthier.isa import OperandKind
+from luthier.tool.site_sums import Sites
 from luthier.tool.task import HookArgument
 
 DEVICE = ToolModule.from_package(__name__, "device")
+SITES = 1 << 14
+"""Accesses that have numbers of their own, as in device.hip."""
 GROUPS = 32
 """Work-groups that are watched at a time."""
 KINDS = {"load": 0, "store": 1, "atomic": 2}
@@ -44,7 +47,7 @@ class LdsRace(Tool):
         super().__init__(**options)
         if not 0 <= self.options.first < 1 << 31:
             raise ToolError(f"option first of lds_race: there is no work-group {self.options.first}")
-        self.sums = SiteSums(DEVICE, "accesses", 2)
+        self.watched = Sites(SITES)
         self.unchecked: list[tuple[str, str]] = []
         """Kernels that are not checked, and why."""
 
@@ -75,15 +78,21 @@ class LdsRace(Tool):
         # Pieces as large as all accesses have in common: bytes beside each other may be different waves'.
         sizes = [one.memory.size for one in accesses if one.memory is not None and one.memory.size]
         shift = min(2, *(size.bit_length() - 1 for size in sizes)) if sizes else 0
+        kinds = sum({1 << KINDS[one.memory.kind] for one in accesses if one.memory is not None})
         for one in accesses:
-            self._watch(task, one, shift, about)
+            self._watch(task, one, shift, kinds, about)
 
     def _watch(
-        self, task: InstrumentationTask, instruction: Instruction, shift: int, where: tuple[HookArgument, ...]
+        self,
+        task: InstrumentationTask,
+        instruction: Instruction,
+        shift: int,
+        kinds: int,
+        where: tuple[HookArgument, ...],
     ) -> None:
         access = instruction.memory
         assert access is not None
-        about = shift, KINDS[access.kind], self.options.lanes, *where
+        about = shift, KINDS[access.kind], kinds, self.options.lanes, *where
 
         def insert(number: Immediate) -> None:
             if access.space not in ("lds", "flat") or "LDS" in instruction.opcode.pseudo.split("_"):
@@ -95,7 +104,7 @@ class LdsRace(Tool):
                     instruction, hook, task.effective_address(instruction, which), number, size, *about
                 )
 
-        self.sums.add(task, instruction, insert, WORDS[access.kind])
+        self.watched.add(task, instruction, insert, WORDS[access.kind])
 
     def at_kernel_launch(self, launch: Launch) -> None:
         """Let launches wait for each other: concurrent ones would share what is known of a work-group."""
@@ -114,7 +123,7 @@ class LdsRace(Tool):
                 entry[0] += int(one["times"])
         rows: list[tuple[object, ...]] = []
         for (first, second), (times, offset, group, *who) in sorted(found.items(), key=lambda item: -item[1][0]):
-            earlier, later = self.sums.sites[first], self.sums.sites[second]
+            earlier, later = self.watched.sites[first], self.watched.sites[second]
             waves = [f"{one >> 6}:{one & 63}" for one in who]
             sites = earlier.source, hex(earlier.address), earlier.text, later.source, hex(later.address), later.text
             rows.append((later.kernel, f"{earlier.facts}, {later.facts}", *sites, hex(offset), group, *waves, times))
@@ -145,7 +154,7 @@ class LdsRace(Tool):
         )
         yield Table("watched", ("what", "number"), [row for row in told if row[1]])
         yield Table("not checked", ("kernel", "reason"), self.unchecked)
-        yield from self.sums.tables()
+        yield from self.watched.tables()
 
 
 def _third(task: InstrumentationTask) -> tuple[HookArgument, bool]:

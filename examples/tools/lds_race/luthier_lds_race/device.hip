@@ -12,7 +12,7 @@ constexpr uint32_t kEpochs = (1 << 17) - 4, kLaunches = (1 << 22) - 1;
 /// A work-group's waves: how many of this launch are still to start and the number of the launch, then by wave the
 /// number of its launch and the barriers that it has passed (two steps each).
 struct Group {
-  uint64_t launch; // waves to start | launch << 32
+  uint64_t launch;   // waves to start | launch << 32
   uint64_t wave[32]; // steps | launch << 32
 };
 
@@ -29,24 +29,21 @@ using Access = uint64_t;
 
 enum Kind { Read, Write, Atomic };
 
-/// Of a piece of LDS: the last writer; the last reader, and the last one besides of another wave; likewise of atomic
-/// operations.
-struct Cell {
-  Access writer;
-  Access others[2][2];
+/// Of each piece of a work-group's LDS: the last writer; the last reader, and the last one besides of another wave;
+/// likewise of atomic operations. Apart, since most kernels have no use for all of them.
+struct Shadow {
+  Access writer[kCells];
+  Access others[2][kCells][2];
 };
 
 } // namespace
 
 __device__ Group groups[kGroups];
-__device__ Cell shadow[kGroups][kCells];
+__device__ Shadow shadow[kGroups];
 __device__ Pair pairs[kPairs];
 
-/// By site: times that waves came, lanes.
-__device__ uint64_t accesses[16384][2];
-
-/// Waves that were watched; that were not; barriers that waves came to, and those with an active lane; lanes whose access was
-/// beyond the shadow; races for which there was no room; waves after too many launches or barriers.
+/// Waves that were watched; that were not; barriers that waves came to, and those with an active lane; lanes whose
+/// access was beyond the shadow; races for which there was no room; waves after too many launches or barriers.
 __device__ uint64_t watched = 0, unwatched = 0, barriers = 0, passed = 0, beyond = 0, lost = 0, worn = 0;
 
 namespace {
@@ -86,21 +83,22 @@ __device__ inline uint32_t group_number(uint32_t x, uint32_t y, uint32_t z) {
   return x + wide * (y + high * z);
 }
 
-/// The work-item's number in its work-group.
-__device__ inline uint32_t item_number(uint32_t x, uint32_t y, uint32_t z) {
+/// The wave's number in its work-group: a scalar, so that what is computed of it is computed once for the wave.
+__device__ inline uint32_t wave_number(uint32_t x, uint32_t y, uint32_t z, uint32_t width) {
   const Packet &launch = packet();
-  return x + launch.size[0] * (y + launch.size[1] * z);
+  return __builtin_amdgcn_readfirstlane((x + launch.size[0] * (y + launch.size[1] * z)) / width);
 }
 
-__device__ inline uint32_t launch_of(Access one) { return one >> 42; }
-__device__ inline uint32_t steps_of(Access one) { return one >> 25 & 0x1ffff; }
-
-/// Whether nothing orders two accesses of one work-group: they are of the same time between two barriers. A barrier is two
-/// steps, since an access between the two halves of a split one (signal, wait) meets those on both sides.
-__device__ inline bool meet(Access one, Access other) {
-  const int apart = static_cast<int>(steps_of(one) - steps_of(other));
-  return launch_of(one) == launch_of(other) && apart >= -1 && apart <= 1;
+/// The same of a number that is one for the wave, but was loaded by its lanes.
+__device__ inline uint64_t uniform(uint64_t value) {
+  const uint32_t high = __builtin_amdgcn_readfirstlane(static_cast<uint32_t>(value >> 32));
+  return static_cast<uint64_t>(high) << 32 | __builtin_amdgcn_readfirstlane(static_cast<uint32_t>(value));
 }
+
+/// Whether nothing orders two accesses of one work-group: they are of the same time between two barriers. A barrier is
+/// two steps, since an access between the two halves of a split one (signal, wait) meets those on both sides. There are
+/// fewer steps than their bits can count, so launches are more than one apart, and so is `Access` 0 from any.
+__device__ inline bool meet(Access one, Access other) { return (one >> 25) - (other >> 25) + 1 <= 2; }
 
 __device__ inline void race(Access earlier, Access later, uint32_t offset, uint32_t group) {
   const uint32_t first = earlier >> 11 & 0x3fff, second = later >> 11 & 0x3fff;
@@ -124,12 +122,15 @@ __device__ inline void race(Access earlier, Access later, uint32_t offset, uint3
 }
 
 /// A lane accesses `size` bytes at `offset`.
-__device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind, bool lanes,
-                            uint32_t group, uint32_t window, uint32_t item, uint32_t width) {
+///
+/// @param shift cells have 1 << shift bytes
+/// @param kinds what accesses the kernel has, a bit for each `Kind`
+/// @param lanes whether lanes of one wave race, too
+__device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
+                            uint32_t kinds, bool lanes, uint32_t group, uint32_t window, uint32_t wave) {
   if (window >= kGroups)
     return;
-  const uint32_t wave = item / width, lane = __lane_id();
-  const uint64_t now = get(&groups[window].wave[wave]);
+  const uint64_t now = uniform(get(&groups[window].wave[wave]));
   const uint64_t launch = now >> 32, steps = now & 0xffffffff;
   if (launch == 0)
     return; // worn out: told when the wave started
@@ -137,38 +138,49 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
     add(&worn, 1);
     return;
   }
-  const Access mine = launch << 42 | steps << 25 | static_cast<uint64_t>(site) << 11 | wave << 6 | lane;
+  const Access mine = launch << 42 | steps << 25 | static_cast<uint64_t>(site) << 11 | wave << 6 | __lane_id();
   const uint32_t same = lanes ? 0x7ff : 0x7c0;
+  const auto races = [&](Access other) { return meet(other, mine) && ((other ^ mine) & same); };
+  Shadow &cells = shadow[window];
   const uint32_t last = (offset + size - 1) >> shift;
   for (uint32_t at = offset >> shift; at <= last; ++at) {
     if (at >= kCells) {
       add(&beyond, 1);
       return;
     }
-    Cell &cell = shadow[window][at];
-    const auto check = [&](Access other) {
-      if (other && meet(other, mine) && ((other ^ mine) & same))
-        race(other, mine, at << shift, group);
-    };
     // What this access is comes first and what others were second, so that of two at once one sees the other.
-    Access before = 0;
+    Access writer = 0, readers[2] = {}, atomics[2] = {};
     if (kind == Write) {
-      before = swap(&cell.writer, mine);
+      writer = swap(&cells.writer[at], mine);
     } else {
-      Access *kept = cell.others[kind == Atomic];
+      Access *kept = cells.others[kind == Atomic][at];
       const Access old = swap(&kept[0], mine);
-      if (old && meet(old, mine) && ((old ^ mine) & same))
+      if (races(old))
         put(&kept[1], old);
     }
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
-    check(kind == Write ? before : get(&cell.writer));
-    if (kind != Read) {
-      check(get(&cell.others[0][0]));
-      check(get(&cell.others[0][1]));
+    if (kind != Write && (kinds >> Write & 1))
+      writer = get(&cells.writer[at]);
+    if (kind != Read && (kinds >> Read & 1)) {
+      readers[0] = get(&cells.others[0][at][0]);
+      readers[1] = get(&cells.others[0][at][1]);
     }
-    if (kind != Atomic) {
-      check(get(&cell.others[1][0]));
-      check(get(&cell.others[1][1]));
+    if (kind != Atomic && (kinds >> Atomic & 1)) {
+      atomics[0] = get(&cells.others[1][at][0]);
+      atomics[1] = get(&cells.others[1][at][1]);
+    }
+    // One after the other, in a loop that is hardly ever entered: the code for a race is long.
+#pragma unroll 1
+    for (;;) {
+      Access *const each[] = {&writer, &readers[0], &readers[1], &atomics[0], &atomics[1]};
+      Access one = 0;
+      for (Access *other : each)
+        one = races(*other) ? *other : one;
+      if (one == 0)
+        break;
+      race(one, mine, at << shift, group);
+      for (Access *other : each)
+        *other = *other == one ? 0 : *other;
     }
   }
 }
@@ -181,13 +193,13 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
 /// @param z blockIdx.z; 0 where hooks cannot have it (`has_z`), and then work-groups of a deeper grid are not watched
 LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool has_z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z), window = group - first;
-  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
     return;
   const Packet &size = packet();
   if (window >= kGroups || (!has_z && size.grid[2] > size.size[2])) {
     if (window < kGroups)
-      put(&groups[window].wave[item / width], uint64_t(0));
+      put(&groups[window].wave[wave], uint64_t(0));
     add(&unwatched, 1);
     return;
   }
@@ -204,7 +216,7 @@ LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool ha
     fresh = (old & 0xffffffff) ? old - 1 : ((old >> 32) + 1) << 32 | (waves - 1);
   while (!replace(&groups[window].launch, old, fresh));
   const uint64_t launch = fresh >> 32;
-  put(&groups[window].wave[item / width], launch > kLaunches ? 0 : launch << 32);
+  put(&groups[window].wave[wave], launch > kLaunches ? 0 : launch << 32);
   add(launch > kLaunches ? &worn : &watched, 1);
 }
 
@@ -212,35 +224,30 @@ LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool ha
 LUTHIER_HOOK_ANNOTATE barrier(uint32_t steps, uint32_t first, uint32_t width, uint32_t z) {
   luthier::sAtomicAdd<uint64_t>(&barriers, 1);
   const uint32_t window = group_number(blockIdx.x, blockIdx.y, z) - first;
-  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
     return;
   add(&passed, 1);
-  if (window < kGroups && get(&groups[window].wave[item / width]))
-    add(&groups[window].wave[item / width], steps);
+  if (window < kGroups && get(&groups[window].wave[wave]))
+    add(&groups[window].wave[wave], steps);
 }
 
-/// An LDS instruction accesses `size` bytes at `offset`, in every active lane.
+/// An LDS instruction accesses `size` bytes at `offset`, in every active lane: `look`.
 ///
 /// @param site its number
-/// @param shift cells have 1 << shift bytes
-/// @param lanes whether lanes of one wave race, too
-LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind, bool lanes,
-                             uint32_t first, uint32_t width, uint32_t z) {
+LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
+                             uint32_t kinds, bool lanes, uint32_t first, uint32_t width, uint32_t z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
-  luthier::sAtomicAdd<uint64_t>(&accesses[site][0], 1);
-  luthier::sAtomicAdd<uint64_t>(&accesses[site][1], __builtin_popcountll(__builtin_amdgcn_read_exec()));
-  look(offset, site, size, shift, kind, lanes, group, group - first, item_number(threadIdx.x, threadIdx.y, threadIdx.z),
-       width);
+  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
+  look(offset, site, size, shift, kind, kinds, lanes, group, group - first, wave);
 }
 
 /// The same of a flat instruction, where its address is in LDS.
 LUTHIER_HOOK_ANNOTATE access_flat(uint64_t address, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
-                                  bool lanes, uint32_t first, uint32_t width, uint32_t z) {
+                                  uint32_t kinds, bool lanes, uint32_t first, uint32_t width, uint32_t z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
-  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (!__builtin_amdgcn_is_shared((const __attribute__((address_space(0))) void *)address))
     return;
-  add(&accesses[site][1], 1);
-  look(static_cast<uint32_t>(address), site, size, shift, kind, lanes, group, group - first, item, width);
+  look(static_cast<uint32_t>(address), site, size, shift, kind, kinds, lanes, group, group - first, wave);
 }

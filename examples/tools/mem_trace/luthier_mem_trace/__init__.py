@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from luthier import InstrumentationTask, Run, Table, Tool, ToolModule
+import numpy as np
+from luthier import InstrumentationTask, Run, Table, Tool, ToolModule, immediate
 from luthier.errors import HookError
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from luthier.channels import Channel
 
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("load", "store", "atomic")
 SPACES = ("global", "flat", "scratch", "buffer", "lds", "scalar", "scalar buffer")
 """Their numbers are in the records."""
+_SITE = [("pc", "<u8"), ("kernel", "<u2"), ("size", "<u2"), ("kind", "u1"), ("space", "u1")]
+SITE = np.dtype([*_SITE, ("unit", "u1")])
+"""An instruction that is traced; the binary logarithm of the unit that distances of its lanes are told in."""
+ACCESS = np.dtype(
+    [("address", "<u8"), _SITE[0], ("workgroup", "<u4"), *_SITE[1:3], ("lane", "u1"), *_SITE[3:]],
+)
+"""An access of one lane."""
+WHOLE = 1 << 31
+"""Of a site in what hooks push, as in device.hip: nothing but an address is told."""
+ONCE = 255
+"""The lane of accesses of a wave."""
 
 
 class MemTrace(Tool):
@@ -32,6 +49,10 @@ class MemTrace(Tool):
         self.kinds = _chosen("kinds", self.options.kinds, KINDS)
         self.kernels: list[tuple[str, int, int]] = []
         """Kernels by number: name, instructions that are traced, those whose address cannot be told."""
+        self.sites: list[tuple[int, ...]] = []
+        """Instructions by number: the fields of `SITE`."""
+        self.seen: dict[tuple[int, int], int] = {}
+        """Accesses so far, by process and device."""
         self.untold: list[tuple[str, str]] = []
         """Kernel, and why an address cannot be told."""
 
@@ -51,12 +72,39 @@ class MemTrace(Tool):
                 untold += 1
                 task.leave_out(problem.message)
                 continue
-            hook = DEVICE.access_wave if access.space.startswith("scalar") else DEVICE.access
-            about = instruction.address, number, size, KINDS.index(access.kind), SPACES.index(access.space)
+            # Lanes are whole numbers of what an access has apart: of 12 bytes, of 4.
+            unit = (size & -size).bit_length() - 1 if size else 0
+            site = immediate(len(self.sites))
             for address in addresses:
-                task.insert_hook_before(instruction, hook, address, *about)
+                if access.space.startswith("scalar"):
+                    task.insert_hook_before(instruction, DEVICE.access_wave, address, site)
+                else:
+                    task.insert_hook_before(instruction, DEVICE.access, address, site, unit)
+            about = KINDS.index(access.kind), SPACES.index(access.space)
+            self.sites.append((instruction.address, number, size, *about, unit))
             traced += 1
         self.kernels.append((name, traced, untold))
+
+    def unpacked(self, channel: Channel, batch: NDArray[Any]) -> NDArray[Any]:
+        """Return an `ACCESS` for each lane, of records that are each of all lanes of a wave or of one."""
+        whole = batch["site"] >= WHOLE
+        about = np.array(self.sites, SITE)[batch["site"] & np.uint32(WHOLE - 1)]
+        where = batch["where"].view(np.int64)
+        distance = np.where(whole, 0, where >> 48 << about["unit"])
+        base = np.where(whole, where, where << 16 >> 16)
+        lanes = np.ascontiguousarray(batch["lanes"])
+        bits = np.unpackbits(lanes.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        bits[lanes == 0, 0] = 1
+        record, lane = np.nonzero(bits)
+        made = np.empty(len(record), ACCESS)
+        made["address"] = (base[record] + distance[record] * lane).view(np.uint64)
+        made["lane"] = np.where(lanes[record] == 0, ONCE, lane)
+        made["workgroup"] = batch["workgroup"][record]
+        for name, _ in _SITE:
+            made[name] = about[name][record]
+        device = getattr(channel, "pid", 0), getattr(channel, "gpu", 0)
+        self.seen[device] = self.seen.get(device, 0) + len(made)
+        return made
 
     def why_idle(self) -> str:
         """Return what was looked for, and the first address that cannot be computed."""
@@ -69,8 +117,11 @@ class MemTrace(Tool):
         """Yield the numbers of kernels, and how many records there are."""
         rows = [(number, *kernel) for number, kernel in enumerate(self.kernels)]
         yield Table("kernels", ("number", "kernel", "traced", "untold"), rows)
-        channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("accesses")]
-        yield Table("accesses", ("process", "device", "records", "dropped", "lost"), channels)
+        channels = [
+            (one.pid, one.gpu, self.seen.get((one.pid, one.gpu), 0), one.taken, one.dropped, one.lost)
+            for one in run.channels("accesses")
+        ]
+        yield Table("accesses", ("process", "device", "accesses", "records", "dropped", "lost"), channels)
         if self.untold:
             yield Table("not traced", ("kernel", "reason"), list(dict.fromkeys(self.untold)))
 

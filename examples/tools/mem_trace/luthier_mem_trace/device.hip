@@ -1,32 +1,75 @@
-// Device side of the memory tracer: a record for each access of each lane.
+// Device side of the memory tracer: a record for each access of a wave whose lanes are evenly apart, else one of each
+// lane.
 #include <hip/hip_runtime.h>
 #include <luthier/channel.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
-/// One access to memory.
+/// One access to memory of some lanes of a wave.
 struct Access {
-  uint64_t address;
-  uint64_t pc;        // virtual address of the instruction in its code object
+  uint64_t where;     // address of lane 0 in 48 bits, and above them its distance to lane 1 in `unit`s; see `kWhole`
+  uint64_t lanes;     // those that access memory; 0: the wave does, once
   uint32_t workgroup; // in the first dimension
-  uint16_t kernel;    // its number in the tool's report
-  uint16_t size;      // bytes
-  uint8_t lane;
-  uint8_t kind;  // 0 load, 1 store, 2 atomic
-  uint8_t space; // 0 global, 1 flat, 2 scratch, 3 buffer, 4 lds, 5 scalar, 6 scalar buffer
+  uint32_t site;      // the instruction's number | `kWhole`
 };
-LUTHIER_RECORD(Access, address, pc, workgroup, kernel, size, lane, kind, space)
+LUTHIER_RECORD(Access, where, lanes, workgroup, site)
+
+/// Of a site: `where` is nothing but an address.
+constexpr uint32_t kWhole = 1u << 31;
 
 __device__ luthier::channel<Access> accesses;
 
-/// A vector instruction accesses memory, in every active lane.
-LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint64_t pc, uint16_t kernel, uint16_t size, uint8_t kind, uint8_t space) {
-  accesses.push(
-      {address, pc, __builtin_amdgcn_workgroup_id_x(), kernel, size, static_cast<uint8_t>(__lane_id()), kind, space});
+namespace {
+
+__device__ inline uint64_t of_lane(uint64_t value, uint32_t lane) {
+  const uint32_t low = __builtin_amdgcn_readlane(static_cast<uint32_t>(value), lane);
+  const uint32_t high = __builtin_amdgcn_readlane(static_cast<uint32_t>(value >> 32), lane);
+  return static_cast<uint64_t>(high) << 32 | low;
 }
 
-/// A scalar instruction does, once for its wave; the lane is 255.
-LUTHIER_HOOK_ANNOTATE access_wave(uint64_t address, uint64_t pc, uint16_t kernel, uint16_t size, uint8_t kind,
-                                  uint8_t space) {
-  accesses.pushWave({address, pc, __builtin_amdgcn_workgroup_id_x(), kernel, size, 255, kind, space});
+/// The lowest `bits` of a number, with its sign.
+__device__ inline int64_t lowest(int64_t value, unsigned bits) {
+  return static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
+}
+
+/// What an odd number is multiplied by to have 1, in 32 bits: Newton's method, from 5 bits that are right.
+__device__ inline uint32_t inverse(uint32_t odd) {
+  uint32_t found = odd * 3 ^ 2;
+  for (int turn = 0; turn < 3; ++turn)
+    found *= 2 - odd * found;
+  return found;
+}
+
+} // namespace
+
+/// A vector instruction accesses memory, in every active lane.
+///
+/// @param unit binary logarithm of the unit of distances
+LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint32_t site, uint32_t unit) {
+  const uint64_t lanes = __ballot(1);
+  const uint32_t lane = __lane_id();
+  // The distance is that of two lanes beside each other, or what the first two have between them. It need not hold for
+  // others: every lane looks whether its own address is what comes out.
+  const uint64_t pairs = lanes & lanes >> 1;
+  const uint32_t first = __builtin_ctzll(pairs ? pairs : lanes);
+  const uint64_t after = lanes >> first >> 1;
+  const uint32_t apart = after ? __builtin_ctzll(after) + 1 : 1;
+  const uint64_t there = of_lane(address, first);
+  const uint32_t further = after ? of_lane(address, first + apart) - there : 0;
+  const uint32_t twos = __builtin_ctz(apart);
+  const int64_t step = static_cast<int32_t>(further * inverse(apart >> twos)) >> (twos + unit);
+  const int64_t distance = step << unit;
+  const int64_t base = there - distance * first;
+  const bool even = __ballot(base + distance * static_cast<int64_t>(lane) != static_cast<int64_t>(address)) == 0 &&
+                    step == lowest(step, 16) && base == lowest(base, 48);
+  if (even && lane != static_cast<uint32_t>(__builtin_ctzll(lanes)))
+    return;
+  const uint32_t group = __builtin_amdgcn_workgroup_id_x();
+  const uint64_t packed = static_cast<uint64_t>(step) << 48 | (static_cast<uint64_t>(base) & ((1ull << 48) - 1));
+  accesses.push({even ? packed : address, even ? lanes : 1ull << lane, group, even ? site : site | kWhole});
+}
+
+/// A scalar instruction does, once for its wave.
+LUTHIER_HOOK_ANNOTATE access_wave(uint64_t address, uint32_t site) {
+  accesses.pushWave({address, 0, __builtin_amdgcn_workgroup_id_x(), site | kWhole});
 }
