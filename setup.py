@@ -10,6 +10,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
@@ -151,6 +152,8 @@ AGREED = [
     *("runtime/luthier/emulator/agreement.py", "runtime/luthier/emulator/layout.py", str(REGISTERS)),
 ]
 """What `agreement.h` is made of."""
+EMULATOR = ["-std=c++20", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
+"""Flags of what two libraries share. -O3: loops over the lanes of a wave are done with vectors."""
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 WRAPPER_TABLES = "wrapper_tables.h"
 
@@ -188,7 +191,15 @@ class BuildLaunchers(build_scripts):
             )
 
 
-ParallelCompile().install()  # one source a core
+STARTED = time.time()
+
+
+def is_to_be_made(target: str, _: str) -> bool:
+    """Return whether an object was not made by this build: libraries share sources, which are compiled alike."""
+    return os.path.getmtime(target) < STARTED
+
+
+ParallelCompile(needs_recompile=is_to_be_made).install()  # one source a core
 setup(
     scripts=[LAUNCHER],
     packages=[
@@ -212,7 +223,7 @@ setup(
             sorted(str(path) for path in EXECUTOR.glob("*.cpp")),
             language="c++",
             depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *AGREED],
-            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+            extra_compile_args=EMULATOR,
             extra_link_args=[
                 "-pthread",
                 f"-Wl,--version-script={EXECUTOR}/executor.map",
@@ -238,8 +249,7 @@ setup(
                 *AGREED,
             ],
             include_dirs=[str(VIRTUAL_DEVICE), str(KFD_SHIM)],
-            # -O3: loops over the lanes of a wave are done with vectors.
-            extra_compile_args=["-std=c++20", "-O3", "-Wall", "-Wextra"],
+            extra_compile_args=EMULATOR,
             extra_link_args=[
                 "-pthread",
                 "-Wl,-soname,libluthier_kfd.so",
