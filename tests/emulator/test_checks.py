@@ -229,6 +229,30 @@ def test_races_that_native_code_sees(build_kernels: Callable[[str, str], Path], 
     assert device.findings == ()
 
 
+@pytest.mark.parametrize("checks", [["fp"], ["fp", "race", "waits"]])
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_exceptional_floats(build_kernels: Callable[[str, str], Path], target: str, checks: list[str]) -> None:
+    """Of each instruction those lanes are counted whose operands were no such numbers."""
+    device = open_device(f"emu:{target}", check=checks)
+    module = device.load(build_kernels("checks", target))
+    a, b, out = np.full(256, 1, np.float32), np.full(256, 2, np.float32), np.zeros(256, np.float32)
+    module.kernel("sums").launch(a, b, out, grid=4, block=64)
+    assert device.findings == ()
+    a[70:73], b[70:73] = np.inf, -np.inf
+    a[200], b[200] = 3e38, 3e38
+    b[5] = np.nan
+    with pytest.warns(CheckWarning, match="from operands that are n"):
+        module.kernel("sums").launch(a, b, out, grid=4, block=64)
+    found = sorted(device.findings, key=lambda one: str(one.count), reverse=True)
+    assert [(one.check, one.count, one.workgroup, one.lane) for one in found if isinstance(one, Sighted)] == [
+        ("fp", 3, 1, 6),
+        ("fp", 1, 3, 8),
+    ]
+    assert str(found[0]).startswith("NaN from operands that are none in sums")
+    assert str(found[1]).startswith("infinity from operands that are neither infinite nor NaN in sums")
+    assert np.isnan(out[[5, 70, 71, 72]]).all()
+
+
 def test_synonyms_and_what_is_not_together(build_kernels: Callable[[str, str], Path]) -> None:
     device = open_device("emu:gfx90a", check=["init", "memory"])
     module = device.load(build_kernels("checks", "gfx90a"))

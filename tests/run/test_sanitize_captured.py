@@ -86,11 +86,31 @@ def test_replay_takes_the_same_names(
         assert f"unordered.hip:{one['frames'][0]['line']}:" in text
     assert "  race: " in luthier("replay", "--check", "race", kept).stdout
     for words, message in (
-        (["--check", "fp"], "no check 'fp'"),
+        (["--check", "leak"], "no check 'leak'"),
         (["-t", "instr_count", "--check", "race"], "not made of kernels that tools have changed"),
     ):
         done = luthier("replay", *words, kept)
         assert (done.returncode, message in done.stderr) == (1, True), done
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize("kernel", ["divides", "halves", "mixes"])
+@pytest.mark.parametrize("kinds", ["nan,inf", "denormal,flow", "nan,inf,denormal,flow"])
+def test_exceptional_floats(
+    build_program: Callable[..., Path], luthier: Luthier, temporary: Path, kernel: str, target: str, kinds: str
+) -> None:
+    program, kept = build_program("floats", "-gline-tables-only"), temporary / "kept"
+    device = ["--device", f"emu:{target}"]
+    options = ["--checks", "fp", "--fp", kinds]
+    assert luthier("capture", *device, "-o", kept, "--", program, kernel, "bug").returncode == 0
+    truth = looked_at(temporary, *options, *device, "--", program, kernel, "bug")
+    found = looked_at(temporary, *options, kept)
+    assert found[:2] == truth[:2]
+    assert bool(found[1]) == (kernel == "mixes" or "inf" in kinds)
+    if kinds == "nan,inf":
+        done = luthier("replay", "--json", "--check", "fp", kept)
+        (row,) = json.loads(done.stdout)
+        assert len(row["findings"]) == len(truth[1]) > 0
 
 
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:

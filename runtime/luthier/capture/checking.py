@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.checks import AnyFinding, Checks, Finding, LaunchChecker, LaunchWatch
 from luthier.emulator.inspection.debug import observer_of
-from luthier.emulator.inspection.sighted import uses_of
+from luthier.emulator.inspection.sighted import FLOAT_KINDS, uses_of
 from luthier.emulator.running.execution import Observer
 from luthier.emulator.running.executor import FOOTPRINT, Executor
 from luthier.emulator.running.memory import Memory
@@ -20,20 +20,23 @@ from luthier.wire.messages import Sighting
 
 @dataclass
 class Observed:
-    """Behaviour of a launch towards memory and barriers, as native code sees it, by one thread.
+    """Behaviour of a launch towards memory, barriers and floats, as native code sees it; by one thread, but for floats.
 
     Args:
         what: `luthier.emulator.layout.OBSERVE_RACES` and the like.
+        floats: exceptional ones that `OBSERVE_FLOATS` is of: `FLOAT_NAN` and the like.
     """
 
     what: int
+    floats: int = FLOAT_KINDS
     sightings: list[Sighting] = field(default_factory=list)
-    """What was found, of `OBSERVE_RACES`, `OBSERVE_UNWRITTEN`, `OBSERVE_BARRIERS`."""
+    """What was found, of all but `OBSERVE_FOOTPRINT`."""
     footprint: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, FOOTPRINT))
     """Bytes that are read and written, of `OBSERVE_FOOTPRINT`."""
 
     def begin(self, code: Code) -> int:
         """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
+        code.floats = self.floats
         return uses_of(code)
 
     def take(self, executor: Executor) -> None:

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="CHECK[,CHECK...]",
         help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all of "
-        "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit",
+        "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit, fp",
     )
     parser.epilog = (
         "exit status: 0 all equal to what was recorded, 1 a difference, a fault or a finding, 2 one cannot be run"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REPLAY = "luthier.cli.replay_process"
 """Name of this module."""
-SANITIZED = ("memory", "race", "init", "barrier", "early-exit")
+SANITIZED = ("memory", "race", "init", "barrier", "early-exit", "fp")
 """Checks of `luthier sanitize` that replays have."""
 TRIES = 16
 """Processes that are started until one has nothing where the program had its memory."""

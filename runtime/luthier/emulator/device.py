@@ -265,8 +265,8 @@ class EmulatedDevice:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: as many as there are cores.
         check: what to look for in every launch, one of `checks.CHECKS`, `sighted.SIGHTED`, `checks.SYNONYMS` or
-            several; see `findings`. `uninitialised`, `races` and `bounds` are slow, and by Python; `race`, `barrier`
-            and `early-exit` are by native code, and not together with these.
+            several; see `findings`. `uninitialised`, `races` and `bounds` are slow, and by Python; `race`, `barrier`,
+            `early-exit` and `fp` are by native code, and not together with these.
 
     Raises:
         DeviceError: no such check.
@@ -414,9 +414,10 @@ class EmulatedDevice:
                 observer = observer_of(code, trace, breakpoints, checker)
             plan, bits = handle.plan(), 0
             if self._checks is not None and (bits := self._checks.sighted):
-                from luthier.emulator.inspection.sighted import uses_of
+                from luthier.emulator.inspection.sighted import FLOAT_KINDS, uses_of
 
                 plan = {**plan, "uses": uses_of(code)}
+                code.floats = FLOAT_KINDS
                 self._executor.forget()
             launch = Launch(
                 self.target.target,

@@ -454,9 +454,9 @@ DISPATCH = Layout(
     watch=8,  # WATCH, 0 where neither waits nor hazards are checked
 )
 """A launch in this process."""
-OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT = 1, 2, 4, 8
-"""What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, alone,
-which bytes are read and written."""
+OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
+"""What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, without
+these, which bytes are read and written; results that are exceptional floats, also where operands are."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
 """Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
 what stopped it."""

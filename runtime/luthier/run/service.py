@@ -23,7 +23,8 @@ from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
-from luthier.run.findings.finding import CHECKS, FLOATS, OBSERVED
+from luthier.run.findings.finding import CHECKS, OBSERVED
+from luthier.run.findings.floats import has_flow, looked_for
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
@@ -80,7 +81,7 @@ class Service:
             observed=not self._wanted.isdisjoint(OBSERVED),
             waits=not self._wanted.isdisjoint(CHECKS["waits"]),
             hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
-            floats=sum(bit for kind, bit in FLOATS.items() if not self._wanted.isdisjoint({kind, f"{kind}-flow"})),
+            floats=looked_for(self._wanted),
         )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
@@ -312,7 +313,7 @@ class Service:
             races="race" in self._wanted,
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
-            floats_flow=any(kind.endswith("-flow") for kind in self._wanted),
+            floats_flow=has_flow(self._wanted),
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

@@ -9,6 +9,7 @@
 
 #include "access_checks.h"
 #include "execution.h"
+#include "float_checks.h"
 #include "footprint.h"
 
 namespace luthier {
@@ -35,13 +36,18 @@ public:
   void forget() {
     checks_.reset();
     footprint_.reset();
+    floats_.reset();
     sightings_.clear();
   }
   // Return what the checks have found since it was cleared.
   std::vector<wire::Sighting> &sightings() {
+    const auto add = [&](const std::vector<wire::Sighting> &found) {
+      sightings_.insert(sightings_.end(), found.begin(), found.end());
+    };
     if (checks_)
-      for (const wire::Sighting &found : checks_->take())
-        sightings_.push_back(found);
+      add(checks_->take());
+    if (floats_)
+      add(floats_->take());
     return sightings_;
   }
   const Footprint *footprint() const { return footprint_ ? &*footprint_ : nullptr; }
@@ -81,9 +87,13 @@ private:
   std::unique_ptr<Execution> execution_;
   std::shared_ptr<const RangeTable> ranges_;
   bool stepped_ = false, together_ = false;
+  bool observes_accesses() const { return observed_ & ~(layout::OBSERVE_FLOATS | layout::OBSERVE_FLOW); }
+  void observe(const Part &part, const char *plan);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
   std::optional<AccessChecks> checks_;
   std::optional<Footprint> footprint_;
+  std::optional<FloatChecks> floats_;
+  std::optional<Observers> observers_;
   std::vector<wire::Sighting> sightings_;
   unsigned helpers_ = 0;
   uint64_t scratch_ = 0, *counts_ = nullptr, *lanes_ = nullptr, records_ = 0;
@@ -151,27 +161,16 @@ void Executor::launch(const char *from) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   helpers_ = threads_ ? std::min<uint64_t>(threads_, count) - 1 : 0;
   observed_ = get(from, in::observe);
-  together_ = made.cooperative || observed_;
+  together_ = made.cooperative || observes_accesses();
   const uint64_t resident = made.cooperative ? count : together_ ? 1 + helpers_ : 1;
   workers_.assign(1, &own_);
   while (resident_.size() + 1 < resident)
     resident_.push_back(std::make_unique<Worker>(engine_));
   for (uint64_t index = 1; index < resident; ++index)
     workers_.push_back(resident_[index - 1].get());
-  if (observed_) {
-    const Triple first = triple(in::first_x, in::first_y, in::first_z);
-    if (observed_ & layout::OBSERVE_FOOTPRINT) {
-      if (!footprint_)
-        footprint_.emplace();
-      footprint_->next_part(made.plan);
-    } else {
-      if (!checks_)
-        checks_.emplace(Checks{(observed_ & layout::OBSERVE_RACES) != 0, (observed_ & layout::OBSERVE_UNWRITTEN) != 0,
-                               (observed_ & layout::OBSERVE_BARRIERS) != 0});
-      checks_->next_part({first, groups, triple(in::whole_x, in::whole_y, in::whole_z)}, made.plan);
-    }
-    helpers_ = 0; // accesses are looked at in the order in which they happen
-  }
+  if (observed_)
+    observe({triple(in::first_x, in::first_y, in::first_z), groups, triple(in::whole_x, in::whole_y, in::whole_z)},
+            made.plan);
   execution_ = std::make_unique<Execution>(*this, made);
   execution_->set_up(triple(in::first_x, in::first_y, in::first_z), groups,
                      triple(in::block_x, in::block_y, in::block_z),
@@ -319,13 +318,32 @@ void Executor::bind(const char *, uint64_t key, uint64_t record) {
     throw Failure("an instruction could not be bound");
 }
 
-Observer *Executor::observer() {
-  if (!observed_)
-    return nullptr;
-  if (observed_ & layout::OBSERVE_FOOTPRINT)
-    return footprint_ ? &*footprint_ : nullptr;
-  return checks_ ? &*checks_ : nullptr;
+// Lets what is wanted of the launch be looked at in its next part.
+void Executor::observe(const Part &part, const char *plan) {
+  Observer *accesses = nullptr;
+  if (observed_ & layout::OBSERVE_FOOTPRINT) {
+    if (!footprint_)
+      footprint_.emplace();
+    footprint_->next_part(plan);
+    accesses = &*footprint_;
+  } else if (observes_accesses()) {
+    if (!checks_)
+      checks_.emplace(Checks{(observed_ & layout::OBSERVE_RACES) != 0, (observed_ & layout::OBSERVE_UNWRITTEN) != 0,
+                             (observed_ & layout::OBSERVE_BARRIERS) != 0});
+    checks_->next_part(part, plan);
+    accesses = &*checks_;
+  }
+  if (observed_ & layout::OBSERVE_FLOATS) {
+    if (!floats_)
+      floats_.emplace((observed_ & layout::OBSERVE_FLOW) != 0);
+    floats_->next_part(part, plan);
+  }
+  if (accesses)
+    helpers_ = 0; // accesses are looked at in the order in which they happen
+  observers_.emplace(accesses, floats_ ? &*floats_ : nullptr);
 }
+
+Observer *Executor::observer() { return observed_ && observers_ ? &*observers_ : nullptr; }
 
 void Executor::stopped(Worker &worker, uint64_t reason) { ask({reason, &worker, 0, 0}); }
 

@@ -74,7 +74,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_FLOATS)
-    floats_.emplace(resources.service.setup().floats_flow, plan_);
+    floats_.emplace(resources.service.setup().floats_flow);
   if (checked_ || observed_ || floats_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
                        checked_ ? &sightings_ : nullptr);
@@ -153,11 +153,12 @@ void Launch::run_parts() {
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
-  if (observed_) {
-    const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
-    observed_->next_part({first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}},
-                         plan_);
-  }
+  const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
+  const Part part{first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}};
+  if (observed_)
+    observed_->next_part(part, plan_);
+  if (floats_)
+    floats_->next_part(part, plan_);
   const bool in_order = observed_ && observed_->wants_order();
   if (!packet_.cooperative && !in_order) {
     execution_.set_up(first, groups, items, 1 + helpers);

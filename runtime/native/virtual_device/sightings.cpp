@@ -45,7 +45,7 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   return exists;
 }
 
-void Sightings::beyond_lds(const Observer::Instruction &instruction, const char *access) {
+void Sightings::observe(const Instruction &instruction, const char *access, uint32_t) {
   const uint64_t lanes = get(access, access::mask);
   const unsigned lane = __builtin_ctzll(lanes);
   uint64_t address;

@@ -94,3 +94,8 @@ extern "C" __global__ void beyond_lds(int *out, unsigned beyond) {
   *cell = threadIdx.x;
   out[threadIdx.x] = *cell;
 }
+
+extern "C" __global__ void sums(const float *a, const float *b, float *out) {
+  const int at = blockIdx.x * blockDim.x + threadIdx.x;
+  out[at] = a[at] + b[at];
+}

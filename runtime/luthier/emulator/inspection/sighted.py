@@ -1,4 +1,5 @@
-"""Races and barriers that native code sees while a launch runs, as `luthier sanitize` tells them of programs."""
+"""Races, barriers and exceptional floats that native code sees while a launch runs, as `luthier sanitize` tells them of
+programs."""
 
 from __future__ import annotations
 
@@ -13,19 +14,24 @@ from luthier.emulator.inspection.uses import Uses
 from luthier.objects.source import SourceLocation, in_source
 from luthier.wire.messages import Sight, Sighting
 
-RACE, BARRIER, EARLY_EXIT = "race", "barrier", "early-exit"
+RACE, BARRIER, EARLY_EXIT, FLOATS = "race", "barrier", "early-exit", "fp"
 SIGHTED = {
     RACE: layout.OBSERVE_RACES,
     BARRIER: layout.OBSERVE_BARRIERS,
     EARLY_EXIT: layout.OBSERVE_BARRIERS,
+    FLOATS: layout.OBSERVE_FLOATS,
 }
 """Checks, and their bits in what native code looks for."""
-_CHECKS = {Sight.RACE: RACE, Sight.DIVERGENT_BARRIER: BARRIER, Sight.MISSED_BARRIER: EARLY_EXIT}
-_TITLES = {
-    RACE: "race",
-    BARRIER: "barrier that lanes skipped which went on behind it",
-    EARLY_EXIT: "barrier that a wave of the work-group never came to",
+FLOAT_KINDS = layout.FLOAT_NAN | layout.FLOAT_INFINITY
+"""Exceptional floats that are looked for unless others are asked for."""
+_SEEN = {
+    Sight.RACE: (RACE, "race"),
+    Sight.DIVERGENT_BARRIER: (BARRIER, "barrier that lanes skipped which went on behind it"),
+    Sight.MISSED_BARRIER: (EARLY_EXIT, "barrier that a wave of the work-group never came to"),
+    Sight.NAN: (FLOATS, "NaN from operands that are none"),
+    Sight.INFINITY: (FLOATS, "infinity from operands that are neither infinite nor NaN"),
 }
+"""What native code sees, its check, and what it is called."""
 _OTHERS = {RACE: "nothing orders it and", BARRIER: "they came later to", EARLY_EXIT: "it ended at"}
 
 
@@ -35,6 +41,8 @@ class Sighted:
 
     check: str
     """One of `SIGHTED`."""
+    title: str
+    """What happened."""
     kernel: str
     address: int
     """Virtual address of the instruction."""
@@ -64,7 +72,7 @@ class Sighted:
         second += f"work-group {self.other_workgroup} wave {self.other_wave} lane {self.other_lane}" if second else ""
         more = f"; {self.count} such" if self.count > 1 else ""
         return (
-            f"{_TITLES[self.check]} in {self.kernel} at {self.address:#x} ({self.text}): work-group {self.workgroup} "
+            f"{self.title} in {self.kernel} at {self.address:#x} ({self.text}): work-group {self.workgroup} "
             f"wave {self.wave} lane {self.lane}{what}{second}{more}{in_source(self.source)}"
         )
 
@@ -82,12 +90,13 @@ def uses_of(code: Code) -> int:
 def sighted(sightings: Collection[Sighting], names: Collection[str], code: Code, kernel: str) -> Iterator[Sighted]:
     """Yield the findings of the checks that are wanted."""
     for seen in sightings:
-        check = _CHECKS.get(Sight(seen.kind))
-        if check is None or check not in names:
+        check, title = _SEEN.get(Sight(seen.kind), ("", ""))
+        if check not in names:
             continue
         has = bool(seen.has_other)
         yield Sighted(
             check,
+            title,
             kernel,
             code.address_of(seen.record),
             code.text(seen.record),

@@ -62,8 +62,9 @@ def execute(
         step_limit: quanta that a work-group may use.
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
-        observed: what accesses and barriers are looked at for, `layout.OBSERVE_RACES` and the like, with the plan's
-            `uses`: the executor keeps what comes of it, over several parts of a launch (`Executor.forget`).
+        observed: what accesses, barriers and results are looked at for, `layout.OBSERVE_RACES` and the like, with the
+            plan's `uses`, and `Code.floats` for the latter: the executor keeps what comes of it, over several parts of
+            a launch (`Executor.forget`).
         numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
@@ -71,7 +72,9 @@ def execute(
     """
     entry = plan["entry"] // layout.RECORD.size
     if observed:
-        plan = {**plan, "key": plan["key"] | layout.OBSERVED, "stepping": layout.OBSERVED}
+        floats = layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW
+        bits = (layout.OBSERVED if observed & ~floats else 0) | (layout.WATCHED_FLOATS if observed & floats else 0)
+        plan = {**plan, "key": plan["key"] | bits, "stepping": bits}
         dispatch = {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
     if observer is not None:

@@ -12,6 +12,7 @@ from luthier.emulator.inspection.sighted import wanted
 from luthier.errors import EmulationError
 from luthier.run.findings.collector import Collector, Place, Running, frames_of
 from luthier.run.findings.finding import CHECKS, Finding
+from luthier.run.findings.floats import has_flow, looked_for
 
 _ATTEMPT = "invalid-address"
 """Kind of finding of what is a fault, too."""
@@ -28,7 +29,9 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
     """
     checks = [check for check, kinds in CHECKS.items() if kinds & collector.kinds]
     bits = wanted(checks) | (layout.OBSERVE_UNWRITTEN if "init" in checks else 0)
-    observed = Observed(bits) if bits else None
+    if floats := looked_for(collector.kinds):
+        bits |= layout.OBSERVE_FLOATS | (layout.OBSERVE_FLOW if has_flow(collector.kinds) else 0)
+    observed = Observed(bits, floats) if bits else None
     done = launch.run(threads, observed=observed)
     number = launch.capture.manifest.number
     code = Running(launch.kernel.name, launch.object.name, lambda record: _place(launch, record))

@@ -56,3 +56,13 @@ def kinds_of(words: Collection[str]) -> frozenset[str]:
     if FLOW in words:
         kinds |= {f"{kind}-flow" for kind in FLOATS if kind in kinds}
     return frozenset(kinds)
+
+
+def looked_for(kinds: Collection[str]) -> int:
+    """Return the exceptional floats that kinds of findings are of: `layout.FLOAT_NAN` and the like."""
+    return sum(bit for kind, bit in FLOATS.items() if not {kind, f"{kind}-{FLOW}"}.isdisjoint(kinds))
+
+
+def has_flow(kinds: Collection[str]) -> bool:
+    """Return whether kinds of findings are also of operands that are exceptional."""
+    return any(kind.endswith(f"-{FLOW}") for kind in kinds)

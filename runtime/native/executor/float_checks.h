@@ -5,14 +5,18 @@
 #include <mutex>
 
 #include "observer.h"
-#include "service.h"
-#include "sightings.h"
+#include "ordering.h"
 
 namespace luthier {
 
 class FloatChecks final : public Observer {
 public:
-  FloatChecks(bool flow, const char *plan) : flow_(flow), plan_(plan) {}
+  explicit FloatChecks(bool flow) : flow_(flow) {}
+  // A part of the launch begins, of a kernel with this plan.
+  void next_part(const Part &part, const char *plan) {
+    part_ = part;
+    plan_ = plan;
+  }
   bool wants_accesses() const override { return false; }
   // From any worker's thread; `floats` is a layout::floats.
   void observe(const Instruction &instruction, const char *floats, uint32_t event) override;
@@ -23,29 +27,28 @@ private:
   void note(const Instruction &instruction, const char *floats, wire::Sight kind, uint64_t lanes);
 
   const bool flow_;
-  const char *plan_;
+  Part part_{};
+  const char *plan_ = nullptr;
   std::mutex mutex_;
   std::map<std::pair<uint32_t, wire::Sight>, wire::Sighting> found_;
 };
 
-// Tells each observer what is its own.
+// Tells each observer what is its own; null: nobody wants it.
 class Observers final : public Observer {
 public:
-  Observers(Observer *accesses, Observer *floats, Sightings *bounds)
-      : accesses_(accesses), floats_(floats), bounds_(bounds) {}
+  Observers(Observer *accesses, Observer *floats, Observer *beyond_lds = nullptr)
+      : accesses_(accesses), floats_(floats), beyond_lds_(beyond_lds) {}
   bool wants_accesses() const override { return accesses_ && accesses_->wants_accesses(); }
   void observe(const Instruction &instruction, const char *what, uint32_t event) override {
-    if (event == layout::EVENT_BEYOND_LDS) {
-      if (bounds_)
-        bounds_->beyond_lds(instruction, what);
-      return;
-    }
-    (event == layout::EVENT_FLOATS ? floats_ : accesses_)->observe(instruction, what, event);
+    Observer *its = event == layout::EVENT_BEYOND_LDS ? beyond_lds_
+                    : event == layout::EVENT_FLOATS   ? floats_
+                                                      : accesses_;
+    if (its)
+      its->observe(instruction, what, event);
   }
 
 private:
-  Observer *accesses_, *floats_;
-  Sightings *bounds_;
+  Observer *accesses_, *floats_, *beyond_lds_;
 };
 
 } // namespace luthier

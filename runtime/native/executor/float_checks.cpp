@@ -31,7 +31,7 @@ void FloatChecks::observe(const Instruction &instruction, const char *what, uint
 
 void FloatChecks::note(const Instruction &instruction, const char *what, wire::Sight kind, uint64_t lanes) {
   const uint64_t wave = get(instruction.wave, wave::index);
-  const uint64_t group = get(pointer<const char *>(instruction.wave, wave::group), group::number);
+  const uint64_t group = part_.number(get(pointer<const char *>(instruction.wave, wave::group), group::number));
   std::lock_guard lock(mutex_);
   wire::Sighting &found = found_[{instruction.record, kind}];
   const bool is_first = !found.count || std::pair(group, wave) < std::pair(found.group, found.wave);
