@@ -9,6 +9,7 @@
 
 #include "access_checks.h"
 #include "execution.h"
+#include "exported.h"
 #include "float_checks.h"
 #include "footprint.h"
 
@@ -366,13 +367,11 @@ Executor *of(void *executor) { return static_cast<Executor *>(executor); }
 
 using namespace luthier;
 
-#define LUTHIER_API extern "C" __attribute__((visibility("default")))
-
 // Return the digest of the layouts that this was built for.
-LUTHIER_API const char *luthier_digest() { return kDigest; }
+LUTHIER_EXPORT const char *luthier_digest() { return kDigest; }
 
 // Null without memory.
-LUTHIER_API void *luthier_open(const char *from) {
+LUTHIER_EXPORT void *luthier_open(const char *from) {
   namespace in = layout::engine;
   try {
     Engine engine;
@@ -387,10 +386,10 @@ LUTHIER_API void *luthier_open(const char *from) {
   }
 }
 
-LUTHIER_API void luthier_close(void *executor) { delete of(executor); }
+LUTHIER_EXPORT void luthier_close(void *executor) { delete of(executor); }
 
 // Begins a launch; false, with a `luthier_problem`, if that is impossible.
-LUTHIER_API bool luthier_launch(void *executor, const char *dispatch) {
+LUTHIER_EXPORT bool luthier_launch(void *executor, const char *dispatch) {
   try {
     of(executor)->launch(dispatch);
     return true;
@@ -401,7 +400,7 @@ LUTHIER_API bool luthier_launch(void *executor, const char *dispatch) {
 }
 
 // Return the state of the launch: ENDING; HELP, with an event to be answered; RUNNING after that time.
-LUTHIER_API uint64_t luthier_next(void *executor, char *event, uint64_t milliseconds) {
+LUTHIER_EXPORT uint64_t luthier_next(void *executor, char *event, uint64_t milliseconds) {
   try {
     return of(executor)->next(event, milliseconds);
   } catch (const std::exception &problem) {
@@ -410,7 +409,7 @@ LUTHIER_API uint64_t luthier_next(void *executor, char *event, uint64_t millisec
   }
 }
 
-LUTHIER_API bool luthier_answer(void *executor, bool go_on) {
+LUTHIER_EXPORT bool luthier_answer(void *executor, bool go_on) {
   try {
     of(executor)->answer(go_on);
     return true;
@@ -421,20 +420,20 @@ LUTHIER_API bool luthier_answer(void *executor, bool go_on) {
 }
 
 // Lets the launch end soon.
-LUTHIER_API void luthier_abort(void *executor) { of(executor)->abort(); }
+LUTHIER_EXPORT void luthier_abort(void *executor) { of(executor)->abort(); }
 
 // Return the error inside; empty if there was none.
-LUTHIER_API const char *luthier_problem(void *executor) { return of(executor)->problem().c_str(); }
+LUTHIER_EXPORT const char *luthier_problem(void *executor) { return of(executor)->problem().c_str(); }
 
 // Describe where the first worker's state is.
-LUTHIER_API void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }
+LUTHIER_EXPORT void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }
 
 // Forget what observed launches have done: what follows is another one.
-LUTHIER_API void luthier_begin_anew(void *executor) { of(executor)->forget(); }
+LUTHIER_EXPORT void luthier_begin_anew(void *executor) { of(executor)->forget(); }
 
 // Copy what the checks of observed launches have found since the last time, and return how many there are; without
 // room for all nothing is copied, and they are kept.
-LUTHIER_API uint64_t luthier_sightings(void *executor, char *rows, uint64_t most) {
+LUTHIER_EXPORT uint64_t luthier_sightings(void *executor, char *rows, uint64_t most) {
   static_assert(sizeof(wire::Sighting) % sizeof(uint64_t) == 0);
   std::vector<wire::Sighting> &found = of(executor)->sightings();
   const uint64_t count = found.size();
@@ -447,7 +446,7 @@ LUTHIER_API uint64_t luthier_sightings(void *executor, char *rows, uint64_t most
 
 // Copy address, bits of bytes read, bits of bytes written of the pages of an observed launch, and return how many there
 // are; without room for all nothing is copied.
-LUTHIER_API uint64_t luthier_footprint(void *executor, char *rows, uint64_t most) {
+LUTHIER_EXPORT uint64_t luthier_footprint(void *executor, char *rows, uint64_t most) {
   const Footprint *footprint = of(executor)->footprint();
   const uint64_t count = footprint ? footprint->pages().size() : 0;
   if (count > most || !count)

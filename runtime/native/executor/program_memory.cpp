@@ -1,5 +1,7 @@
 #include "program_memory.h"
 
+#include "exported.h"
+
 #include <algorithm>
 
 namespace luthier {
@@ -79,10 +81,8 @@ RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) co
 } // namespace luthier
 
 // What the library that stands before HIP's functions calls.
-extern "C" {
-void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
   luthier::ProgramMemory::get().allocated(address, size, reserved);
 }
-void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
-void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }
-}
+LUTHIER_EXPORT void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
+LUTHIER_EXPORT void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }

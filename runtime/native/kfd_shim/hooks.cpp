@@ -19,6 +19,7 @@
 
 #include "agreement.h"
 #include "driver.h"
+#include "exported.h"
 
 namespace {
 
@@ -125,10 +126,8 @@ mode_t mode_of(int flags, va_list list) { return flags & (O_CREAT | __O_TMPFILE)
 
 } // namespace
 
-#define LUTHIER_HOOK extern "C" __attribute__((visibility("default")))
-
 #define LUTHIER_OPEN(name)                                                                                             \
-  LUTHIER_HOOK int name(const char *path, int flags, ...) {                                                            \
+  LUTHIER_EXPORT int name(const char *path, int flags, ...) {                                                          \
     va_list list;                                                                                                      \
     va_start(list, flags);                                                                                             \
     const mode_t mode = mode_of(flags, list);                                                                          \
@@ -136,7 +135,7 @@ mode_t mode_of(int flags, va_list list) { return flags & (O_CREAT | __O_TMPFILE)
     return open_at(AT_FDCWD, path, flags, mode);                                                                       \
   }
 #define LUTHIER_OPENAT(name)                                                                                           \
-  LUTHIER_HOOK int name(int where, const char *path, int flags, ...) {                                                 \
+  LUTHIER_EXPORT int name(int where, const char *path, int flags, ...) {                                               \
     va_list list;                                                                                                      \
     va_start(list, flags);                                                                                             \
     const mode_t mode = mode_of(flags, list);                                                                          \
@@ -152,12 +151,12 @@ LUTHIER_OPEN(open)
 LUTHIER_OPEN(open64)
 LUTHIER_OPENAT(openat)
 LUTHIER_OPENAT(openat64)
-LUTHIER_HOOK int __open_2(const char *path, int flags) { return open_at(AT_FDCWD, path, flags, 0); }
-LUTHIER_HOOK int __open64_2(const char *path, int flags) { return open_at(AT_FDCWD, path, flags, 0); }
+LUTHIER_EXPORT int __open_2(const char *path, int flags) { return open_at(AT_FDCWD, path, flags, 0); }
+LUTHIER_EXPORT int __open64_2(const char *path, int flags) { return open_at(AT_FDCWD, path, flags, 0); }
 
 // A function with a path among its arguments.
 #define LUTHIER_PATH(Result, name, parameters, arguments)                                                              \
-  LUTHIER_HOOK Result name parameters {                                                                                \
+  LUTHIER_EXPORT Result name parameters {                                                                              \
     const Path path(given);                                                                                            \
     static const auto real = next<Result(*) parameters>(#name);                                                        \
     return real arguments;                                                                                             \
@@ -177,30 +176,32 @@ LUTHIER_PATH(int, statx, (int where, const char *given, int flags, unsigned mask
 
 // The state of a file. Programs that were built for glibc before 2.33 ask by the functions whose names begin with "__".
 #define LUTHIER_STATE(suffix, Status)                                                                                  \
-  LUTHIER_HOOK int stat##suffix(const char *given, Status *status) noexcept {                                          \
+  LUTHIER_EXPORT int stat##suffix(const char *given, Status *status) noexcept {                                        \
     return state_of(AT_FDCWD, Path(given), status, 0);                                                                 \
   }                                                                                                                    \
-  LUTHIER_HOOK int lstat##suffix(const char *given, Status *status) noexcept {                                         \
+  LUTHIER_EXPORT int lstat##suffix(const char *given, Status *status) noexcept {                                       \
     return state_of(AT_FDCWD, Path(given), status, AT_SYMLINK_NOFOLLOW);                                               \
   }                                                                                                                    \
-  LUTHIER_HOOK int fstat##suffix(int fd, Status *status) noexcept { return state_of(fd, "", status, AT_EMPTY_PATH); }  \
-  LUTHIER_HOOK int fstatat##suffix(int where, const char *given, Status *status, int flags) noexcept {                 \
+  LUTHIER_EXPORT int fstat##suffix(int fd, Status *status) noexcept {                                                  \
+    return state_of(fd, "", status, AT_EMPTY_PATH);                                                                    \
+  }                                                                                                                    \
+  LUTHIER_EXPORT int fstatat##suffix(int where, const char *given, Status *status, int flags) noexcept {               \
     return state_of(where, Path(given), status, flags);                                                                \
   }                                                                                                                    \
-  LUTHIER_HOOK int __xstat##suffix(int, const char *given, Status *status) noexcept {                                  \
+  LUTHIER_EXPORT int __xstat##suffix(int, const char *given, Status *status) noexcept {                                \
     return stat##suffix(given, status);                                                                                \
   }                                                                                                                    \
-  LUTHIER_HOOK int __lxstat##suffix(int, const char *given, Status *status) noexcept {                                 \
+  LUTHIER_EXPORT int __lxstat##suffix(int, const char *given, Status *status) noexcept {                               \
     return lstat##suffix(given, status);                                                                               \
   }                                                                                                                    \
-  LUTHIER_HOOK int __fxstat##suffix(int, int fd, Status *status) noexcept { return fstat##suffix(fd, status); }        \
-  LUTHIER_HOOK int __fxstatat##suffix(int, int where, const char *given, Status *status, int flags) noexcept {         \
+  LUTHIER_EXPORT int __fxstat##suffix(int, int fd, Status *status) noexcept { return fstat##suffix(fd, status); }      \
+  LUTHIER_EXPORT int __fxstatat##suffix(int, int where, const char *given, Status *status, int flags) noexcept {       \
     return fstatat##suffix(where, given, status, flags);                                                               \
   }
 LUTHIER_STATE(, struct stat)
 LUTHIER_STATE(64, struct stat64)
 
-LUTHIER_HOOK int ioctl(int fd, unsigned long request, ...) noexcept {
+LUTHIER_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list list;
   va_start(list, request);
   void *argument = va_arg(list, void *);
@@ -230,13 +231,13 @@ void *map(void *address, size_t size, int protection, int flags, int fd, off64_t
 
 } // namespace
 
-LUTHIER_HOOK void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset) noexcept {
+LUTHIER_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset) noexcept {
   return map(address, size, protection, flags, fd, offset);
 }
-LUTHIER_HOOK void *mmap64(void *address, size_t size, int protection, int flags, int fd, off64_t offset) noexcept {
+LUTHIER_EXPORT void *mmap64(void *address, size_t size, int protection, int flags, int fd, off64_t offset) noexcept {
   return map(address, size, protection, flags, fd, offset);
 }
-LUTHIER_HOOK int munmap(void *address, size_t size) noexcept {
+LUTHIER_EXPORT int munmap(void *address, size_t size) noexcept {
   luthier::forget_addresses(address, size);
   return syscall(SYS_munmap, address, size);
 }

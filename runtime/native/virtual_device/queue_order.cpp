@@ -1,6 +1,7 @@
 #include "queue_order.h"
 
 #include "call_site.h"
+#include "exported.h"
 #include "system.h"
 
 namespace luthier {
@@ -245,7 +246,7 @@ void QueueOrder::calls(const CopyCall &call) {
 } // namespace luthier
 
 // The library that stands before HIP's functions tells of a call that copies.
-extern "C" void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
+LUTHIER_EXPORT void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
   using namespace luthier;
   if (System *system = System::current(); system && system->service.setup().checks.races)
     system->order.calls({{{from, size}, {to, size}}, function, site});

@@ -1,5 +1,7 @@
 #include "sightings.h"
 
+#include "exported.h"
+
 #include "system.h"
 #include "take.h"
 #include "unwritten.h"
@@ -78,7 +80,7 @@ std::vector<wire::Sighting> Sightings::take() {
 } // namespace luthier
 
 // New memory of a device: what nobody writes is known again.
-extern "C" void luthier_fresh(uint64_t address, uint64_t size) {
+LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;
   System *system = System::current();
   if (!system || !system->service.setup().checks.uninitialised)
@@ -101,7 +103,7 @@ extern "C" void luthier_fresh(uint64_t address, uint64_t size) {
 }
 
 // What the library that stands before HIP's functions found itself: a bad free, or memory never given back.
-extern "C" void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
+LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
   using namespace luthier;
   if (System *system = System::current())
     try {
@@ -118,9 +120,9 @@ extern "C" void luthier_complain(uint64_t kind, uint64_t address, uint64_t base,
 }
 
 // What it found about a call of a HIP function.
-extern "C" void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address,
-                                         uint64_t size, uint64_t base, uint64_t extent, const char *function,
-                                         const char *symbol, const char *file) {
+LUTHIER_EXPORT void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address,
+                                             uint64_t size, uint64_t base, uint64_t extent, const char *function,
+                                             const char *symbol, const char *file) {
   using namespace luthier;
   if (System *system = System::current())
     try {
