@@ -133,18 +133,3 @@ def test_each_point_gets_what_fits_and_is_as_cheap_as_can_be(
     strict = Choices(template, sources, budget, wave_size, all_or_none=True)
     alone = [bind(template, sources, live, budget, wave_size) for live in lives]
     assert (-1 in strict.choose(points_of(lives))) == (None in alone)
-
-
-def test_a_called_payload_has_registers_that_many_points_have_dead(module) -> None:
-    """One place for all, though each point has other dead registers that come first; none above those of the kernel."""
-    template = template_for(module.hook("lanes"), HOOKS["lanes"], TargetId.parse("gfx90a"), 64)
-    rng, common = random.Random(1), 8
-    lives = []
-    for _ in range(40):
-        own = rng.sample(VGPRS[: MOST_VGPRS - common], common)
-        vectors = mask_of(unit for unit in VGPRS[: MOST_VGPRS - common] if unit not in own)
-        lives.append(Live(vectors, vectors))
-    budget = RegisterBudget(MOST_SGPRS, MOST_VGPRS, MOST_SGPRS, MOST_VGPRS + common)
-    choices = Choices(template, (), budget, 64, called=True)
-    assert choices.choose(points_of(lives)) == [0] * len(lives)
-    assert all(unit < VGPRS.start + MOST_VGPRS for _, unit in choices.made[0].units if unit in VGPRS)

@@ -70,11 +70,6 @@ class LivePoints:
         sets = (int.from_bytes(lanes[:, point].tobytes(), "little") for lanes in (self._active, self._inactive))
         return Live(*sets)
 
-    def together(self, points: Sequence[int]) -> Live:
-        """Return the registers that are live at any of some points, by their places here."""
-        sets = (np.bitwise_or.reduce(lanes[:, points], axis=1) for lanes in (self._active, self._inactive))
-        return Live(*(int.from_bytes(lanes.tobytes(), "little") for lanes in sets))
-
     def only(self, points: slice | Sequence[int]) -> LivePoints:
         """Return some of the points, by their places here; those of a slice are views, not copies."""
         return LivePoints(self._active[:, points], self._inactive[:, points])

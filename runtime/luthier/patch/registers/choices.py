@@ -6,14 +6,13 @@ the cheapest that it can have: where one needs to spill, others that need not do
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.isa.registers import M0, SCC, SGPRS, VGPRS
-from luthier.lifting import Live, LivePoints
+from luthier.isa.registers import M0, SCC, SGPRS
+from luthier.lifting import LivePoints
 from luthier.patch.registers.allocation import LINK, bind, direct_place
 from luthier.patch.registers.binding import SPILLING, Binding, RegisterBudget, kept_places
 from luthier.patch.registers.copies import holders
@@ -142,10 +141,9 @@ class Choices:
             spread(number)
         while waiting.any():
             point = int(waiting.argmax())
-            binding = self._bind(points[point], self._budget)
-            if self._called and binding is not None:
-                binding = self._shared(points, waiting, binding) or binding
             waiting[point] = False
+            live = points[point]
+            binding = bind(self._template, self._sources, live, self._budget, self._wave_size, called=self._called)
             if binding is None:
                 if self._all_or_none:
                     break
@@ -156,31 +154,6 @@ class Choices:
                 numbers[point] = self._add(binding)
                 spread(len(self.made) - 1)
         return numbers
-
-    def _bind(self, live: Live, budget: RegisterBudget) -> Binding | None:
-        return bind(self._template, self._sources, live, budget, self._wave_size, called=self._called)
-
-    def _shared(self, points: LivePoints, waiting: NDArray[np.bool_], own: Binding) -> Binding | None:
-        """Return a binding for the first of the points that wait and others, if there is one that costs nothing.
-
-        A payload that is called is placed once for each binding, so it should have registers that are dead in many
-        places: at all of those that wait, else in the nearer half of these, and so on. It takes no VGPR above those
-        that the first point needs in any case: occupancy matters more than the size of the code.
-
-        Args:
-            own: the first point's binding otherwise.
-        """
-        above = [unit - VGPRS.start + 1 for one in (own, *self.made) for _, unit in one.units if unit in VGPRS]
-        budget = replace(self._budget, vgpr_limit=max((self._budget.vgprs, *above)))
-        several = np.flatnonzero(waiting)
-        while len(several) > 1:
-            binding = self._bind(points.together(several.tolist()), budget)
-            if binding is not None and not binding.cost:
-                fit = Fit.of(binding, self._template, self._sources, self._wave_size)
-                if fit.at(points.only(several[:1].tolist())).all():
-                    return binding
-            several = several[: len(several) // 2]
-        return None
 
     def _too_few(self, points: LivePoints, cost: int) -> NDArray[np.bool_]:
         """Return [points] whether there is surely no binding that costs less."""
