@@ -244,3 +244,15 @@ def test_rows_of_text_are_what_the_columns_say(target: str) -> None:
     assert [row.encoding for row in rows] == [code.bytes_of(index) for index in range(len(code))]
     assert [row.text for row in rows] == isa.texts(code)
     assert [NO_TARGET if row.target is None else row.target for row in rows] == code.target.tolist()
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100", "gfx1201"])
+def test_scalar_operations_that_read_what_they_write(target: str) -> None:
+    isa = Isa.of(target)
+    lines = ["s_bitset1_b32 s4, 31", "s_bitset0_b32 s4, s7", "s_bitset1_b64 s[4:5], s9", "s_bitset0_b64 s[4:5], 3"]
+    code = isa.assemble("\n".join(lines)).instructions
+    for given in (code, isa.decode(code.code)):
+        assert bytes(isa.encode(given)[0]) == bytes(code.code)
+        for first in given.operand_start[:-1].tolist():
+            assert given.operand_kind[first + 2] == given.operand_kind[first]
+            assert given.operand_value[first + 2] == given.operand_value[first]

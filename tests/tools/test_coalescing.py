@@ -97,10 +97,8 @@ def test_options_that_there_are_not(shipped: Callable[..., Any], options: Any) -
 
 
 def test_a_full_table_is_told(bench: Any, shipped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from luthier.tool.site_sums import SiteSums
-
     tool = shipped("coalescing")
-    monkeypatch.setattr(SiteSums, "capacity", 1)
+    monkeypatch.setattr(tool.sums, "capacity", 1)
     kernel = bench(
         STRIDE.replace("TYPE", "float"), "strided", "gfx90a", np.zeros(256, np.uint8), np.zeros(256, np.uint8), 1
     )

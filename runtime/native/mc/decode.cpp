@@ -102,6 +102,11 @@ void Isa::complete(MCInst &inst) const {
       offset.setImm(SignExtend64(uint64_t(offset.getImm()), flatOffsetBits_));
     }
   }
+  // LLVM's decoder and parser put 0 where some scalar opcodes (s_bitset*) read what they write.
+  for (unsigned i = 0; i < std::min(inst.getNumOperands(), desc.getNumOperands()); ++i)
+    if (desc.operands()[i].OperandType == MCOI::OPERAND_REGISTER && inst.getOperand(i).isImm())
+      if (const int tied = tiedTo(opcode, i); tied >= 0)
+        inst.getOperand(i) = inst.getOperand(unsigned(tied));
   if (inst.getNumOperands() >= desc.getNumOperands())
     return;
   unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
