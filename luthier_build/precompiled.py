@@ -179,7 +179,9 @@ def _split_includes(flags: Iterable[str]) -> tuple[list[str], list[str]]:
 
 def is_part(path: Path) -> bool:
     """Return whether a file is a precompiled header, or what one was made of, and not a source of somebody's."""
-    return path.parent.name == _FOLDER and path.suffix in (".pch", ".h") and is_own(path)
+    with contextlib.suppress(BuildError):
+        return os.path.normpath(path.parent) == os.path.normpath(cache_dir(_FOLDER))
+    return False
 
 
 def _kept_copy(flag: str, cache: Path) -> str:
