@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import os
@@ -10,7 +11,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
@@ -54,7 +54,12 @@ LLVM_COMPONENTS = [
 
 class BuildNative(build_ext):
     """Asks llvm-config for the static LLVM libraries only when the native module is really built; makes the header with
-    the emulator's layouts; gives libraries that are no modules their names."""
+    the emulator's layouts; gives libraries that are no modules their names; keeps objects from build to build."""
+
+    def finalize_options(self) -> None:
+        """Put objects where the next build finds them, a wheel's after an editable install's, too."""
+        self.build_temp = self.build_temp or os.path.join("build", f"objects-{sys.implementation.cache_tag}")
+        super().finalize_options()
 
     def get_ext_filename(self, name: str) -> str:
         """Return the file of an extension; libraries have names of their own."""
@@ -102,6 +107,9 @@ class BuildNative(build_ext):
                 "-Wl,--gc-sections",
                 "-Wl,-s",
             ]
+        sys.path.insert(0, ".")
+        kept_objects = importlib.import_module("luthier_build.kept_objects")
+        self.compiler._compile = kept_objects.unless_current(self.compiler._compile, self.compiler.compiler_so_cxx)
         super().build_extensions()
 
 
@@ -152,8 +160,11 @@ AGREED = [
     *("runtime/luthier/emulator/agreement.py", "runtime/luthier/emulator/layout.py", str(REGISTERS)),
 ]
 """What `agreement.h` is made of."""
-EMULATOR = ["-std=c++20", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
-"""Flags of what two libraries share. -O3: loops over the lanes of a wave are done with vectors."""
+EMULATOR = {
+    "extra_compile_args": ["-std=c++20", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
+    "include_dirs": [str(VIRTUAL_DEVICE), str(KFD_SHIM)],
+}
+"""How two libraries are compiled, so that they share objects. -O3: loops over lanes are done with vectors."""
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 WRAPPER_TABLES = "wrapper_tables.h"
 
@@ -191,15 +202,7 @@ class BuildLaunchers(build_scripts):
             )
 
 
-STARTED = time.time()
-
-
-def is_to_be_made(target: str, _: str) -> bool:
-    """Return whether an object was not made by this build: libraries share sources, which are compiled alike."""
-    return os.path.getmtime(target) < STARTED
-
-
-ParallelCompile(needs_recompile=is_to_be_made).install()  # one source a core
+ParallelCompile().install()  # one source a core
 setup(
     scripts=[LAUNCHER],
     packages=[
@@ -223,7 +226,7 @@ setup(
             sorted(str(path) for path in EXECUTOR.glob("*.cpp")),
             language="c++",
             depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *AGREED],
-            extra_compile_args=EMULATOR,
+            **copy.deepcopy(EMULATOR),
             extra_link_args=[
                 "-pthread",
                 f"-Wl,--version-script={EXECUTOR}/executor.map",
@@ -248,8 +251,7 @@ setup(
                 ),
                 *AGREED,
             ],
-            include_dirs=[str(VIRTUAL_DEVICE), str(KFD_SHIM)],
-            extra_compile_args=EMULATOR,
+            **copy.deepcopy(EMULATOR),
             extra_link_args=[
                 "-pthread",
                 "-Wl,-soname,libluthier_kfd.so",
