@@ -68,6 +68,7 @@ private:
     uint32_t stamp = 0, from = 0, to = 0;
     Role moved = kRoles; // where the lane of the read before goes
     bool races = false, stored = false;
+    wire::Sight kind = wire::Sight::kRace;
     Role other = kRoles; // the access that it races with
   };
 
@@ -78,6 +79,11 @@ private:
   void hear(const Lanes &lanes);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
+  unsigned use_in_lds(uint32_t record) const {
+    return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;
+  }
+  bool is_guard(uint32_t record) const { return use_in_lds(record) & layout::USE_GUARDS; }
+  wire::Sight kind_of_read(uint32_t record) const;
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);
@@ -109,6 +115,7 @@ private:
   };
   // Where two accesses are found: a lane's, and what is known of the other one.
   struct Pair {
+    wire::Sight kind;
     uint64_t lane_address, address;
     unsigned lane, other_lane;
     Touch other;

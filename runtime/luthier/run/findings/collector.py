@@ -27,6 +27,7 @@ _KINDS = {
     Sight.INVALID_FREE: "invalid-free",
     Sight.LEAK: "leak",
     Sight.RACE: "race",
+    Sight.UNORDERED_READ: "unordered-read",
     Sight.UNINITIALISED: "uninitialised-read",
     Sight.DIVERGENT_BARRIER: "divergent-barrier",
     Sight.MISSED_BARRIER: "missed-barrier",

@@ -19,6 +19,7 @@ KINDS = {
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
     "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
+    "unordered-read": "read of LDS beside an atomic of another wave that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
     "missing-wait": "use of a register before a wait for the operation that writes or reads it",
     "hazard": "instructions nearer to each other than the hardware allows",
@@ -43,7 +44,7 @@ FLOAT_KINDS = frozenset({*FLOATS, *(f"{kind}-flow" for kind in FLOATS)})
 CHECKS = {
     "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
-    "race": frozenset({"race"}),
+    "race": frozenset({"race", "unordered-read"}),
     "init": frozenset({"uninitialised-read"}),
     "barrier": frozenset({"divergent-barrier"}),
     "early-exit": frozenset({"missed-barrier"}),
@@ -235,7 +236,7 @@ class Finding:
 
     def _other(self) -> str:
         assert self.other is not None
-        if self.kind == "race":
+        if self.kind in CHECKS["race"]:
             access = access_of(self.other.instruction, in_lds=self.in_lds)
             return f"the other one is {'an' if access == 'atomic' else 'a'} {access} of {self.other.size} bytes by"
         return {"divergent-barrier": "skipped, and later reached here, by", "missed-barrier": "ended:"}[self.kind]
