@@ -29,6 +29,7 @@ KINDS = {
     "unseen-error": "launch that failed, and the program did not ask for the error before its next launch or its end",
     "copy-out-of-bounds": "copy or fill beyond the end of the allocation that it begins in",
     "copy-after-free": "copy or fill of memory that the program has given back",
+    "short-arguments": "launch that gives fewer bytes of arguments than the kernel takes",
     "busy-stream": "stream that is destroyed before its work is done",
     "nan": "result that is NaN where no operand is",
     "infinity": "result that is infinite where no operand is NaN or infinite",
@@ -51,9 +52,12 @@ CHECKS = {
     "waits": frozenset({"missing-wait"}),
     "hazards": frozenset({"hazard"}),
     "fp": frozenset({"nan", "infinity"}),
-    "host": frozenset({"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream"}),
+    "host": frozenset(
+        {"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream", "short-arguments"}
+    ),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
+SHORT_ARGUMENTS = "short-arguments"
 COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
@@ -136,7 +140,7 @@ class Finding:
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
-    exceptional; the error that a HIP function returned."""
+    exceptional; the error that a HIP function returned; the bytes of arguments that a launch gives, and the kernel takes."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
@@ -201,7 +205,8 @@ class Finding:
     def message(self) -> str:
         """Return what was done, in one sentence."""
         if self.call:
-            what = f" returned {self.detail}" if self.detail else f": {KINDS[self.kind]}"
+            does = "gives" if self.kind == SHORT_ARGUMENTS else "returned"
+            what = f" {does} {self.detail}" if self.detail else f": {KINDS[self.kind]}"
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
             return f"{self.kind}: {self.call}{what}{where}"
         if not self.kernel:
