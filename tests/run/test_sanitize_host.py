@@ -64,7 +64,7 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
 
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])
 def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path: Path, given: str) -> None:
-    """A launch from a buffer of arguments that is smaller than what the kernel takes is told, also before it is known."""
+    """A launch from a buffer of arguments that is too small is told, also before the kernel is known."""
     code = compile_object(PROGRAMS / "host_errors.hip", "gfx90a", "-w", "-mcode-object-version=4", f"-I{PROGRAMS}")
     log, program = tmp_path / "log", build_program("host_errors", "-g")
     words = ["--checks", "host", "--device", "emu:gfx90a", "--json", log, "--", program, given, code]

@@ -140,7 +140,7 @@ class Finding:
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
-    exceptional; the error that a HIP function returned; the bytes of arguments that a launch gives, and the kernel takes."""
+    exceptional; the error that a HIP function returned; the bytes of arguments of a launch, and of its kernel."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
