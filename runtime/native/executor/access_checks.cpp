@@ -276,17 +276,20 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
     }
 }
 
-// Return whether a store may be an atomic one, which the instruction does not tell everywhere: of a wave that does
-// atomics with results, or met one that did, and to where somebody did an atomic. So locks are released.
+// Return whether a store may be an atomic one, which the instruction does not tell everywhere: to where somebody did an
+// atomic, and of a wave that does atomics with results, or met one that did (so locks are released), or to where
+// somebody looked by an atomic load.
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
+  if (!where.wave.returned && (lanes.in_lds || loaded_.empty()))
+    return false;
   bool found = false;
-  if (where.wave.returned)
-    each_span(lanes, [&](const Run &, const Shadow::Span &span) {
-      for (unsigned cell = 0; cell < span.count && !found; ++cell) {
-        const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
-        found = last.segment && !is_of_others(where, lanes, last);
-      }
-    });
+  each_span(lanes, [&](const Run &, const Shadow::Span &span) {
+    for (unsigned cell = 0; cell < span.count && !found; ++cell) {
+      const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
+      found = last.segment && !is_of_others(where, lanes, last) &&
+              (where.wave.returned || loaded_.count((span.address + (uint64_t{cell} << span.shift)) / 4));
+    }
+  });
   return found;
 }
 
@@ -295,7 +298,7 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   if (use & USE_RETURNS)
     where.wave.returned = true;
   if (!lanes.in_lds && (use & USE_RETURNS || !(use & USE_WRITES)))
-    hear(lanes);
+    hear(lanes, !(use & USE_WRITES));
   if (!(use & USE_WRITES))
     return;
   const Touch now{ordering_.release(where.group, where.wave), lanes.record};
@@ -308,11 +311,12 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
-void AccessChecks::hear(const Lanes &lanes) {
+void AccessChecks::hear(const Lanes &lanes, bool loads) {
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
     const uint64_t end = run->address + uint64_t{lanes.size} * (run->repeats ? 1 : run->count);
     for (uint64_t dword = run->address / 4; dword * 4 < end; ++dword)
-      heard_.insert(dword);
+      if (heard_.insert(dword); loads)
+        loaded_.insert(dword);
   }
 }
 

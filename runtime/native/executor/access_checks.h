@@ -76,7 +76,7 @@ private:
   void sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const;
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
-  void hear(const Lanes &lanes);
+  void hear(const Lanes &lanes, bool loads);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
   unsigned use_in_lds(uint32_t record) const {
@@ -143,9 +143,9 @@ private:
   const Instruction *instruction_ = nullptr; // that is told now
   Instruction last_{};                       // the one that `silent_` is of
   std::vector<Silent> silent_;
-  std::vector<uint8_t> sizes_; // by record, of its last access
-  std::unordered_set<uint64_t> heard_;
-  std::mutex mutex_; // of what is found
+  std::vector<uint8_t> sizes_;                  // by record, of its last access
+  std::unordered_set<uint64_t> heard_, loaded_; // the latter by loads
+  std::mutex mutex_;                            // of what is found
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 
