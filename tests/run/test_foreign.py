@@ -423,6 +423,7 @@ def test_programs_of_hecbench(
 
 CHECKED: Mapping[str, tuple[str, ...]] = BENCHMARKS | {
     "asta": ("-w", "1", "-r", "1", "-m", "64", "-n", "64"),
+    "axpby": ("2",),
     "bincount": ("10000", "1"),
     "bsearch": ("10000", "1"),
     "crc64": ("1", "1"),
@@ -430,9 +431,13 @@ CHECKED: Mapping[str, tuple[str, ...]] = BENCHMARKS | {
     "expdist": ("256", "1"),
     "fft": ("1", "1"),
     "filter": ("10000", "256", "1"),
+    "heat2d": ("64", "64", "2"),
     "lavaMD": ("-boxes1d", "2"),
     "merge": ("1000", "1"),
+    "nbody": ("100", "10"),
     "particlefilter": ("-x", "16", "-y", "16", "-z", "2", "-np", "100"),
+    "pathfinder": ("1000", "10", "5"),
+    "scatterAdd": ("100", "32", "8", "1"),
     "srad": ("1", "0.5", "64", "64"),
     "stencil3d": ("32", "1"),
     "threadfence": ("1", "10000"),
