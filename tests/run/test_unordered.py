@@ -204,3 +204,9 @@ def test_other_access() -> None:
     assert suppressions.parse("race sum", "file")[0].fits(first)
     assert "write of 4 bytes at byte 0x0 of LDS" in first.message
     assert sarif([first], "1")["runs"][0]["results"][0]["properties"]["other"]["offset"] == 8
+
+
+def test_levels() -> None:
+    """A read beside an atomic may be meant; a race may not."""
+    found = [Finding(kind, 1, "_Z3sumPf", "object", 4, "ds_read_b32 v1, v2", size=4) for kind in (RACE, UNORDERED)]
+    assert [result["level"] for result in sarif(found, "1")["runs"][0]["results"]] == ["error", "warning"]
