@@ -5,6 +5,7 @@ under the shipped ones, and the same instructions counted by tools as by the dev
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import run_luthier
 from compiling import compiled
 from kept import ROOT
 from luthier import Tool, ToolModule
@@ -417,6 +419,49 @@ def test_programs_of_hecbench(
     assert ran.summary["faults"] == []
     for kernel in ran.kernels().values():
         assert kernel["covered"] or kernel["skipped"] or kernel["refused"] or kernel["reason"], kernel
+
+
+CHECKED: Mapping[str, tuple[str, ...]] = BENCHMARKS | {
+    "asta": ("-w", "1", "-r", "1", "-m", "64", "-n", "64"),
+    "axpby": ("2",),
+    "bincount": ("10000", "1"),
+    "bsearch": ("10000", "1"),
+    "crc64": ("1", "1"),
+    "entropy": ("64", "64", "1"),
+    "expdist": ("256", "1"),
+    "fft": ("1", "1"),
+    "filter": ("10000", "256", "1"),
+    "heat2d": ("64", "64", "2"),
+    "lavaMD": ("-boxes1d", "2"),
+    "merge": ("1000", "1"),
+    "nbody": ("100", "10"),
+    "particlefilter": ("-x", "16", "-y", "16", "-z", "2", "-np", "100"),
+    "pathfinder": ("1000", "10", "5"),
+    "scatterAdd": ("100", "32", "8", "1"),
+    "srad": ("1", "0.5", "64", "64"),
+    "stencil3d": ("32", "1"),
+    "threadfence": ("1", "10000"),
+}
+"""Programs that run under all checks of `luthier sanitize` in a minute, some of which do not look at their results."""
+WRONG = {
+    "asta": {"race"},
+    "bsearch": {"missed-barrier"},
+    "entropy": {"infinity", "nan"},
+    "histogram": {"out-of-bounds", "uninitialised-read"},
+    "stencil3d": {"missed-barrier"},
+}
+"""What is wrong with some of them (docs/sanitize.md, "Programs by others")."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CHECKED)
+def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    checks = "memory,leak,race,init,barrier,early-exit,waits,hazards,fp,host"
+    log, command = tmp_path / "log", (benchmark_program(name), *CHECKED[name])
+    done = run_luthier("sanitize", "--device", "emu:gfx90a", "--checks", checks, "--json", log, "--", *command)
+    told = json.loads(log.read_text())
+    assert told["exit_code"] == 0, done
+    assert {one["kind"] for one in told["findings"]} == WRONG.get(name, set()), done.stderr
 
 
 # What GCC offloads ---------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ NEWER = "gfx1201"
 TARGETS = ("gfx90a", "gfx1030", NEWER)
 """One a family; the last is of the newer HIP."""
 NOWHERE = "invalid-address"
+UNORDERED = "unordered-read"
 HIP_S_OWN = "HIP"
 CHECKS = "memory,race,init,barrier"
 Build = Callable[[Path, str], Path]
@@ -89,7 +90,7 @@ def is_meant(one: dict[str, Any], bug: Bug, source: Path) -> bool:
     places = [one["frames"], *([one["other"]["frames"]] if bug.kind == "race" and one["other"] else [])]
     side = {"above": "after", "below": "before"}.get(bug.rule.rpartition(" ")[2], one["side"])
     # What is in front of an allocation differs from run to run: other memory, or none.
-    kinds = {bug.kind, NOWHERE} if bug.rule == "below" else {bug.kind}
+    kinds = {bug.kind, *{"below": [NOWHERE], "barrier": [UNORDERED]}.get(bug.rule, [])}
     if bug.rule.startswith("lds") and not one["in_lds"]:
         return False
     return one["kind"] in kinds and one["side"] == side and all(lines_of(each, source) & bug.lines for each in places)

@@ -62,6 +62,19 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     check(done, log, bug, BUGS[bug])
 
 
+@pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])
+def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path: Path, given: str) -> None:
+    """A launch from a buffer of arguments that is too small is told, also before the kernel is known."""
+    code = compile_object(PROGRAMS / "host_errors.hip", "gfx90a", "-w", "-mcode-object-version=4", f"-I{PROGRAMS}")
+    log, program = tmp_path / "log", build_program("host_errors", "-g")
+    words = ["--checks", "host", "--device", "emu:gfx90a", "--json", log, "--", program, given, code]
+    done = sanitize(*words)
+    taken = "4 bytes of arguments for _Z5smallPi, which takes 8"
+    expected = None if given == "all arguments" else ("short-arguments", "hipModuleLaunchKernel", taken)
+    check(done, log, "arguments", expected)
+    assert (f"short-arguments: hipModuleLaunchKernel gives {taken}" in done.stderr) == bool(expected)
+
+
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.covering(1, most=1)
 @pytest.mark.parametrize("bug", BUGS)

@@ -9,7 +9,7 @@ A program says in comments where bugs may be put, and where they show:
 | ``/*size P*/ n * sizeof(int)`` | half of it | `out-of-bounds` | ``// uses P`` |
 | ``/*early P*/`` and ``/*freed P*/ free;`` | the latter is at the former's place | `use-after-free` | ``// uses P`` |
 | ``/*init P*/ statement;`` | it is not there | `uninitialised-read` | ``// reads P`` |
-| ``/*barrier P*/ __syncthreads();`` | it is not there | `race` | ``// around P`` |
+| ``/*barrier P*/ __syncthreads();`` | it is not there | `race`, `unordered-read` | ``// around P`` |
 | ``/*atomic*/ atomicAdd(&a, b)`` | it is ``a += b`` | `race` | its own |
 
 Lines that end in ``// may fault`` use addresses that were read from memory.

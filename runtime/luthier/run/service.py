@@ -335,6 +335,8 @@ class Service:
             plan.code.code.origin = patched.origin
         elif is_file:
             plan = self._planner.plan_file(target, address, load_address, uri, contents)
+            if plan is not None and self._findings is not None:
+                self._findings.arguments.takes(plan.kernel)
         else:
             plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
         return Writer().number(0 if plan is None else plan.address)

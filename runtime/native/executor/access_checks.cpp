@@ -102,11 +102,10 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
     return;
   if (wanted_.races)
     remember(record, there.size);
-  const unsigned use = pointer<const uint16_t *>(plan_, plan::uses)[record];
   if (there.count)
-    touch(where, there, use & ((1u << USE_LDS_SHIFT) - 1));
+    touch(where, there, pointer<const uint16_t *>(plan_, plan::uses)[record] & ((1u << USE_LDS_SHIFT) - 1));
   if (in_lds.count)
-    touch(where, in_lds, use >> USE_LDS_SHIFT);
+    touch(where, in_lds, use_in_lds(record));
 }
 
 void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
@@ -200,13 +199,21 @@ History AccessChecks::own(Where where, const Lanes &lanes, const History &all) c
   return own;
 }
 
+// Return what a read of LDS beside an atomic is: atomic loads are plain instructions there.
+wire::Sight AccessChecks::kind_of_read(uint32_t record) const {
+  return use_in_lds(record) & USE_PLAIN ? wire::Sight::kRace : wire::Sight::kUnorderedRead;
+}
+
 AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
   Change made;
   // In memory programs look at what others do atomics on, and are right whatever they see.
   for (const Role other : {kLastWrite, kLastAtomic})
-    if (!made.races && (other == kLastWrite || lanes.in_lds) && collides(where, lanes, before.by[other])) {
+    if (!made.races && (other == kLastWrite || (lanes.in_lds && !is_guard(now.record))) &&
+        collides(where, lanes, before.by[other])) {
       made.races = true;
       made.other = other;
+      if (other == kLastAtomic)
+        made.kind = kind_of_read(now.record);
     }
   History after = own(where, lanes, before);
   const Touch last = after.by[kLastRead];
@@ -255,8 +262,8 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
         continue;
       const uint64_t lane_address = run.repeats ? run.address : run.address + uint64_t{index} * lanes.size;
       const Role other = made.races ? made.other : kLastWrite;
-      const auto race =
-          describe(where, lanes, {lane_address, address, lane, lane_of(span.lanes[cell], other), before.by[other]});
+      const auto race = describe(
+          where, lanes, {made.kind, lane_address, address, lane, lane_of(span.lanes[cell], other), before.by[other]});
       if (made.races) {
         told_ = static_cast<int>(lane);
         add(race);
@@ -269,17 +276,20 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
     }
 }
 
-// Return whether a store may be an atomic one, which the instruction does not tell everywhere: of a wave that does
-// atomics with results, or met one that did, and to where somebody did an atomic. So locks are released.
+// Return whether a store may be an atomic one, which the instruction does not tell everywhere: to where somebody did an
+// atomic, and of a wave that does atomics with results, or met one that did (so locks are released), or to where
+// somebody looked by an atomic load.
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
+  if (!where.wave.returned && (lanes.in_lds || loaded_.empty()))
+    return false;
   bool found = false;
-  if (where.wave.returned)
-    each_span(lanes, [&](const Run &, const Shadow::Span &span) {
-      for (unsigned cell = 0; cell < span.count && !found; ++cell) {
-        const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
-        found = last.segment && !is_of_others(where, lanes, last);
-      }
-    });
+  each_span(lanes, [&](const Run &, const Shadow::Span &span) {
+    for (unsigned cell = 0; cell < span.count && !found; ++cell) {
+      const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
+      found = last.segment && !is_of_others(where, lanes, last) &&
+              (where.wave.returned || loaded_.count((span.address + (uint64_t{cell} << span.shift)) / 4));
+    }
+  });
   return found;
 }
 
@@ -288,7 +298,7 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   if (use & USE_RETURNS)
     where.wave.returned = true;
   if (!lanes.in_lds && (use & USE_RETURNS || !(use & USE_WRITES)))
-    hear(lanes);
+    hear(lanes, !(use & USE_WRITES));
   if (!(use & USE_WRITES))
     return;
   const Touch now{ordering_.release(where.group, where.wave), lanes.record};
@@ -301,11 +311,12 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
-void AccessChecks::hear(const Lanes &lanes) {
+void AccessChecks::hear(const Lanes &lanes, bool loads) {
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
     const uint64_t end = run->address + uint64_t{lanes.size} * (run->repeats ? 1 : run->count);
     for (uint64_t dword = run->address / 4; dword * 4 < end; ++dword)
-      heard_.insert(dword);
+      if (heard_.insert(dword); loads)
+        loaded_.insert(dword);
   }
 }
 
@@ -321,8 +332,11 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
         continue;
       Change made;
       made.from = history;
-      made.other = meet(where, lanes, histories_[history], use);
+      const History before = histories_[history];
+      made.other = meet(where, lanes, before, use);
       made.races = made.other != kRoles;
+      if (made.races && made.other != kLastWrite)
+        made.kind = kind_of_read(before.by[made.other].record);
       if (made.races)
         tell(where, lanes, run, cells, made);
       else
@@ -347,7 +361,7 @@ Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, 
     ordering_.acquire_store(where.group, where.wave, before.by[kLastWrite]);
   if (writes && lanes.in_lds)
     for (const Role read : {kLastRead, kReadByOther})
-      if (collides(where, lanes, before.by[read]))
+      if (collides(where, lanes, before.by[read]) && !is_guard(before.by[read].record))
         return read;
   return kRoles;
 }
@@ -404,13 +418,14 @@ void AccessChecks::settle() {
 }
 
 void AccessChecks::add(const wire::Sighting &race) {
-  auto [at, is_new] = found_.try_emplace({wire::Sight::kRace, race.record, race.other_record}, race);
+  const auto kind = static_cast<wire::Sight>(race.kind);
+  auto [at, is_new] = found_.try_emplace({kind, race.record, race.other_record}, race);
   ++at->second.count;
 }
 
 wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, const Pair &pair) {
   wire::Sighting found{};
-  found.kind = static_cast<uint64_t>(wire::Sight::kRace);
+  found.kind = static_cast<uint64_t>(pair.kind);
   found.kernel = get(plan_, plan::kernel);
   found.record = lanes.record;
   const Segment &its = ordering_.of(pair.other);

@@ -68,6 +68,7 @@ private:
     uint32_t stamp = 0, from = 0, to = 0;
     Role moved = kRoles; // where the lane of the read before goes
     bool races = false, stored = false;
+    wire::Sight kind = wire::Sight::kRace;
     Role other = kRoles; // the access that it races with
   };
 
@@ -75,9 +76,14 @@ private:
   void sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const;
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
-  void hear(const Lanes &lanes);
+  void hear(const Lanes &lanes, bool loads);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
+  unsigned use_in_lds(uint32_t record) const {
+    return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;
+  }
+  bool is_guard(uint32_t record) const { return use_in_lds(record) & layout::USE_GUARDS; }
+  wire::Sight kind_of_read(uint32_t record) const;
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);
@@ -109,6 +115,7 @@ private:
   };
   // Where two accesses are found: a lane's, and what is known of the other one.
   struct Pair {
+    wire::Sight kind;
     uint64_t lane_address, address;
     unsigned lane, other_lane;
     Touch other;
@@ -136,9 +143,9 @@ private:
   const Instruction *instruction_ = nullptr; // that is told now
   Instruction last_{};                       // the one that `silent_` is of
   std::vector<Silent> silent_;
-  std::vector<uint8_t> sizes_; // by record, of its last access
-  std::unordered_set<uint64_t> heard_;
-  std::mutex mutex_; // of what is found
+  std::vector<uint8_t> sizes_;                  // by record, of its last access
+  std::unordered_set<uint64_t> heard_, loaded_; // the latter by loads
+  std::mutex mutex_;                            // of what is found
   std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 

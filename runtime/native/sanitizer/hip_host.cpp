@@ -1,6 +1,10 @@
 // HIP's functions that launch, copy and wait, before HIP's own: errors that they return, launches that fail and that
 // nobody asks about, copies beyond what was allocated, streams that are destroyed while they work.
+#include <map>
+#include <mutex>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "agreement.h"
@@ -94,6 +98,45 @@ template <typename... Types> int launch(const char *name, const void *site, Type
   return result;
 }
 
+// What the program has got kernels by, and the launches with arguments of a size that are told of.
+struct Kernels {
+  std::mutex mutex;
+  std::map<void *, std::string> names;
+  std::set<std::tuple<void *, size_t, const void *>> told;
+};
+
+Kernels &kernels() {
+  static Kernels *const made = new Kernels; // never destroyed: programs launch while they end
+  return *made;
+}
+
+// Tells how many bytes of arguments a launch gives, where it says so, once.
+void note_arguments(const char *call, const void *site, void *function, void **extra) {
+  constexpr uintptr_t kSize = 2, kEnd = 3; // HIP_LAUNCH_PARAM_BUFFER_SIZE and _END
+  const auto word = [&](unsigned at) { return reinterpret_cast<uintptr_t>(extra[at]); };
+  unsigned at = 0;
+  constexpr unsigned kMost = 6; // all that HIP knows
+  while (at < kMost && word(at) != kSize && word(at) != kEnd)
+    at += 2;
+  if (at >= kMost || word(at) != kSize || !extra[at + 1])
+    return;
+  const size_t size = *static_cast<const size_t *>(extra[at + 1]);
+  std::string name;
+  {
+    Kernels &all = kernels();
+    std::lock_guard lock(all.mutex);
+    const auto found = all.names.find(function);
+    if (found == all.names.end() || !all.told.emplace(function, size, site).second)
+      return;
+    name = found->second;
+  }
+  if (!luthier_complain_of_call)
+    return;
+  const CallSite where = call_site(site);
+  luthier_complain_of_call(static_cast<uint64_t>(Sight::kShortArguments), 0, where.offset, 0, size, 0, 0,
+                           (std::string(call) + ": " + name).c_str(), where.symbol, where.file);
+}
+
 // Looks at bytes that a call reads or writes.
 void look(const char *function, const void *site, const void *address, size_t size) {
   if (inside || !size)
@@ -157,6 +200,8 @@ int hipLaunchCooperativeKernel(const void *function, Dim3 groups, Dim3 items, vo
 
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned items_x, unsigned items_y,
                           unsigned items_z, unsigned lds, void *stream, void **arguments, void **extra) {
+  if (!inside && extra)
+    note_arguments("hipModuleLaunchKernel", SITE, function, extra);
   return call("hipModuleLaunchKernel", SITE, function, x, y, z, items_x, items_y, items_z, lds, stream, arguments,
               extra);
 }
@@ -234,6 +279,12 @@ int hipEventDestroy(void *event) { return call("hipEventDestroy", SITE, event); 
 int hipModuleLoad(void **module, const char *file) { return call("hipModuleLoad", SITE, module, file); }
 int hipModuleLoadData(void **module, const void *image) { return call("hipModuleLoadData", SITE, module, image); }
 int hipModuleGetFunction(void **function, void *module, const char *name) {
-  return call("hipModuleGetFunction", SITE, function, module, name);
+  const int result = call("hipModuleGetFunction", SITE, function, module, name);
+  if (!inside && result == kSuccess) {
+    Kernels &all = kernels();
+    std::lock_guard lock(all.mutex);
+    all.names[*function] = name;
+  }
+  return result;
 }
 }

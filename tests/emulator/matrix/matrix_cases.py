@@ -143,6 +143,26 @@ def execute(
     exec: int | None = None,
     extra: dict[int, Any] | None = None,
 ) -> np.ndarray:
+    return result_of(case, state_after(case, a, b, c, index, exec=exec, extra=extra))
+
+
+def state_after(
+    case: Case,
+    a: Any,
+    b: Any,
+    c: Any,
+    index: Any = None,
+    *,
+    exec: int | None = None,
+    extra: dict[int, Any] | None = None,
+    floats: int = 0,
+) -> WaveState:
+    """What a wave has when the instruction is done.
+
+    Args:
+        extra: further registers.
+        floats: kinds of exceptional floats that are told.
+    """
     vgprs: dict[int, np.ndarray] = dict(extra or {})
     lanes = case.wave_size
 
@@ -190,14 +210,7 @@ def execute(
         there = "\n".join(f"v_accvgpr_write_b32 a{register}, v{register}" for register in moves)
         back = "\n".join(f"v_accvgpr_read_b32 v{register}, a{register}" for register in moves)
         text = f"{there}\n{text.replace(d, d.replace('v', 'a'))}\n{back}"
-    state = run_assembly(
-        case.target,
-        text,
-        vgprs,
-        exec=exec,
-        wave_size=lanes,
-    )
-    return result_of(case, state)
+    return run_assembly(case.target, text, vgprs, exec=exec, wave_size=lanes, floats=floats)
 
 
 def result_of(case: Case, state: WaveState) -> np.ndarray:

@@ -40,6 +40,21 @@ int main(int argc, char **argv) {
     (void)hipMemcpy(host.data(), data + 20, n * sizeof(int), hipMemcpyDeviceToHost); // line: copy back
   if (is("fill"))
     (void)hipMemset(data + n - 1, 0, 8); // line: fill
+  if (std::strstr(what, "arguments")) {
+    hipModule_t module;
+    hipFunction_t function;
+    HIP(hipModuleLoad(&module, argv[2]));
+    HIP(hipModuleGetFunction(&function, module, "_Z5smallPi"));
+    for (int turn = 0; turn < 3; ++turn) {
+      const bool all = is("all arguments") || (is("late arguments") && turn == 0);
+      size_t size = all ? sizeof data : sizeof data / 2;
+      void *given[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &data, HIP_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                       HIP_LAUNCH_PARAM_END};
+      HIP(hipModuleLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, nullptr, nullptr, given)); // line: arguments
+    }
+    HIP(hipDeviceSynchronize());
+    HIP(hipModuleUnload(module));
+  }
   HIP(hipDeviceSynchronize());
   hipStream_t stream;
   HIP(hipStreamCreate(&stream));

@@ -165,6 +165,16 @@ __global__ void by_exchange(double *sum) {
   } while (seen != before);
 }
 
+// Parents in a forest, shortened by some and joined by others: relaxed stores are plain instructions on some targets.
+__global__ void relaxed_stores(int *parents) {
+  const int own = threadIdx.x % 16;
+  const int seen = __hip_atomic_load(&parents[own], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  if (blockIdx.x % 2 == 0)
+    atomicCAS(&parents[own], 0, own + int(blockIdx.x) + 1);
+  else
+    __hip_atomic_store(&parents[own], seen + int(blockIdx.x), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
 // The last work-group sets the counter back, for the next launch.
 __global__ void set_back(int *data, unsigned *count) {
   __shared__ bool last;
@@ -361,6 +371,8 @@ int main(int argc, char **argv) {
   else if (is("set_back"))
     for (int turn = 0; turn < 3; ++turn)
       set_back<<<kGroups, kItems>>>(data, reinterpret_cast<unsigned *>(zeros));
+  else if (is("relaxed_stores"))
+    relaxed_stores<<<kGroups, kItems>>>(zeros);
   else if (is("wave_turns"))
     wave_turns<<<kGroups, kItems>>>(data);
   else if (is("wave_turns_in_memory"))

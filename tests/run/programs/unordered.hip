@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-enum Bug { kNone, kBarrier, kAtomic, kInit, kDivergent, kEnded };
+enum Bug { kNone, kBarrier, kAtomic, kInit, kDivergent, kEnded, kLate };
 constexpr int kItems = 256, kGroups = 4, kAll = kItems * kGroups, kBins = 64;
 
 // Sums of work-groups in LDS.
@@ -33,12 +33,13 @@ template <Bug bug> __global__ void histogram(const int *data, int *counts) {
   if (bug != kBarrier)
     __syncthreads();
   atomicAdd(&bins[data[blockIdx.x * kItems + threadIdx.x] % kBins], 1); // line: histogram counts
-  __syncthreads();
+  if (bug != kLate)
+    __syncthreads();
   if (threadIdx.x < kBins) {
     if (bug == kAtomic)
       counts[threadIdx.x] += bins[threadIdx.x]; // line: histogram adds
     else
-      atomicAdd(&counts[threadIdx.x], bins[threadIdx.x]);
+      atomicAdd(&counts[threadIdx.x], bins[threadIdx.x]); // line: histogram reads
   }
 }
 
@@ -172,5 +173,6 @@ int main(int argc, char **argv) {
          : is("init")      ? run<kInit>(kernel)
          : is("divergent") ? run<kDivergent>(kernel)
          : is("ended")     ? run<kEnded>(kernel)
+         : is("late")      ? run<kLate>(kernel)
                            : run<kNone>(kernel);
 }

@@ -272,11 +272,11 @@ class RecordBinder:
     def _float_results(variant: Variant) -> bool:
         """Return whether an operation has results that code tells of where they are exceptional."""
         from luthier.emulator.ir.declare import Form
-        from luthier.emulator.ir.exceptional import is_watched
+        from luthier.emulator.ir.exceptional import is_matrix, is_watched
         from luthier.emulator.native.emit import operation_of
 
         halves = [variant] if variant.second is None else [variant, variant.second]
-        return any(
+        return is_matrix(variant.operation) or any(
             operation.form in (Form.LANE, Form.PACKED, Form.SCALAR)
             and is_watched(half.operation, float_results=any(spec.type.is_float for spec in operation.results))
             for half in halves

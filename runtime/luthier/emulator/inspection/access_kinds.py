@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from functools import cache
+
+from luthier.emulator.binding.records import ACCESSES
+from luthier.isa import InstructionArray, Isa
+
+_MEMORY = (*ACCESSES, "scratch_")
+_CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
+"""Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""
 
 
 class Kind(IntEnum):
@@ -34,3 +42,14 @@ def kind_in_lds(mnemonic: str) -> Kind:
     if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_", "tensor_")):
         return Kind.WRITE  # a load whose destination is LDS
     return Kind.READ if mnemonic.startswith("buffer_store_lds") or "_from_lds" in mnemonic else kind
+
+
+def is_memory(mnemonic: str) -> bool:
+    """Return whether an instruction accesses memory, LDS or scratch."""
+    return mnemonic.startswith(_MEMORY) and not _CACHES.match(mnemonic)
+
+
+def mnemonic_at(isa: Isa, code: InstructionArray, index: int) -> str:
+    """Return the mnemonic of an instruction; empty where the bytes are none."""
+    opcode = int(code.opcode[index])
+    return isa.opcode(opcode).mnemonic if opcode >= 0 else ""

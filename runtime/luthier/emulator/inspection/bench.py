@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.sighted import uses_of
 from luthier.emulator.running.execution import execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Arena, Memory
@@ -20,6 +22,7 @@ from luthier.emulator.running.worker import worker_at
 from luthier.errors import DecodeError
 from luthier.isa import Isa
 from luthier.isa.registers import EXEC_HI
+from luthier.wire.messages import Sighting
 
 DEFAULT_MODE = 0x3F0
 """Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
@@ -34,6 +37,8 @@ class WaveState(WaveRegisters):
     """[lanes, bytes]"""
     counts: NDArray[np.uint64]
     """Executions of each instruction."""
+    sightings: tuple[Sighting, ...] = ()
+    """Exceptional floats that instructions made, or that went through them."""
 
 
 class Bench:
@@ -70,6 +75,7 @@ class Bench:
         scc: int = 0,
         lds: bytes = b"",
         step_limit: int = 1 << 14,
+        floats: int = 0,
     ) -> WaveState:
         """Run from the record `entry` to the end.
 
@@ -78,6 +84,7 @@ class Bench:
             vectors: [registers, lanes]: VGPRs, from row 256 on AGPRs.
             lds: contents, and with them the size.
             step_limit: quanta of backward branches.
+            floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
 
         Raises:
             EmulationError: the wave faulted.
@@ -100,8 +107,16 @@ class Bench:
             "lds_image": lds_image.ctypes.data if lds else 0,
         }
         plan = code_plan(code, entry, mode, isa.target.target) | {"lds_limit": len(lds)}
+        observed = layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW if floats else 0
+        if observed:
+            plan |= {"uses": uses_of(code)}
+            code.floats = floats
+            self._executor.forget()
         outcome = execute(
-            self._executor, self._memory, code, plan, dispatch, "assembly", step_limit=step_limit, stepped=True
+            *(self._executor, self._memory, code, plan, dispatch, "assembly"),
+            step_limit=step_limit,
+            stepped=True,
+            observed=observed,
         )
         if outcome.fault is not None:
             raise outcome.fault
@@ -113,6 +128,7 @@ class Bench:
             lds=worker.lds().copy(),
             scratch=self.scratch.copy(),
             counts=outcome.counts[:-1],
+            sightings=tuple(self._executor.sightings()) if observed else (),
         )
 
 
@@ -129,6 +145,7 @@ def run_assembly(
     lds: bytes | int = 0,
     scratch: int = 0,
     memory: Memory | None = None,
+    floats: int = 0,
 ) -> WaveState:
     """Run `source` (assembly or machine code; `s_endpgm` is appended) on one wave.
 
@@ -140,6 +157,7 @@ def run_assembly(
         lds: contents of LDS, or its size.
         scratch: bytes of scratch a lane.
         memory: allocations the wave may touch; its addresses go into registers.
+        floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
 
     Raises:
         EmulationError: the wave faulted.
@@ -152,7 +170,8 @@ def run_assembly(
             image[index + part] = value >> (32 * part) & 0xFFFFFFFF
     bench = Bench(isa, _code_of(isa, source), memory, scratch)
     mask = (1 << isa.wave_size) - 1 if exec is None else exec
-    return bench.run(image, _rows(vgprs or {}, isa.wave_size), mask, mode=mode, scc=scc, lds=bytes(lds))
+    rows = _rows(vgprs or {}, isa.wave_size)
+    return bench.run(image, rows, mask, mode=mode, scc=scc, lds=bytes(lds), floats=floats)
 
 
 def _code_of(isa: Isa, source: str | bytes) -> bytes:

@@ -26,6 +26,7 @@ FLOAT_KINDS = layout.FLOAT_NAN | layout.FLOAT_INFINITY
 """Exceptional floats that are looked for unless others are asked for."""
 _SEEN = {
     Sight.RACE: (RACE, "race"),
+    Sight.UNORDERED_READ: (RACE, "read of LDS beside an atomic"),
     Sight.DIVERGENT_BARRIER: (BARRIER, "barrier that lanes skipped which went on behind it"),
     Sight.MISSED_BARRIER: (EARLY_EXIT, "barrier that a wave of the work-group never came to"),
     Sight.NAN: (FLOATS, "NaN from operands that are none"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros
 from luthier.emulator.binding.records import ACCESSES
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+from luthier.emulator.inspection.guards import guards
 from luthier.emulator.inspection.waiting import waits
 
 _BITS = {
@@ -19,6 +21,10 @@ _BITS = {
     Kind.WRITE: layout.USE_WRITES,
     Kind.ATOMIC: layout.USE_READS | layout.USE_WRITES,
 }
+
+
+_PLAIN = re.compile(r"2st64|read2|2addr|b96|b128")
+"""What is in the names of loads of LDS that no atomic load becomes: of several places, or of more than 64 bits."""
 
 
 class Uses:
@@ -57,6 +63,8 @@ class Uses:
         use = use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
         if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):
             use |= layout.USE_COHERENT | layout.USE_COHERENT << layout.USE_LDS_SHIFT
+        elif guards(self._code.isa, part, position):
+            use |= layout.USE_GUARDS << layout.USE_LDS_SHIFT
         return use
 
 
@@ -68,6 +76,7 @@ def use_of(mnemonic: str, returns: bool, text: str) -> int:
         returns: of an atomic, whether it gives the old value.
     """
     more = layout.USE_RETURNS * returns | layout.USE_COHERENT * is_coherent(text)
+    more |= layout.USE_PLAIN * bool(_PLAIN.search(mnemonic))
     in_lds = _BITS[kind_in_lds(mnemonic)]
     return _BITS[kind_of(mnemonic)] | more | (in_lds | more) << layout.USE_LDS_SHIFT
 

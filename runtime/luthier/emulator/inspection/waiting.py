@@ -6,22 +6,16 @@ a plain load in a loop that stores nothing, meets nobody, and does not change th
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from luthier.emulator.binding.records import ACCESSES
-from luthier.emulator.inspection.access_kinds import Kind, kind_of
+from luthier.emulator.inspection.access_kinds import Kind, is_memory, kind_of, mnemonic_at
 from luthier.isa import NO_TARGET, InstructionArray, Isa
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table
 
 LOOP = 24
 """Instructions of the longest loop that is looked at."""
-_MEMORY = (*ACCESSES, "scratch_")
 _MEETS = ("s_barrier", "s_atomic", "s_endpgm", "s_swappc", "s_setpc", "s_call")
-_CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
-"""Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""
 
 
 def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
@@ -30,7 +24,7 @@ def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
     addresses = part.addresses[position + 1 : position + 1 + LOOP]
     if (
         not ((behind != NO_TARGET) & (behind <= addresses)).any()
-        or kind_of(_mnemonic(isa, part, position)) != Kind.READ
+        or kind_of(mnemonic_at(isa, part, position)) != Kind.READ
     ):
         return False
     first = max(0, position - LOOP)
@@ -66,17 +60,17 @@ class _Near:
             if self._columns.alike(other) == alike:
                 between = range(load, other)
                 return not self._address(load) & self._written(between) and self.is_in_loop(other)
-            if not self._is_idle(other) or _is_memory(self._mnemonic(other)):
+            if not self._is_idle(other) or is_memory(self._mnemonic(other)):
                 return False
         return False
 
     def _mnemonic(self, index: int) -> str:
-        return _mnemonic(self._isa, self._code, index)
+        return mnemonic_at(self._isa, self._code, index)
 
     def _is_idle(self, index: int) -> bool:
         """Return whether an instruction neither changes memory nor meets others."""
         mnemonic = self._mnemonic(index)
-        if _is_memory(mnemonic):
+        if is_memory(mnemonic):
             return kind_of(mnemonic) == Kind.READ
         return bool(mnemonic) and not mnemonic.startswith(_MEETS)
 
@@ -89,12 +83,3 @@ class _Near:
         for index in indices:
             written |= self._table.of(self._columns, index).writes
         return written
-
-
-def _is_memory(mnemonic: str) -> bool:
-    return mnemonic.startswith(_MEMORY) and not _CACHES.match(mnemonic)
-
-
-def _mnemonic(isa: Isa, code: InstructionArray, index: int) -> str:
-    opcode = int(code.opcode[index])
-    return isa.opcode(opcode).mnemonic if opcode >= 0 else ""

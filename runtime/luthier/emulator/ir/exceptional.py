@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from llvmlite import ir
@@ -24,6 +25,10 @@ _HALVES = {
     "v_cvt_pk_bf16_f32": "bf16",
 }
 """Operations whose result of 32 bits is two floats."""
+_MATRIX = re.compile(r"v_(mfma|smfmac|wmma|swmmac)_(scale(16)?_)?b?f\d")
+"""Products of matrices of floats: they look at their elements themselves."""
+_FIELDS = {layout.FLOAT_NAN: "nan", layout.FLOAT_INFINITY: "infinity", layout.FLOAT_DENORMAL: "denormal"}
+"""Kinds, and what `layout.FLOATS` calls them."""
 
 
 def is_watched(name: str, *, float_results: bool) -> bool:
@@ -33,6 +38,11 @@ def is_watched(name: str, *, float_results: bool) -> bool:
         float_results: whether it has results that are declared as floats.
     """
     return name in _HALVES or (float_results and not name.startswith(SILENT))
+
+
+def is_matrix(name: str) -> bool:
+    """Return whether an operation is a product of matrices with float results."""
+    return bool(_MATRIX.match(name))
 
 
 def halves_of(name: str, value: Value) -> list[Value]:
@@ -70,27 +80,36 @@ def tell_floats(w: WaveBuilder, name: str, sources: Sequence[Value], results: Se
         return w.mask_bits(where & enabled).to("u64")
 
     def gather(values: Sequence[Value], kind: int) -> Value:
-        return reduce(lambda one, other: one | other, (lanes(_is(w, value, kind)) for value in values), none)
+        return reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, kind)) for value in values), none)
 
     wide = layout.FLOAT_NAN | layout.FLOAT_INFINITY
     found = none
     if wanted & wide:
-        found = found | reduce(lambda one, other: one | other, (lanes(_is(w, value, wide)) for value in results))
+        found = found | reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, wide)) for value in results))
     if wanted & layout.FLOAT_DENORMAL:
         found = found | gather(results, layout.FLOAT_DENORMAL)
     with w.when(found != 0):
-        place = w.context_field("floats")
-        kinds = ("nan", layout.FLOAT_NAN), ("infinity", layout.FLOAT_INFINITY), ("denormal", layout.FLOAT_DENORMAL)
-        for field, kind in kinds:
-            own = gather(results, kind) if wanted & kind else none
-            w.store(own, w.address(place, layout.FLOATS[field]))
-        for field, kind in (*kinds, ("zero", layout.FLOAT_ZERO)):
-            w.store(gather(sources, kind), w.address(place, layout.FLOATS[f"operand_{field}"]))
-        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
-        w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
+        of_results = {kind: gather(results, kind) for kind in _FIELDS if wanted & kind}
+        report(w, of_results, {kind: gather(sources, kind) for kind in (*_FIELDS, layout.FLOAT_ZERO)})
 
 
-def _is(w: WaveBuilder, value: Value, kind: int) -> Value:
+def report(w: WaveBuilder, results: Mapping[int, Value], operands: Mapping[int, Value]) -> None:
+    """Emit the call that tells of exceptional results.
+
+    Args:
+        results: by kind, lanes with such results; kinds that are not there have none.
+        operands: by kind, and zero, lanes with such operands.
+    """
+    place = w.context_field("floats")
+    for kind, field in _FIELDS.items():
+        w.store(results.get(kind, w.number(0, "u64")), w.address(place, layout.FLOATS[field]))
+    for kind, field in {**_FIELDS, layout.FLOAT_ZERO: "zero"}.items():
+        w.store(operands[kind], w.address(place, layout.FLOATS[f"operand_{field}"]))
+    observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+    w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
+
+
+def is_of_kind(w: WaveBuilder, value: Value, kind: int) -> Value:
     """Return where a float is of a kind: a mask, or a flag of a scalar."""
     bits = value.type.bits
     fraction = 7 if value.type.kind == "bf" else {16: 10, 32: 23, 64: 52}[bits]

@@ -439,6 +439,7 @@ def _small_product(
             f"{w.variant.operation} of {left} and {right}: for where their steps are without scales the sources differ"
         )
     negate, absolute = _signs(w, "src2_modifiers")
+    products = []
     for first in range(0, rows, 16):
         moved = first // 16 * 8
         own = [sides[0].shifted(moved), sides[1]]
@@ -450,8 +451,7 @@ def _small_product(
                 lane = first if rows == 32 and side == "a" else 16 * (w.modifiers.get(f"matrix_{side}_scale", 0) & 1)
                 scale = _block_scale(w, scales[place], side, steps, lane)
             inputs.append(Side(slot, form, layout.run_source(form.bits), scale=scale))
-        multiply(
-            w,
+        products.append(
             Product(
                 rows=16,
                 columns=16,
@@ -465,8 +465,9 @@ def _small_product(
                 d=d.shifted(moved),
                 absolute_c=absolute,
                 negate_c=negate,
-            ),
+            )
         )
+    multiply(w, *products)
 
 
 def _small_products(rows: int, name: str) -> None:

@@ -18,6 +18,7 @@ from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations.floats import power_of_two
+from luthier.emulator.operations.matrix_exceptional import Tally, flags_of, flags_of_typed
 from luthier.emulator.operations.matrix_layout import Result, Source
 from luthier.emulator.operations.matrix_numbers import Fields, Model
 from luthier.emulator.operations.number_formats import Format, float_value
@@ -178,16 +179,22 @@ class Array:
         self.w.ir.store(value.llvm, self._address(element), align=self.size)
 
 
-def multiply(w: WaveBuilder, p: Product) -> None:
-    """Emit D = A * B + C."""
+def multiply(w: WaveBuilder, *products: Product) -> None:
+    """Emit D = A * B + C, of one product after the other."""
     w.mode = FloatMode()  # matrix units round to nearest and know denormals, whatever MODE says
-    _Emitter(w, p).emit()
+    watched = w.variant.floats and Type.parse(products[0].kind).is_float
+    tally = Tally(w, stack(w, Tally.shape)) if watched else None
+    for product in products:
+        _Emitter(w, product, tally).emit()
+    if tally is not None:
+        tally.tell()
 
 
 class _Emitter:
-    def __init__(self, w: WaveBuilder, p: Product) -> None:
+    def __init__(self, w: WaveBuilder, p: Product, tally: Tally | None) -> None:
         self.w = w
         self.p = p
+        self.tally = tally
         self.row_bytes = 4 * w.wave_size
         self.steps = len(p.a.source.lanes)
         self.kind = Type.parse(p.kind)
@@ -198,6 +205,7 @@ class _Emitter:
         self.special = stack(w, I8)
         self.results = Array(w, self.kind, p.rows * p.blocks * p.columns)
         self.arrays: dict[str, list[Array]] = {}
+        self.flags: dict[str, Array] = {}
         self.offsets = Array(w, Type.parse("i32"), self.steps * p.rows) if p.index is not None else None
         permuted = self._permuted() if p.pattern else None
         self.places = self._places_of(p.result)
@@ -232,7 +240,7 @@ class _Emitter:
 
     def _places_of(self, result: Result) -> Table:
         rows = [
-            (register * self.row_bytes + 4 * lane, shift)
+            (register * self.row_bytes + 4 * lane, shift, lane)
             for lane, register, shift in zip(result.lanes, result.registers, result.shifts, strict=True)
         ]
         return Table(self.w, rows)
@@ -259,6 +267,8 @@ class _Emitter:
         finally:
             w.ir = saved
         self.arrays[name] = [Array(w, kind, self.steps_of(side) * lanes) for kind in kinds]
+        if self.tally is not None:
+            self.flags[name] = Array(w, Type.parse("u8"), self.steps_of(side) * lanes)
 
     @staticmethod
     def steps_of(side: Side) -> int:
@@ -322,8 +332,11 @@ class _Emitter:
                 bits = w.ir.bitcast(mask.llvm, ir.IntType(lanes))
                 found = w.ir.zext(w.ir.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0)), I8)
                 w.ir.store(w.ir.or_(w.ir.load(self.special, typ=I8), found), self.special)
+            place = w.ir.mul(k, ir.Constant(I64, lanes))
             for array, field in zip(self.arrays[name], fields, strict=True):
-                array.store(w.ir.mul(k, ir.Constant(I64, lanes)), field)
+                array.store(place, field)
+            if self.tally is not None:
+                self.flags[name].store(place, flags_of(w, raw, fields[-1], form))
             return []
 
         loop(w, self.steps_of(side), [], step)
@@ -407,16 +420,19 @@ class _Emitter:
             return (low >> amount).to("u16").as_(kind)
         return low.as_(kind)
 
-    def _initial(self, offset: Any, shift: Any) -> Value:
-        """Return a row of C."""
+    def _stored(self, offset: Any, shift: Any) -> Value:
+        """Return a row of C as it is stored."""
         w, p, kind = self.w, self.p, self.c_kind
         if p.c.is_vector:
-            value = self._load_row(p.c.base(), offset, shift)
-        else:
-            word = w.load(p.c.base(), "u64" if kind.bits == 64 else "u32", align=4)
-            narrow = word.to("u16") if kind.bits == 16 else word
-            value = self._splat(narrow.as_(kind), p.columns)
-        if kind.bits == 16:
+            return self._load_row(p.c.base(), offset, shift)
+        word = w.load(p.c.base(), "u64" if kind.bits == 64 else "u32", align=4)
+        narrow = word.to("u16") if kind.bits == 16 else word
+        return self._splat(narrow.as_(kind), p.columns)
+
+    def _initial(self, value: Value) -> Value:
+        """Return a row of C as it enters the sums."""
+        p = self.p
+        if value.type.bits == 16:
             value = value.to("f32")
         if p.absolute_c:
             value = abs(value)
@@ -428,7 +444,8 @@ class _Emitter:
 
         def row(number: Any, _: list[Value]) -> list[Value]:
             place = w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number)
-            initial = self._initial(self.c_places.read(place, 0), self.c_places.read(place, 1))
+            stored = self._stored(self.c_places.read(place, 0), self.c_places.read(place, 1))
+            initial = self._initial(stored)
             start = w.like(0, initial) if p.saturate else p.model.start(w, initial)
             group = p.model.group
 
@@ -436,11 +453,7 @@ class _Emitter:
                 a, b = [], []
                 for offset in range(group):
                     k = w.ir.add(w.ir.mul(turn, ir.Constant(I64, group)), ir.Constant(I64, offset))
-                    own = w.ir.add(w.ir.mul(k, ir.Constant(I64, p.rows)), number)
-                    if self.offsets is None:
-                        theirs = w.ir.mul(k, ir.Constant(I64, p.columns))
-                    else:
-                        theirs = w.ir.zext(self.offsets.scalar(own).llvm, I64)
+                    own, theirs = self._elements(k, number)
                     a.append(tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a"]))
                     b.append(tuple(array.vector(theirs, p.columns) for array in self.arrays["b"]))
                 return [p.model.step(w, carried[0], a, b, special)]
@@ -454,9 +467,32 @@ class _Emitter:
             if total.type != self.kind:
                 total = total.to(self.kind)
             self.results.store(w.ir.mul(place, ir.Constant(I64, p.columns)), total)
+            if self.tally is not None:
+                with w.when(self.tally.found(total)):
+                    flags = self._flags(number, flags_of_typed(w, stored, start))
+                    self.tally.add(total, flags, self.places.read(place, 2))
             return []
 
         loop(w, p.rows, [], row)
+
+    def _elements(self, k: Any, row: Any) -> tuple[Any, Any]:
+        """Return where in the arrays the element of a step is that a row of A has, and where those of B begin."""
+        w, p = self.w, self.p
+        own = w.ir.add(w.ir.mul(k, ir.Constant(I64, p.rows)), row)
+        if self.offsets is None:
+            return own, w.ir.mul(k, ir.Constant(I64, p.columns))
+        return own, w.ir.zext(self.offsets.scalar(own).llvm, I64)
+
+    def _flags(self, row: Any, of_c: Value) -> Value:
+        """Return the flags of all that enters a row of D."""
+        a, b = self.flags["a"], self.flags["b"]
+
+        def step(k: Any, carried: list[Value]) -> list[Value]:
+            own, theirs = self._elements(k, row)
+            return [carried[0] | self._splat(a.scalar(own), self.p.columns) | b.vector(theirs, self.p.columns)]
+
+        (flags,) = loop(self.w, self.steps, [of_c], step)
+        return flags
 
     def _write(self) -> None:
         """Write the results into the registers of D."""

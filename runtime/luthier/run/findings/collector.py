@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
-from luthier.run.findings.finding import COPY, FLOAT_KINDS, Allocation, Finding, Other
+from luthier.run.findings.arguments import ArgumentSizes
+from luthier.run.findings.finding import COPY, FLOAT_KINDS, SHORT_ARGUMENTS, Allocation, Finding, Other
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import frames_of_host
 from luthier.run.planner import Plan
@@ -27,6 +28,7 @@ _KINDS = {
     Sight.INVALID_FREE: "invalid-free",
     Sight.LEAK: "leak",
     Sight.RACE: "race",
+    Sight.UNORDERED_READ: "unordered-read",
     Sight.UNINITIALISED: "uninitialised-read",
     Sight.DIVERGENT_BARRIER: "divergent-barrier",
     Sight.MISSED_BARRIER: "missed-barrier",
@@ -41,6 +43,7 @@ _KINDS = {
     Sight.OUTSIDE_COPY: "copy-out-of-bounds",
     Sight.FREED_COPY: "copy-after-free",
     Sight.BUSY_STREAM: "busy-stream",
+    Sight.SHORT_ARGUMENTS: SHORT_ARGUMENTS,
 }
 
 
@@ -69,6 +72,7 @@ class Collector:
         self.kinds = frozenset(kinds)
         self._lock = threading.Lock()
         self._findings: dict[tuple[str | int, ...], Finding] = {}
+        self.arguments = ArgumentSizes(self.keep)
 
     @property
     def findings(self) -> list[Finding]:
@@ -144,7 +148,7 @@ class Collector:
         """Take what a process has seen of a call of HIP.
 
         Args:
-            function: HIP's, with the name of the error behind a colon.
+            function: HIP's, with the name of the error, or of the kernel, behind a colon.
             symbol: what the call is in, as far as the file tells.
             file: executable or library of the call.
 
@@ -157,6 +161,9 @@ class Collector:
         call, _, error = function.partition(": ")
         finding = Finding(kind, process, object=file, offset=seen.offset, call=call, detail=error)
         finding.frames = frames_of_host(file, seen.offset, symbol)
+        if kind == SHORT_ARGUMENTS:
+            self.arguments.given(finding, error, seen.size)
+            return
         finding.address, finding.size = seen.address, seen.size
         if seen.base:
             finding.allocation = Allocation(seen.base, seen.extent, 0)

@@ -19,6 +19,7 @@ KINDS = {
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
     "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
+    "unordered-read": "read of LDS beside an atomic of another wave that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
     "missing-wait": "use of a register before a wait for the operation that writes or reads it",
     "hazard": "instructions nearer to each other than the hardware allows",
@@ -28,6 +29,7 @@ KINDS = {
     "unseen-error": "launch that failed, and the program did not ask for the error before its next launch or its end",
     "copy-out-of-bounds": "copy or fill beyond the end of the allocation that it begins in",
     "copy-after-free": "copy or fill of memory that the program has given back",
+    "short-arguments": "launch that gives fewer bytes of arguments than the kernel takes",
     "busy-stream": "stream that is destroyed before its work is done",
     "nan": "result that is NaN where no operand is",
     "infinity": "result that is infinite where no operand is NaN or infinite",
@@ -43,16 +45,19 @@ FLOAT_KINDS = frozenset({*FLOATS, *(f"{kind}-flow" for kind in FLOATS)})
 CHECKS = {
     "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
-    "race": frozenset({"race"}),
+    "race": frozenset({"race", "unordered-read"}),
     "init": frozenset({"uninitialised-read"}),
     "barrier": frozenset({"divergent-barrier"}),
     "early-exit": frozenset({"missed-barrier"}),
     "waits": frozenset({"missing-wait"}),
     "hazards": frozenset({"hazard"}),
     "fp": frozenset({"nan", "infinity"}),
-    "host": frozenset({"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream"}),
+    "host": frozenset(
+        {"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream", "short-arguments"}
+    ),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
+SHORT_ARGUMENTS = "short-arguments"
 COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
@@ -135,7 +140,7 @@ class Finding:
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
-    exceptional; the error that a HIP function returned."""
+    exceptional; the error that a HIP function returned; the bytes of arguments of a launch, and of its kernel."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
@@ -200,7 +205,8 @@ class Finding:
     def message(self) -> str:
         """Return what was done, in one sentence."""
         if self.call:
-            what = f" returned {self.detail}" if self.detail else f": {KINDS[self.kind]}"
+            does = "gives" if self.kind == SHORT_ARGUMENTS else "returned"
+            what = f" {does} {self.detail}" if self.detail else f": {KINDS[self.kind]}"
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
             return f"{self.kind}: {self.call}{what}{where}"
         if not self.kernel:
@@ -235,7 +241,7 @@ class Finding:
 
     def _other(self) -> str:
         assert self.other is not None
-        if self.kind == "race":
+        if self.kind in CHECKS["race"]:
             access = access_of(self.other.instruction, in_lds=self.in_lds)
             return f"the other one is {'an' if access == 'atomic' else 'a'} {access} of {self.other.size} bytes by"
         return {"divergent-barrier": "skipped, and later reached here, by", "missed-barrier": "ended:"}[self.kind]

@@ -9,7 +9,14 @@ from luthier.objects.source import SourceFrame
 from luthier.run.findings.finding import KINDS, Finding
 from luthier.support.sarif import location, log, physical, rule
 
-_OTHERS = {"race": "the other access", "missing-wait": "the operation", "hazard": "the instruction before"}
+_OTHERS = {
+    "race": "the other access",
+    "unordered-read": "the other access",
+    "missing-wait": "the operation",
+    "hazard": "the instruction before",
+}
+_WARNINGS = ("leak", "unordered-read")
+"""Kinds that may be meant; all others are errors."""
 
 
 def sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
@@ -24,7 +31,7 @@ def sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
 def _result(finding: Finding) -> dict[str, Any]:
     result: dict[str, Any] = {
         **rule(KINDS, finding.kind),
-        "level": "warning" if finding.kind == "leak" else "error",
+        "level": "warning" if finding.kind in _WARNINGS else "error",
         "message": {"text": finding.message},
         "occurrenceCount": finding.count,
         "properties": finding.to_json(),

@@ -1,0 +1,50 @@
+"""Launches that give their arguments as so many bytes, beside what the kernel takes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from luthier.objects import Kernel
+from luthier.objects.arguments import size_of
+from luthier.run.findings.finding import Finding
+
+
+class ArgumentSizes:
+    """Compares what launches give with what kernels take, whichever is known first. Safe from several threads.
+
+    Kernels are known by their names; where several have the same one, what the smallest takes is enough.
+
+    Args:
+        keep: takes a finding.
+    """
+
+    def __init__(self, keep: Callable[[Finding], None]) -> None:
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._taken: dict[str, int] = {}
+        self._waiting: dict[str, list[tuple[Finding, int]]] = defaultdict(list)
+
+    def given(self, finding: Finding, kernel: str, size: int) -> None:
+        """Take a launch, as the finding that it is if the kernel takes more bytes than it gives."""
+        with self._lock:
+            if kernel not in self._taken:
+                self._waiting[kernel].append((finding, size))
+                return
+            taken = self._taken[kernel]
+        self._compare(finding, kernel, size, taken)
+
+    def takes(self, kernel: Kernel) -> None:
+        """Take a kernel that is launched."""
+        size = size_of(kernel)
+        with self._lock:
+            self._taken[kernel.name] = min(size, self._taken.get(kernel.name, size))
+            waiting = self._waiting.pop(kernel.name, [])
+        for finding, given in waiting:
+            self._compare(finding, kernel.name, given, size)
+
+    def _compare(self, finding: Finding, kernel: str, given: int, taken: int) -> None:
+        if given < taken:
+            finding.detail = f"{given} bytes of arguments for {kernel}, which takes {taken}"
+            self._keep(finding)
