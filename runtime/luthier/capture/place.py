@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import functools
+import itertools
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,15 +49,12 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
     made: list[tuple[int, int]] = []
     file = os.memfd_create("luthier-capture")
     try:
-        offset, stretches = 0, pieces(ranges)
-        os.ftruncate(file, sum(end - begin for begin, end in stretches))
-        for begin, end in stretches:
-            first, last = np.searchsorted(addresses, np.array([begin, end], np.uint64)).tolist()
-            for one, until in runs(addresses[first:last]):
-                held = pages[first + one : first + until]
-                _write_at(file, held, offset + int(addresses[first + one]) - begin)
+        stretches = pieces(ranges)
+        offsets = [0, *itertools.accumulate(end - begin for begin, end in stretches)]
+        os.ftruncate(file, offsets[-1])
+        _fill(file, stretches, offsets, addresses, pages)
+        for (begin, end), offset in zip(stretches, offsets, strict=False):
             got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
-            offset += end - begin
             if got == begin:
                 made.append((begin, end))
                 continue
@@ -77,12 +76,26 @@ def runs(addresses: NDArray[np.uint64]) -> list[tuple[int, int]]:
     return list(zip([0, *breaks], [*breaks, len(addresses)], strict=True)) if len(addresses) else []
 
 
-def _write_at(file: int, pages: Pages, offset: int) -> None:
-    """Write pages to a file at an offset."""
-    view = np.ascontiguousarray(pages).data.cast("B")
-    while view:
-        written = os.pwrite(file, view, offset)
-        view, offset = view[written:], offset + written
+def _fill(
+    file: int,
+    stretches: Sequence[tuple[int, int]],
+    offsets: Sequence[int],
+    addresses: NDArray[np.uint64],
+    pages: Pages,
+) -> None:
+    """Write pages to a file that has stretches of memory at these offsets; those that are in none are left out."""
+    if not stretches:
+        return
+    begins, ends = np.array(stretches, np.uint64).T
+    inside = np.searchsorted(begins, addresses, side="right") - 1
+    known = (inside >= 0) & (addresses < ends[inside])
+    at = addresses[known] - begins[inside[known]] + np.array(offsets, np.uint64)[inside[known]]
+    held = pages if known.all() else pages[known]
+    for first, end in runs(at):
+        view, offset = np.ascontiguousarray(held[first:end]).data.cast("B"), int(at[first])
+        while view:
+            written = os.pwrite(file, view, offset)
+            view, offset = view[written:], offset + written
 
 
 class NearMemory(Memory):
@@ -140,6 +153,7 @@ class _Mapping:
         _library().munmap(self._begin, self._size)
 
 
+@functools.cache
 def _library() -> ctypes.CDLL:
     """Return the C library, with the functions that are called here."""
     library = ctypes.CDLL(None, use_errno=True)

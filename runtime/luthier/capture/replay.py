@@ -10,18 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
-from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.checks import AnyFinding, with_sources
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Memory, host_bytes
@@ -32,6 +30,10 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.origins import teller
+
+if TYPE_CHECKING:
+    from luthier.capture.checking import Observed, Watching
+    from luthier.emulator.inspection.checks import AnyFinding
 
 STEP_LIMIT = 1 << 20
 """Quanta that a work-group may use before it counts as never ending."""
@@ -204,13 +206,13 @@ _idle: dict[int, list[Executor]] = {}
 
 
 @contextmanager
-def _executor(threads: int) -> Iterator[Executor]:
-    """Provide an executor that knows nothing of former launches."""
+def _executor(threads: int, looked_at: bool) -> Iterator[Executor]:
+    """Provide an executor; one that has run nothing where somebody looks at the launch, for the order of its waves."""
     idle = _idle.setdefault(threads, [])
-    executor = idle.pop() if idle else Executor(threads)
+    executor = idle.pop() if idle and not looked_at else Executor(threads)
     yield executor
-    executor.forget()
-    idle.append(executor)
+    if not looked_at:
+        idle.append(executor)
 
 
 def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
@@ -315,7 +317,7 @@ class PreparedLaunch:
             observed: gets what it does with memory and barriers; without `check`.
         """
         capture = self.capture
-        watched = Watching(check, self.code, self.kernel.name) if check else None
+        watched = self._watching(check) if check else None
         counts, lanes, seconds, fault = self.execute(threads, None, watched, observed)
         touched = present(os.getpid(), pieces(capture.manifest.ranges))
         difference, written = compared(capture, touched.tolist(), partial(host_bytes, size=PAGE))
@@ -325,8 +327,18 @@ class PreparedLaunch:
         table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
         table.sort(order="address")
         same = bool(np.array_equal(table, capture.counts)) if self.recorded else None
-        findings = () if watched is None else with_sources(watched.findings(), self.object.source)
+        findings = () if watched is None else watched.findings(self.object.source)
         return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
+
+    def _watching(self, check: Collection[str]) -> Watching:
+        """Return what looks for findings of checks.
+
+        Raises:
+            DeviceError: there is no such check.
+        """
+        from luthier.capture.checking import Watching  # which takes longer to load than small launches to run
+
+        return Watching(check, self.code, self.kernel.name)
 
     def with_store(self, found: Replayed) -> Replayed:
         """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
@@ -395,7 +407,9 @@ class PreparedLaunch:
         seconds = 0.0
         fault: EmulationError | None = None
         plan = self.plan if observed is None else {**self.plan, "uses": observed.begin(self.code)}
-        with self._accessible() as memory, _executor(threads or len(os.sched_getaffinity(0))) as executor:
+        threads = threads or len(os.sched_getaffinity(0))
+        looked_at = any(one is not None for one in (observer, watched, observed))
+        with self._accessible() as memory, _executor(threads, looked_at) as executor:
             for dispatch in self._dispatches(memory, executor.threads):
                 numbering = partial(number_in, self.capture.manifest, dispatch)
                 observing, watch = (observer, 0) if watched is None else watched.begin()

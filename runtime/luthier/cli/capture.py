@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
     captures = Captures(folder, selection, args.most, args.patience, hold=not args.all_memory)
     code = run_program(command, devices, captures=captures)
-    kept = captures.files if args.all_memory else _reduce(captures)
+    kept = captures.files if args.all_memory else reduce(captures)
     for text in captures.refused:
         say_text(f"luthier capture: not captured: {text}", file=sys.stderr)
     bytes = sum(path.stat().st_size for path in kept)
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _reduce(captures: Captures) -> list[Path]:
+def reduce(captures: Captures) -> list[Path]:
     """Replay each capture, and write it without what it did not access.
 
     One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.

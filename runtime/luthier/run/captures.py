@@ -66,6 +66,7 @@ class Captures:
         most: bytes that all files together, and the memory of one launch, may have.
         patience: seconds that launches wait for one that is captured; then they run beside it, which is no capture.
         hold: leave captures in memory, while there is room, for `held`: they are to be replayed before they are files.
+        most_held: bytes of pages that there is room for.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class Captures:
     most: int
     patience: float = PATIENCE
     hold: bool = False
+    most_held: int = field(default_factory=lambda: room_for() // _HELD_PART)
     files: list[Path] = field(default_factory=list)
     """Those of the captures, whether they are held or written."""
     held: dict[Path, Capture] = field(default_factory=dict)
@@ -84,7 +86,6 @@ class Captures:
     """Seconds that the launches took."""
     _holding: int = 0
     """Bytes of pages of those that are held."""
-    _most_held: int = field(default_factory=lambda: room_for() // _HELD_PART)
     _rooms: list[Room] = field(default_factory=list)
     """Rooms that nobody uses."""
     _running: dict[int, _Begun] = field(default_factory=dict)
@@ -172,7 +173,7 @@ class Captures:
             self.took[path] = seconds
             self.held[path] = capture
             self._holding += capture.pages.nbytes
-            if not self.hold or self._holding > self._most_held:
+            if not self.hold or self._holding > self.most_held:
                 self.write([*self.held])
 
     def write(self, paths: Iterable[Path]) -> None:
