@@ -5,6 +5,7 @@ under the shipped ones, and the same instructions counted by tools as by the dev
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -417,6 +418,26 @@ def test_programs_of_hecbench(
     assert ran.summary["faults"] == []
     for kernel in ran.kernels().values():
         assert kernel["covered"] or kernel["skipped"] or kernel["refused"] or kernel["reason"], kernel
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_captures_of_hecbench(
+    luthier: Callable[..., subprocess.CompletedProcess[str]],
+    benchmark_program: Callable[[str], Path],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """Every launch is captured, and leaves the same bytes by the same instructions in another process."""
+    target = TARGETS[list(BENCHMARKS).index(name) % len(TARGETS)]
+    kept = tmp_path / "kept"
+    made = luthier("capture", "--device", f"emu:{target}", "-o", kept, "--", benchmark_program(name), *BENCHMARKS[name])
+    assert made.returncode == 0, made.stderr
+    assert "not captured: 0" in made.stderr
+    done = luthier("replay", "--json", kept)
+    rows = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done.stdout
+    assert len(rows) == len(list(kept.iterdir()))
 
 
 # What GCC offloads ---------------------------------------------------------------------------------------------------
