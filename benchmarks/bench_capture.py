@@ -1,6 +1,7 @@
 """`luthier capture` against a plain `luthier run` of the same program, by turns: CPU time of all processes.
 
-The programs are small: vector add, histogram, and a product of matrices whose kernel takes as long as the rest.
+The programs are small: vector add, histogram, and a product of matrices whose kernel takes as long as the rest. Two
+others show what costs: very many launches, and much memory.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ SOURCE = Path(__file__).with_name("sanitize_program.hip")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 TARGETS = ("gfx90a", "gfx1030")
 PROGRAMS = {
-    "add": ("11 launches, 2048 work-items", ("add", "2048", "10")),
-    "count": ("4 launches, 4096 work-items", ("count", "65536", "3")),
-    "multiply": ("2 launches, 65536 work-items", ("multiply", "262144", "1")),
+    "vector add, 11 launches": ("add", "2048", "10"),
+    "histogram, 4 launches": ("count", "65536", "3"),
+    "product of matrices, 2 launches": ("multiply", "262144", "1"),
+    "vector add, 1,001 launches": ("add", "2048", "1000"),
+    "vector add of 192 MiB, 6 launches": ("add", "16777216", "5"),
 }
 TURNS = 5
 """The smallest of them counts: others use the machine, too."""
@@ -54,15 +57,15 @@ def _paired(folder: Path, device: str, program: Sequence[str]) -> tuple[float, f
 
 def measure() -> Iterable[Row]:
     """Yield the rows; the peer is the program under `luthier run`."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
         program = folder / "program"
         offload = [f"--offload-arch={target}" for target in TARGETS]
         command = ["hipcc", *offload, "-O2", "-w", str(SOURCE), "-o", str(program)]
         subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
-        for kernel, (size, arguments) in PROGRAMS.items():
+        for name, arguments in PROGRAMS.items():
             for target in TARGETS:
                 plain, unreplayed, replayed = _paired(folder, f"emu:{target}", [str(program), *arguments])
-                what = f"{kernel}, {size}, {target}"
+                what = f"{name}, {target}"
                 yield Row(what, replayed, "s of CPU time", "luthier run", plain)
                 yield Row(f"{what}, --all-memory", unreplayed, "s of CPU time", "luthier run", plain)

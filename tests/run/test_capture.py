@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import run_luthier
 from luthier.capture import read_capture, write_capture
+from luthier.capture.replay import PreparedLaunch
+from luthier.cli.capture import reduce
 from luthier.errors import LuthierError
+from luthier.run import parse_devices, run_program
+from luthier.run.captures import Captures
+from luthier.run.selection import Selection
 
-from .conftest import TARGETS
+from .conftest import TARGETS, apart
 
 pytestmark = pytest.mark.covering(1)
 NAMES = ("reduction", "histogram")
@@ -65,6 +72,38 @@ def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporar
         assert (done.returncode, "was not replayed" in done.stdout) == (1, name == "all"), done.stdout
     whole, smaller = (sum(file.stat().st_size for file in files[name][1:]) for name in ("all", "replayed"))
     assert smaller < whole
+
+
+def test_launches_share_what_takes_long(captured: Callable[[str, str], list[Path]]) -> None:
+    """Decoded code is there for the next launch of the object, and checks are not loaded for nothing."""
+    first, second = (PreparedLaunch(read_capture(file), "gfx90a") for file in captured("reduction", "gfx90a")[:2])
+    assert first.code is second.code
+    loaded = "import sys, luthier.capture; sys.exit('luthier.emulator.inspection.checks' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded]).returncode == 0
+
+
+def test_what_does_not_fit_in_memory_is_replayed_from_files(
+    build_program: Callable[[str], Path], temporary: Path
+) -> None:
+    """The same captures as of those that wait in memory."""
+    program = build_program("histogram")
+    digests = []
+    for most in (1 << 40, 0):
+        folder = temporary / f"most-{most}"
+        folder.mkdir()
+
+        def work(folder: Path = folder, most: int = most) -> list[tuple[str, bytes, int]]:
+            captures = Captures(folder, Selection(), 1 << 40, hold=True, most_held=most)
+            assert run_program([str(program)], parse_devices("emu:gfx90a"), captures=captures) == 0
+            assert len(captures.held) == (len(captures.files) if most else 0)
+            kept = [read_capture(path) for path in reduce(captures)]
+            assert not captures.refused
+            assert not captures.held
+            return [(one.manifest.kernel, one.counts.tobytes(), len(one.after)) for one in kept]
+
+        digests.append(apart(work))
+    assert digests[0] == digests[1]
+    assert digests[0]
 
 
 def test_kernels_that_wait_for_each_other_end(build_program: Callable[[str], Path], temporary: Path) -> None:

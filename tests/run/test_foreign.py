@@ -464,6 +464,26 @@ def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Pa
     assert {one["kind"] for one in told["findings"]} == WRONG.get(name, set()), done.stderr
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_captures_of_hecbench(
+    luthier: Callable[..., subprocess.CompletedProcess[str]],
+    benchmark_program: Callable[[str], Path],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """Every launch is captured, and leaves the same bytes by the same instructions in another process."""
+    target = TARGETS[list(BENCHMARKS).index(name) % len(TARGETS)]
+    kept = tmp_path / "kept"
+    made = luthier("capture", "--device", f"emu:{target}", "-o", kept, "--", benchmark_program(name), *BENCHMARKS[name])
+    assert made.returncode == 0, made.stderr
+    assert "not captured: 0" in made.stderr
+    done = luthier("replay", "--json", kept)
+    rows = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done.stdout
+    assert len(rows) == len(list(kept.iterdir()))
+
+
 # What GCC offloads ---------------------------------------------------------------------------------------------------
 
 OFFLOADED = {

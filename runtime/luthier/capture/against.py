@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import PAGE, Argument, Capture, Manifest, Pages
-from luthier.capture.replay import by_address, packed
+from luthier.capture.form import PAGE, Argument, Capture, Manifest
+from luthier.capture.replay import by_address, with_pages
 from luthier.errors import LuthierError
 
 Pieces = Iterable[tuple[int, NDArray[np.uint8]]]
@@ -56,12 +55,8 @@ def expecting(capture: Capture, pieces: Pieces) -> Capture:
             held = wanted.setdefault(page, contents.page(page))
             begin, end = max(page, address), min(page + PAGE, address + len(data))
             held[begin - page : end - page] = data[begin - address : end - address]
-    known: dict[bytes, int] = {}
-    kept: list[Pages] = []
     before = {int(row["address"]): capture.pages[int(row["page"])] for row in capture.before}
-    tables = packed(before, known, kept), packed(wanted, known, kept)
-    pages = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
-    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+    return with_pages(capture, before, wanted)
 
 
 def of_capture(capture: Capture, other: Capture) -> Pieces:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.checks import AnyFinding, Checks, Finding, LaunchChecker, LaunchWatch
+from luthier.emulator.inspection.checks import AnyFinding, Checks, Finding, LaunchChecker, LaunchWatch, with_sources
 from luthier.emulator.inspection.debug import observer_of
 from luthier.emulator.inspection.sighted import FLOAT_KINDS, uses_of
 from luthier.emulator.running.execution import Observer
 from luthier.emulator.running.executor import FOOTPRINT, Executor
 from luthier.emulator.running.memory import Memory
+from luthier.objects.source import SourceMap
 from luthier.wire.messages import Sighting
 
 
@@ -90,9 +91,9 @@ class Watching:
             else:
                 self._found.setdefault(key, finding)
 
-    def findings(self) -> tuple[AnyFinding, ...]:
-        """Return what was found so far, each once."""
-        return tuple(self._found.values())
+    def findings(self, source: SourceMap) -> tuple[AnyFinding, ...]:
+        """Return what was found so far, each once, with the lines of the object's source."""
+        return with_sources(self._found.values(), source)
 
 
 def identity(finding: AnyFinding) -> tuple[object, ...]:

@@ -148,7 +148,7 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
         LuthierError: the file cannot be read, or is no capture.
     """
     try:
-        return _check(_read(Path(path)))
+        return checked(_read(Path(path)))
     except LuthierError as problem:
         raise LuthierError(problem.message, object=str(path)) from None
     except (OSError, EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
@@ -160,7 +160,7 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
 def _read(path: Path) -> Capture:
     if not path.is_file():
         raise LuthierError("no such file")
-    left = most = _most()
+    left = most = room_for()
     with zipfile.ZipFile(path) as archive:
 
         def take(name: str, most: int) -> bytes:
@@ -187,7 +187,7 @@ def _read(path: Path) -> Capture:
     return Capture(manifest, data["object"], pages, before, after, np.frombuffer(data["counts"], COUNTS))
 
 
-def _most() -> int:
+def room_for() -> int:
     """Return how many bytes a capture may have: each is held twice, in this process and in the memory of the launch."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
@@ -195,7 +195,7 @@ def _most() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def _check(capture: Capture) -> Capture:
+def checked(capture: Capture) -> Capture:
     """Return a capture, if what it says can be so.
 
     Raises:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.checking import identity
-from luthier.capture.form import PAGE, Capture, Manifest, Pages, Triple
+from luthier.capture.form import PAGE, Capture, Manifest, Triple
 from luthier.capture.place import fresh
-from luthier.capture.replay import PreparedLaunch, Replayed, by_address, packed
+from luthier.capture.replay import PreparedLaunch, Replayed, by_address, with_pages
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import EmulationError, LuthierError
 
@@ -283,9 +283,5 @@ def _with_pages(capture: Capture, kept: Collection[int]) -> Capture:
 
 def _expecting(capture: Capture, done: Replayed) -> Capture:
     """Return a capture that expects what a launch has left, which was kept, with no pages but those that it needs."""
-    known: dict[bytes, int] = {}
-    kept: list[Pages] = []
     before = {int(row["address"]): capture.pages[int(row["page"])] for row in capture.before}
-    tables = packed(before, known, kept), packed(done.left, known, kept)
-    pages: NDArray[np.uint8] = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
-    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+    return with_pages(capture, before, done.left)

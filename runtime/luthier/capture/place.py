@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import functools
+import itertools
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +27,8 @@ _STEP, _STEPS = 1 << 24, 1 << 8
 """Bytes between places that are tried near an address, and how many are."""
 _AT_ONCE = 1 << 18
 """Entries of it that are read at once."""
+_NEAR = PAGE << 10
+"""Bytes between spans whose entries are read, too: that takes no longer than to read again."""
 
 
 class AddressTaken(DeviceError):
@@ -45,14 +49,12 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
     made: list[tuple[int, int]] = []
     file = os.memfd_create("luthier-capture")
     try:
-        offset = 0
-        for begin, end in pieces(ranges):
-            os.ftruncate(file, offset + end - begin)
-            first, last = np.searchsorted(addresses, np.array([begin, end], np.uint64)).tolist()
-            for address, page in zip(addresses[first:last].tolist(), pages[first:last], strict=True):
-                os.pwrite(file, page.tobytes(), offset + address - begin)
+        stretches = pieces(ranges)
+        offsets = [0, *itertools.accumulate(end - begin for begin, end in stretches)]
+        os.ftruncate(file, offsets[-1])
+        _fill(file, stretches, offsets, addresses, pages)
+        for (begin, end), offset in zip(stretches, offsets, strict=False):
             got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
-            offset += end - begin
             if got == begin:
                 made.append((begin, end))
                 continue
@@ -66,6 +68,34 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
         os.close(file)
         for begin, end in made:
             library.munmap(begin, end - begin)
+
+
+def runs(addresses: NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """Return first and end, in an array of addresses of pages, of those that follow each other in memory."""
+    breaks = (np.flatnonzero(np.diff(addresses) != PAGE) + 1).tolist()
+    return list(zip([0, *breaks], [*breaks, len(addresses)], strict=True)) if len(addresses) else []
+
+
+def _fill(
+    file: int,
+    stretches: Sequence[tuple[int, int]],
+    offsets: Sequence[int],
+    addresses: NDArray[np.uint64],
+    pages: Pages,
+) -> None:
+    """Write pages to a file that has stretches of memory at these offsets; those that are in none are left out."""
+    if not stretches:
+        return
+    begins, ends = np.array(stretches, np.uint64).T
+    inside = np.searchsorted(begins, addresses, side="right") - 1
+    known = (inside >= 0) & (addresses < ends[inside])
+    at = addresses[known] - begins[inside[known]] + np.array(offsets, np.uint64)[inside[known]]
+    held = pages if known.all() else pages[known]
+    for first, end in runs(at):
+        view, offset = np.ascontiguousarray(held[first:end]).data.cast("B"), int(at[first])
+        while view:
+            written = os.pwrite(file, view, offset)
+            view, offset = view[written:], offset + written
 
 
 class NearMemory(Memory):
@@ -123,6 +153,7 @@ class _Mapping:
         _library().munmap(self._begin, self._size)
 
 
+@functools.cache
 def _library() -> ctypes.CDLL:
     """Return the C library, with the functions that are called here."""
     library = ctypes.CDLL(None, use_errno=True)
@@ -157,8 +188,9 @@ def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def present(pid: int, spans: Iterable[tuple[int, int]]) -> NDArray[np.uint64]:
-    """Return the addresses of the pages that a process has in memory or swapped, between pairs of addresses.
+def present(pid: int, spans: Sequence[tuple[int, int]]) -> NDArray[np.uint64]:
+    """Return the addresses of the pages that a process has in memory or swapped, between pairs of addresses, which are
+    in their order.
 
     Raises:
         DeviceError: the system does not tell.
@@ -166,11 +198,27 @@ def present(pid: int, spans: Iterable[tuple[int, int]]) -> NDArray[np.uint64]:
     found = [np.zeros(0, np.uint64)]
     try:
         with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
-            for begin, end in spans:
+            for begin, end in _near(spans):
                 for first in range(begin // PAGE, end // PAGE, _AT_ONCE):
                     count = min(_AT_ONCE, end // PAGE - first)
                     entries = np.frombuffer(os.pread(file.fileno(), 8 * count, 8 * first), np.uint64)
                     found.append((entries & _PRESENT_OR_SWAPPED).nonzero()[0].astype(np.uint64) + np.uint64(first))
     except OSError as problem:
         raise DeviceError(f"the pages of process {pid} cannot be found: {problem}") from None
-    return np.concatenate(found) * np.uint64(PAGE)
+    pages: NDArray[np.uint64] = np.concatenate(found) * np.uint64(PAGE)
+    if not len(pages):
+        return pages
+    begins, ends = np.array(spans, np.uint64).T
+    inside: NDArray[np.bool_] = pages < ends[np.searchsorted(begins, pages, side="right") - 1]
+    return pages[inside]
+
+
+def _near(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return begin and end of spans, of which those that are near to each other are one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in spans:
+        if found and begin - found[-1][1] <= _NEAR:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((begin, end))
+    return found

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import Observed, Watching
+from luthier.cache.memory import BoundedCache
 from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
 from luthier.capture.place import mapped, pieces, present
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.checks import AnyFinding, with_sources
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Memory, host_bytes
@@ -30,6 +30,10 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.origins import teller
+
+if TYPE_CHECKING:
+    from luthier.capture.checking import Observed, Watching
+    from luthier.emulator.inspection.checks import AnyFinding
 
 STEP_LIMIT = 1 << 20
 """Quanta that a work-group may use before it counts as never ending."""
@@ -164,20 +168,51 @@ def recorded_program(capture: Capture, target: str | None) -> Program:
         LuthierError: the code object is damaged, has no such kernel, or is not for the device.
     """
     told = capture.manifest
-    object = CodeObject(capture.object, told.object)
+    object, codes = _read_object(capture.object, told.object)
     device = device_of(capture, target, object)
     if told.kernel not in object.kernels:
         raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
     kernel = object.kernels[told.kernel]
+    key = device, kernel.wave_size, told.load_address
+    code = codes.use(key) or codes.put(key, _decoded(object, isa_of(object, device, kernel), told.load_address))
+    place = told.load_address + code.base
+    return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
+
+
+_Codes = BoundedCache[tuple[TargetId, int, int], Code]
+"""Code by device, wave size and address, which launches share: what one has bound is there for the next."""
+
+
+@functools.lru_cache(maxsize=2)
+def _read_object(data: bytes, name: str) -> tuple[CodeObject, _Codes]:
+    """Return a code object and its decoded code, also for the next capture: to run a small launch takes less time."""
+    return CodeObject(data, name), _Codes(4)
+
+
+def _decoded(object: CodeObject, isa: Isa, load_address: int) -> Code:
+    """Return an object's code as it is loaded at an address."""
 
     def address_of(name: str) -> int | None:
         symbol = object.symbol(name)
-        return None if symbol is None or not symbol.defined else symbol.address + told.load_address
+        return None if symbol is None or not symbol.defined else symbol.address + load_address
 
-    code = Code(isa_of(object, device, kernel), object.text_as_loaded(address_of))
+    code = Code(isa, object.text_as_loaded(address_of))
     code.origin = teller(object)
-    place = told.load_address + code.base
-    return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
+    return code
+
+
+_idle: dict[int, list[Executor]] = {}
+"""Executors that run nothing, by their threads: to start one takes longer than many launches."""
+
+
+@contextmanager
+def _executor(threads: int, looked_at: bool) -> Iterator[Executor]:
+    """Provide an executor; one that has run nothing where somebody looks at the launch, for the order of its waves."""
+    idle = _idle.setdefault(threads, [])
+    executor = idle.pop() if idle and not looked_at else Executor(threads)
+    yield executor
+    if not looked_at:
+        idle.append(executor)
 
 
 def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
@@ -282,7 +317,7 @@ class PreparedLaunch:
             observed: gets what it does with memory and barriers; without `check`.
         """
         capture = self.capture
-        watched = Watching(check, self.code, self.kernel.name) if check else None
+        watched = self._watching(check) if check else None
         counts, lanes, seconds, fault = self.execute(threads, None, watched, observed)
         touched = present(os.getpid(), pieces(capture.manifest.ranges))
         difference, written = compared(capture, touched.tolist(), partial(host_bytes, size=PAGE))
@@ -292,8 +327,18 @@ class PreparedLaunch:
         table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
         table.sort(order="address")
         same = bool(np.array_equal(table, capture.counts)) if self.recorded else None
-        findings = () if watched is None else with_sources(watched.findings(), self.object.source)
+        findings = () if watched is None else watched.findings(self.object.source)
         return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
+
+    def _watching(self, check: Collection[str]) -> Watching:
+        """Return what looks for findings of checks.
+
+        Raises:
+            DeviceError: there is no such check.
+        """
+        from luthier.capture.checking import Watching  # which takes longer to load than small launches to run
+
+        return Watching(check, self.code, self.kernel.name)
 
     def with_store(self, found: Replayed) -> Replayed:
         """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
@@ -361,9 +406,10 @@ class PreparedLaunch:
         counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
         seconds = 0.0
         fault: EmulationError | None = None
-        executor = Executor(threads or len(os.sched_getaffinity(0)))
         plan = self.plan if observed is None else {**self.plan, "uses": observed.begin(self.code)}
-        with self._accessible() as memory:
+        threads = threads or len(os.sched_getaffinity(0))
+        looked_at = any(one is not None for one in (observer, watched, observed))
+        with self._accessible() as memory, _executor(threads, looked_at) as executor:
             for dispatch in self._dispatches(memory, executor.threads):
                 numbering = partial(number_in, self.capture.manifest, dispatch)
                 observing, watch = (observer, 0) if watched is None else watched.begin()
@@ -383,8 +429,8 @@ class PreparedLaunch:
                 fault = outcome.fault
                 if fault is not None:
                     break
-        if observed is not None:
-            observed.take(executor)
+            if observed is not None:
+                observed.take(executor)
         fault = fault or find_beyond(self.kernel, self.device.target, self.code, counts != 0)
         if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
             line = self.object.source.at(fault.offset)
@@ -509,16 +555,33 @@ def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[tu
         at = end
 
 
-def packed(places: Mapping[int, NDArray[np.uint8]], known: dict[bytes, int], kept: list[Pages]) -> NDArray[np.void]:
-    """Return `PLACES` of pages by address, each page's contents being put into `kept` once."""
-    table = np.zeros(len(places), PLACES)
-    for row, address in enumerate(sorted(places)):
-        contents = places[address].tobytes()
-        if contents not in known:
-            known[contents] = len(kept)
-            kept.append(places[address])
-        table[row] = address, known[contents]
-    return table
+def with_pages(
+    capture: Capture, before: Mapping[int, NDArray[np.uint8]], after: Mapping[int, NDArray[np.uint8]]
+) -> Capture:
+    """Return a capture with other pages, by address, each page's contents being in it once."""
+    known: dict[bytes, int] = {}
+    kept: list[Pages] = []
+    tables = []
+    for places in (before, after):
+        table = np.zeros(len(places), PLACES)
+        for row, address in enumerate(sorted(places)):
+            contents = places[address].tobytes()
+            if contents not in known:
+                known[contents] = len(kept)
+                kept.append(places[address])
+            table[row] = address, known[contents]
+        tables.append(table)
+    pages = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
+    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+
+
+def compact(capture: Capture) -> Capture:
+    """Return a capture whose pages all have different contents."""
+    before, after = (
+        {address: capture.pages[page] for address, page in by_address(places).items()}
+        for places in (capture.before, capture.after)
+    )
+    return with_pages(capture, before, after)
 
 
 def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
@@ -531,17 +594,12 @@ def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
     Args:
         run: of all of the capture, without a fault, and with what it has changed (`keep`).
     """
-    zero = np.zeros(PAGE, np.uint8)
     touched, written = set(run.touched.tolist()), set(run.written.tolist())
-    known: dict[bytes, int] = {}
-    kept: list[Pages] = []
     before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
     after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
-    tables = packed(before, known, kept), packed(after, known, kept)
-    pages = np.stack(kept) if kept else zero[None][:0]
     left = sorted({*capture.before["address"].tolist()} - before.keys())
     manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)), replayed=True)
-    smaller = replace(capture, manifest=manifest, pages=pages, before=tables[0], after=tables[1])
+    smaller = replace(with_pages(capture, before, after), manifest=manifest)
     difference, _ = compared(smaller, run.written.tolist(), run.left.__getitem__)
     return smaller, replace(run, difference=difference)
 

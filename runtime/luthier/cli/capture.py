@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
@@ -83,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError("there is something in the folder for captures", object=str(folder))
     except OSError as problem:
         raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
-    captures = Captures(folder, selection, args.most, args.patience)
+    captures = Captures(folder, selection, args.most, args.patience, hold=not args.all_memory)
     code = run_program(command, devices, captures=captures)
-    kept = captures.files if args.all_memory else _reduce(captures)
+    kept = captures.files if args.all_memory else reduce(captures)
     for text in captures.refused:
         say_text(f"luthier capture: not captured: {text}", file=sys.stderr)
     bytes = sum(path.stat().st_size for path in kept)
@@ -95,28 +95,44 @@ def run(args: argparse.Namespace) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _reduce(captures: Captures) -> list[Path]:
-    """Replay each capture and leave what it did not access out of its file; return those that remain.
+def reduce(captures: Captures) -> list[Path]:
+    """Replay each capture, and write it without what it did not access.
 
     One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
     """
     from luthier.cli.progress import Progress
-    from luthier.cli.replay_process import replay_elsewhere, replay_together
+    from luthier.cli.replay_process import replay_elsewhere
 
-    kept = []
-    known: Mapping[str, Mapping[str, Any]] = {}
-    with Progress("replaying", len(captures.files)) as progress:
-        for at, path in enumerate(captures.files):
-            if at % _TOGETHER == 0:  # to start a process takes longer than most replays
-                some = captures.files[at : at + _TOGETHER]
-                known = replay_together(some, _REPLAY_SECONDS, reduce=True)
-            # One that waits for what others have written meanwhile would never end.
-            limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
-            outcome = known.get(str(path)) or replay_elsewhere(path, reduce=True, time_limit=limit)
-            if outcome["status"] == 0:
-                kept.append(path)
-            else:
-                path.unlink()
-                captures.refused.append(f"{path.name}: its replay differs: {outcome['what']}")
-            progress.step(path.name)
+    kept: list[Path] = []
+    files = [*captures.files]
+    with Progress("replaying", len(files)) as progress:
+        for at in range(0, len(files), _TOGETHER):
+            equal = _replayed(captures, files[at : at + _TOGETHER])
+            for path in files[at : at + _TOGETHER]:
+                progress.step(path.name)
+                if path in equal:
+                    kept.append(path)
+                elif path in captures.files:  # it could be written
+                    # One that waits for what others have written meanwhile would never end.
+                    limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
+                    outcome = replay_elsewhere(path, reduce=True, time_limit=limit)
+                    if outcome["status"] == 0:
+                        kept.append(path)
+                        continue
+                    path.unlink()
+                    captures.refused.append(f"{path.name}: its replay differs: {outcome['what']}")
     return kept
+
+
+def _replayed(captures: Captures, paths: Sequence[Path]) -> set[Path]:
+    """Replay captures in one process, since to start one takes longer than most replays; return those that are equal
+    and have been written as they are to be. The others have been written as they were captured."""
+    from luthier.cli.replay_process import replay_held, replay_together
+
+    held = {str(path): captures.held[path] for path in paths if path in captures.held}
+    equal, taken = replay_held([*map(str, paths)], held, _REPLAY_SECONDS, reduce=True)
+    for path in paths:
+        if path in captures.held and str(path) in equal:
+            captures.release(path)
+    captures.write([path for path in paths if path in captures.held])
+    return {*map(Path, equal | replay_together(taken, _REPLAY_SECONDS, reduce=True))}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.replay_answers import AGAIN, DIFFERENT, EQUAL, IMPOSSIBLE, answer, answered
@@ -48,41 +50,50 @@ def replay_elsewhere(path: Path, **more: Any) -> dict[str, Any]:
     return row_elsewhere(REPLAY, path, more)
 
 
-def replay_together(paths: Sequence[Path], limit: float, **more: Any) -> dict[str, dict[str, Any]]:
-    """Replay captures of our own in a fork of this process, and in as few new ones as their addresses allow where they
-    are taken here; return what came of each, by its path.
-
-    Those that fail, or whose process does, are left out: they are for `replay_elsewhere`.
+def replay_held(
+    files: Sequence[str], held: Mapping[str, Capture], limit: float, **more: Any
+) -> tuple[set[str], list[str]]:
+    """Replay captures of our own in a fork of this process; return the files of those that are equal, and those that
+    need a process of other addresses. The others fail, or their process does: they are for `replay_elsewhere`.
 
     Args:
+        held: captures in this process's memory, which are in no file yet.
         limit: seconds that all may take.
         more: entries of a task, as of `replay_elsewhere`.
     """
-    left, found = [str(path) for path in paths], dict[str, dict[str, Any]]()
-    for attempt in range(TRIES):
-        if not left:
-            break
-        task = {**_TASK, **more, "files": left}
-        try:
-            rows = json.loads((_in_process if attempt else _in_fork)(REPLAY, task, limit))
-        except DeviceError:
-            break
-        found |= {file: row for file, row in rows["replays"].items() if row["status"] == EQUAL}
-        left = rows["taken"]
-    return found
-
-
-def _in_fork(_: str, task: Mapping[str, Any], limit: float | None) -> str:
-    """Return what this module prints for a task, as `_in_process`, in a fork of this process."""
     import luthier.capture  # which the fork is not to do  # noqa: F401
     from luthier.emulator.native.machine import machine_code
     from luthier.support.forks import in_fork
 
     def work() -> str:
         machine_code.cache_clear()  # that of a run is not for this process
-        return answered(here, task)
+        return answered(partial(here, held=held), {**_TASK, **more, "files": [*files]})
 
-    return in_fork(work, error=DeviceError, seconds=limit)
+    try:
+        return _equal_and_taken(in_fork(work, error=DeviceError, seconds=limit))
+    except DeviceError:
+        return set(), []
+
+
+def replay_together(files: Sequence[str], limit: float, **more: Any) -> set[str]:
+    """Replay captures of our own in as few new processes as their addresses allow; return the files of those that are
+    equal. Arguments as of `replay_held`."""
+    left, equal = [*files], set[str]()
+    for _ in range(TRIES):
+        if not left:
+            break
+        try:
+            found, left = _equal_and_taken(_in_process(REPLAY, {**_TASK, **more, "files": left}, limit))
+        except DeviceError:
+            break
+        equal |= found
+    return equal
+
+
+def _equal_and_taken(told: str) -> tuple[set[str], list[str]]:
+    """Return the files whose replays were equal, and those whose addresses were taken, of what `here` has told."""
+    rows = json.loads(told)
+    return {file for file, row in rows["replays"].items() if row["status"] == EQUAL}, rows["taken"]
 
 
 def row_elsewhere(module: str, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,8 +148,12 @@ def elsewhere(
     raise DeviceError("addresses of the capture are taken in each process")
 
 
-def here(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what came of a replay, or of several."""
+def here(task: Mapping[str, Any], held: Mapping[str, Capture] = MappingProxyType({})) -> dict[str, Any]:
+    """Return what came of a replay, or of several.
+
+    Args:
+        held: captures by the files that they are to have.
+    """
     from luthier.capture.place import AddressTaken
 
     if "files" not in task:
@@ -147,7 +162,7 @@ def here(task: Mapping[str, Any]) -> dict[str, Any]:
     taken = []
     for file in task["files"]:
         try:
-            rows[file] = _replayed({**task, "file": file})
+            rows[file] = _replayed({**task, "file": file}, held.get(file))
         except AddressTaken:
             taken.append(file)
         except LuthierError as problem:
@@ -155,8 +170,11 @@ def here(task: Mapping[str, Any]) -> dict[str, Any]:
     return {"replays": rows, "taken": taken}
 
 
-def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
+def _replayed(task: Mapping[str, Any], held: Capture | None = None) -> dict[str, Any]:
     """Return what came of a replay.
+
+    Args:
+        held: the capture, if it is in no file yet.
 
     Raises:
         LuthierError: it cannot be run.
@@ -164,7 +182,7 @@ def _replayed(task: Mapping[str, Any]) -> dict[str, Any]:
     from luthier.capture import write_capture
     from luthier.capture.replay import reduced
 
-    capture = expected(task["file"], task)
+    capture = held or expected(task["file"], task)
     launch = launch_of(capture, task)
     sanitized = [name for name in task["checks"] if name in SANITIZED]
     if sanitized:

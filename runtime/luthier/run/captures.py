@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import bisect
-import os
-import re
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manifest, Pages, write_capture
-from luthier.capture.place import pieces, present
-from luthier.capture.replay import packed
+from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manifest, checked, room_for, write_capture
+from luthier.capture.replay import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.planner import Plan, Planner
+from luthier.run.process_memory import Memory, ProcessMemory, Room
 from luthier.run.protocol import ProtocolError, Reader, Writer
 from luthier.run.selection import Selection
 from luthier.run.virtual_gpus import VirtualGpu
@@ -36,11 +33,9 @@ _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 
 PATIENCE = 60.0
 """Seconds."""
-_SHARED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...s ", re.MULTILINE)
-"""What is shared, of /proc/PID/maps."""
 _ALIAS = ("address", "size", "host")
-Memory = dict[int, NDArray[np.uint8]]
-"""Pages by address, without those that are all zeros."""
+_HELD_PART = 4
+"""Part of the memory that captures may have, for those that wait in memory for their replay."""
 
 
 @dataclass
@@ -52,13 +47,12 @@ class _Begun:
     plan: Plan
     target: str
     number: int
-    own: tuple[tuple[int, int], ...]
-    """Memory that is at the same addresses for the process and its devices."""
-    elsewhere: list[tuple[int, int, int]]
-    """Memory that is not: the devices' address, bytes, the process's address."""
+    memory: ProcessMemory
     ranges: tuple[tuple[int, int], ...]
-    """Both, by the devices' addresses."""
+    """Addresses that the launch may access, the devices'."""
+    room: Room
     before: Memory
+    """What is in the room."""
     time: float
     """When it began, by `time.monotonic`."""
 
@@ -71,18 +65,29 @@ class Captures:
         folder: where files are made.
         most: bytes that all files together, and the memory of one launch, may have.
         patience: seconds that launches wait for one that is captured; then they run beside it, which is no capture.
+        hold: leave captures in memory, while there is room, for `held`: they are to be replayed before they are files.
+        most_held: bytes of pages that there is room for.
     """
 
     folder: Path
     selection: Selection
     most: int
     patience: float = PATIENCE
+    hold: bool = False
+    most_held: int = field(default_factory=lambda: room_for() // _HELD_PART)
     files: list[Path] = field(default_factory=list)
+    """Those of the captures, whether they are held or written."""
+    held: dict[Path, Capture] = field(default_factory=dict)
+    """Captures that are not written."""
     refused: list[str] = field(default_factory=list)
     """What was selected and is not captured, and why."""
     used: int = 0
     took: dict[Path, float] = field(default_factory=dict)
     """Seconds that the launches took."""
+    _holding: int = 0
+    """Bytes of pages of those that are held."""
+    _rooms: list[Room] = field(default_factory=list)
+    """Rooms that nobody uses."""
     _running: dict[int, _Begun] = field(default_factory=dict)
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -119,19 +124,21 @@ class Captures:
         try:
             if plan.code.object is None:
                 raise DeviceError("its code object is not known: the kernel is in memory alone")
-            if self.used >= self.most:
-                raise DeviceError(f"the captures have {self.used} bytes, of {self.most} (--most)")
+            if self.used + self._holding >= self.most:
+                raise DeviceError(f"the captures have {self.used + self._holding} bytes, of {self.most} (--most)")
             table = np.frombuffer(rows, layout.RANGE.dtype)
             own = _joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
             elsewhere = _elsewhere(aliases, own)
             ranges = _joined([*own, *((address, size) for address, size, _ in elsewhere)])
-            before = _read(pid, own, elsewhere, self.most)
+            memory = ProcessMemory(pid, own, elsewhere, self.most)
+            room = self._rooms.pop() if self._rooms else Room()
+            before = memory.before(room)
         except LuthierError as problem:
             self.refused.append(f"{name}: {problem}")
             return False
         now = time.monotonic()
         parts, target = _PACKET.unpack(packet), devices[wanted.gpu].target.target.name
-        self._running[pid] = _Begun(wanted, parts, plan, target, number, own, elsewhere, ranges, before, now)
+        self._running[pid] = _Begun(wanted, parts, plan, target, number, memory, ranges, room, before, now)
         return True
 
     def _end(self, pid: int, request: Reader, planner: Planner) -> None:
@@ -152,15 +159,38 @@ class Captures:
                     "end (--patience): kernels that wait for each other cannot be captured"
                 )
             first, last = (_tally(request, begun.plan.code.number) for _ in range(2))
-            after = _read(pid, begun.own, begun.elsewhere, self.most)
-            capture = _made(begun, after, _counts(begun.plan, first, last))
-            path = self.folder / f"{len(self.files):06}-{_plain(begun.plan.kernel.name)}-{begun.number}.lcap"
-            write_capture(path, capture)
-            self.files.append(path)
-            self.took[path] = ended - begun.time
-            self.used += path.stat().st_size
+            self._take(checked(_made(begun, _counts(begun.plan, first, last))), ended - begun.time)
         except LuthierError as problem:
             self.refused.append(f"{name}: {problem}")
+        finally:
+            self._rooms.append(begun.room)
+
+    def _take(self, capture: Capture, seconds: float) -> None:
+        """Take a capture, whose launch took so many seconds."""
+        with self._lock:
+            path = self.folder / f"{len(self.took):06}-{_plain(capture.manifest.kernel)}-{capture.manifest.number}.lcap"
+            self.files.append(path)
+            self.took[path] = seconds
+            self.held[path] = capture
+            self._holding += capture.pages.nbytes
+            if not self.hold or self._holding > self.most_held:
+                self.write([*self.held])
+
+    def write(self, paths: Iterable[Path]) -> None:
+        """Write captures that are held; one that cannot be written is refused."""
+        for path in paths:
+            try:
+                write_capture(path, compact(self.release(path)))
+                self.used += path.stat().st_size
+            except LuthierError as problem:
+                self.files.remove(path)
+                self.refused.append(f"{path.name}: {problem}")
+
+    def release(self, path: Path) -> Capture:
+        """Return a capture that was held, and hold it no longer."""
+        capture = self.held.pop(path)
+        self._holding -= capture.pages.nbytes
+        return capture
 
 
 def _plain(name: str) -> str:
@@ -179,12 +209,6 @@ def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _shared(pid: int) -> list[tuple[int, int]]:
-    """Return what of a process's memory others may have written: its page tables do not tell what is in it."""
-    text = Path(f"/proc/{pid}/maps").read_bytes()
-    return [(int(begin, 16), int(end, 16)) for begin, end in _SHARED.findall(text)]
-
-
 def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Return memory that devices have at other addresses than the process.
 
@@ -200,70 +224,6 @@ def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int
             raise DeviceError(f"{size} bytes that devices have at {address:#x} do not begin with a page")
         found.append((address, size, host))
     return found
-
-
-def _read(pid: int, own: Sequence[tuple[int, int]], elsewhere: Sequence[tuple[int, int, int]], most: int) -> Memory:
-    """Return the pages of a launch's memory by the devices' addresses, with zeros beside the ranges.
-
-    Raises:
-        DeviceError: they cannot be read, or are too many.
-    """
-    shared = _shared(pid)
-    try:
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-            found = _read_pages(pid, file.fileno(), own, shared, most)
-            for address, size, host in elsewhere:
-                pages = _read_pages(pid, file.fileno(), [(host, size)], shared, most)
-                found |= {page - host + address: contents for page, contents in pages.items()}
-    except OSError as problem:
-        raise DeviceError(f"the memory of process {pid} cannot be read: {problem}") from None
-    return found
-
-
-def _read_pages(
-    pid: int, file: int, ranges: Sequence[tuple[int, int]], shared: Sequence[tuple[int, int]], most: int
-) -> Memory:
-    """Return the pages of a process's memory, as `_read`, by its addresses.
-
-    Args:
-        file: descriptor of its memory.
-        shared: what `_shared` returns.
-    """
-    stretches = pieces(ranges)
-    addresses: list[NDArray[np.uint64]] = [present(pid, stretches)]
-    for begin, end in stretches:
-        at = bisect.bisect_right(shared, begin, key=lambda one: one[1])
-        until = bisect.bisect_left(shared, end, key=lambda one: one[0])
-        for first, last in shared[at:until]:
-            low, high = max(begin, first), min(end, last)
-            if high - low > most:
-                raise DeviceError(f"{high - low} bytes of shared memory, of {most} (--most)")
-            addresses.append(np.arange(low, high, PAGE, dtype=np.uint64))
-    wanted = np.unique(np.concatenate(addresses))
-    if len(wanted) * PAGE > most:
-        raise DeviceError(f"{len(wanted) * PAGE} bytes of memory, of {most} (--most)")
-    breaks = np.flatnonzero(np.diff(wanted) != PAGE) + 1
-    found: Memory = {}
-    for run in np.split(wanted, breaks):
-        if not len(run):
-            continue
-        block = np.empty((len(run), PAGE), np.uint8)
-        if os.preadv(file, [block.data], int(run[0])) != block.nbytes:
-            raise DeviceError(f"memory at {int(run[0]):#x} cannot be read in one piece")
-        for index in np.flatnonzero(block.any(axis=1)).tolist():
-            found[int(run[index])] = block[index]
-    _blank(found, ranges)
-    return found
-
-
-def _blank(memory: Memory, ranges: Sequence[tuple[int, int]]) -> None:
-    """Put zeros where pages are beside the ranges: that is none of the launch's memory."""
-    edges = {at // PAGE * PAGE for address, size in ranges for at in (address, address + size) if at % PAGE}
-    for page in edges & memory.keys():
-        inside = np.zeros(PAGE, np.bool_)
-        for address, size in ranges:
-            inside[max(0, address - page) : max(0, address + size - page)] = True
-        memory[page] = np.where(inside, memory[page], np.uint8(0))
 
 
 def _tally(request: Reader, code: int) -> dict[int, tuple[int, int]]:
@@ -289,7 +249,8 @@ def _counts(plan: Plan, first: dict[int, tuple[int, int]], last: dict[int, tuple
     return np.array(sorted(rows), COUNTS)
 
 
-def _made(begun: _Begun, after: Memory, counts: NDArray[np.void]) -> Capture:
+def _made(begun: _Begun, counts: NDArray[np.void]) -> Capture:
+    """Return what a launch that has ended did. Its pages are as they come: some may have the same contents."""
     wanted, packet, kernel, code = begun.wanted, begun.packet, begun.plan.kernel, begun.plan.code
     assert code.object is not None  # such a launch was refused
     private, group, descriptor, kernarg = packet[9], packet[10], packet[11], packet[12]
@@ -313,28 +274,14 @@ def _made(begun: _Begun, after: Memory, counts: NDArray[np.void]) -> Capture:
         arguments=_arguments(kernel, begun.before, kernarg),
         ranges=begun.ranges,
     )
-    zeros = np.zeros(PAGE, np.uint8)
-    changed = {
-        address: after.get(address, zeros)
-        for address in begun.before.keys() | after.keys()
-        if begun.before.get(address, zeros).tobytes() != after.get(address, zeros).tobytes()
-    }
-    known: dict[bytes, int] = {}
-    kept: list[Pages] = []
-    tables = packed(begun.before, known, kept), packed(changed, known, kept)
-    pages = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
+    before, changed = begun.before.filled(), begun.memory.changed(begun.before)
+    pages = np.concatenate([before.pages, changed.pages])
+    tables = before.places(0), changed.places(len(before))
     return Capture(manifest, code.object.data, pages, *tables, counts)
 
 
 def _arguments(kernel: Kernel, memory: Memory, kernarg: int) -> tuple[Argument, ...]:
-    zeros = np.zeros(PAGE, np.uint8)
-
-    def take(address: int, size: int) -> bytes:
-        pages = range(address // PAGE * PAGE, address + size, PAGE)
-        held = b"".join(memory.get(page, zeros).tobytes() for page in pages)
-        return held[address % PAGE :][:size]
-
     return tuple(
-        Argument(a.name, a.type_name, a.value_kind, a.offset, a.size, take(kernarg + a.offset, a.size).hex())
+        Argument(a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex())
         for a in kernel.arguments
     )

@@ -1,0 +1,160 @@
+"""Memory of another process, as captures read it: what is there before a launch, and what has changed after."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from luthier.capture.form import PAGE
+from luthier.errors import DeviceError
+from luthier.run.process_memory import Memory, ProcessMemory, Room, _shared
+
+PAGES = 600
+"""More than are compared at once."""
+MOST = 1 << 30
+ALIAS = 0x7E0000000000
+Change = Callable[[], None]
+
+
+class Child:
+    """A process with memory of its own and shared memory, which does one thing after the other when it is told."""
+
+    def __init__(self, steps: Sequence[Change]) -> None:
+        self._told, told = os.pipe()
+        did, self._did = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for step in steps:
+                os.read(self._told, 1)
+                step()
+                os.write(self._did, b"x")
+            os.read(self._told, 1)
+            os._exit(0)
+        self._tell, self._read = told, did
+
+    def go_on(self) -> None:
+        """Let it do the next step, and wait for it."""
+        os.write(self._tell, b"x")
+        os.read(self._read, 1)
+
+    def end(self) -> None:
+        """Let it end."""
+        os.write(self._tell, b"x")
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Sequence[Change]], Child]]:
+    children: list[Child] = []
+
+    def make(steps: Sequence[Change]) -> Child:
+        children.append(Child(steps))
+        return children[-1]
+
+    yield make
+    for child in children:
+        child.end()
+
+
+def mapping(pages: int, flags: int = mmap.MAP_PRIVATE) -> tuple[mmap.mmap, int]:
+    made = mmap.mmap(-1, pages * PAGE, flags | mmap.MAP_ANONYMOUS)
+    return made, np.frombuffer(made, np.uint8).ctypes.data
+
+
+def contents(memory: Memory) -> dict[int, bytes]:
+    return {int(address): page.tobytes() for address, page in zip(memory.addresses, memory.pages, strict=True)}
+
+
+def page(text: bytes) -> bytes:
+    return text.ljust(PAGE, b"\0")
+
+
+def test_what_changes_is_found(start: Callable[[Sequence[Change]], Child]) -> None:
+    """Pages that are written, new ones, and those that are given back; nothing of what is beside the ranges."""
+    own, at = mapping(PAGES)
+    other, host = mapping(2)
+    own[: 300 * PAGE] = page(b"old") * 300
+    other[:PAGE] = page(b"alias")
+
+    def change() -> None:
+        own[5 * PAGE : 5 * PAGE + 3] = b"new"
+        own[280 * PAGE : 280 * PAGE + 3] = b"NEW"
+        own[290 * PAGE : 290 * PAGE + 3] = b"xxx"  # beside the range
+        own[500 * PAGE : 500 * PAGE + 4] = b"made"
+        own.madvise(mmap.MADV_DONTNEED, 7 * PAGE, PAGE)
+        other[PAGE : PAGE + 1] = b"b"
+
+    child = start([change])
+    ranges = [(at, 290 * PAGE), (at + 290 * PAGE + 8, (PAGES - 290) * PAGE - 8)]
+    memory = ProcessMemory(child.pid, ranges, [(ALIAS, 2 * PAGE, host)], MOST)
+    before = memory.before(Room())
+    wanted = {at + PAGE * number: page(b"old") for number in range(300)} | {ALIAS: page(b"alias")}
+    wanted[at + 290 * PAGE] = bytes(PAGE)
+    assert {address: held for address, held in contents(before).items() if any(held)} == {
+        address: held for address, held in wanted.items() if any(held)
+    }
+    assert contents(memory.changed(before)) == {}
+    child.go_on()
+    assert contents(memory.changed(before)) == {
+        at + 5 * PAGE: page(b"new"),
+        at + 7 * PAGE: bytes(PAGE),
+        at + 280 * PAGE: page(b"NEW"),
+        at + 500 * PAGE: page(b"made"),
+        ALIAS + PAGE: page(b"b"),
+    }
+    assert before.read(ALIAS + 1, 3) == b"lia"
+    assert before.read(at - 2, 4) == b"\0\0ol"
+
+
+def test_shared_memory_that_others_have_written(start: Callable[[Sequence[Change]], Child]) -> None:
+    """It is in none of the process's page tables."""
+    shared, at = mapping(3, mmap.MAP_SHARED)
+    child = start([])
+    memory = ProcessMemory(child.pid, [(at, 3 * PAGE)], [], MOST)
+    before = memory.before(Room())
+    shared[PAGE : PAGE + 4] = b"ours"
+    assert contents(memory.changed(before)) == {at + PAGE: page(b"ours")}
+    with pytest.raises(DeviceError, match="shared memory"):
+        ProcessMemory(child.pid, [(at, 3 * PAGE)], [], 2 * PAGE).before(Room())
+
+
+def test_older_kernels_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 6.11 shared mappings are found in the text of /proc/PID/maps."""
+    kept = [mapping(pages, mmap.MAP_SHARED)[0] for pages in (1, 5)]
+    asked = _shared(os.getpid())
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTTY, "")
+
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
+    assert asked == _shared(os.getpid())
+    assert len(asked) >= len(kept)
+
+
+def test_memory_that_the_process_may_not_read(start: Callable[[Sequence[Change]], Child]) -> None:
+    own, at = mapping(4)
+    own[:] = page(b"held") * 4
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    child = start([lambda: protect(at + PAGE, PAGE, 0)])
+    child.go_on()
+    memory = ProcessMemory(child.pid, [(at, 4 * PAGE)], [], MOST)
+    assert contents(memory.before(Room())) == {at + PAGE * number: page(b"held") for number in range(4)}
+
+
+def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]], Child]) -> None:
+    own, at = mapping(4)
+    own[:] = page(b"held") * 4
+    child = start([])
+    with pytest.raises(DeviceError, match="--most"):
+        ProcessMemory(child.pid, [(at, 4 * PAGE)], [], 3 * PAGE).before(Room())
+    with pytest.raises(DeviceError, match="several pages"):
+        ProcessMemory(child.pid, [(at, 2 * PAGE)], [(at, PAGE, at + 2 * PAGE)], MOST).before(Room())
+    with pytest.raises(DeviceError, match="cannot be read"):
+        ProcessMemory(1 << 22, [(at, 4 * PAGE)], [], MOST).before(Room())
