@@ -60,7 +60,9 @@ def test_long_tables_say_what_is_left_out() -> None:
 
 def test_lifted_kernels() -> None:
     code = function("k", ["s_cbranch_scc0 1", "v_mov_b32 v1, v0", "s_endpgm"])
-    cells = _read(lift(assembled(kernel_text(code, "gfx90a"), "gfx90a"), "k")._repr_html_()).cells
+    lifted = lift(assembled(kernel_text(code, "gfx90a"), "gfx90a"), "k")
+    assert repr(lifted) == "<LiftedRepresentation k: gfx90a, 3 instructions, 3 blocks>"
+    cells = _read(lifted._repr_html_()).cells
     assert cells[8:13] == ["k", "0", cells[10], "1", "conditional"]
     assert len(cells) == 8 * 4
 

@@ -18,6 +18,11 @@ _PATIENCE, _PERIOD = 1.0, 0.2
 _SAVE, _RESTORE, _ERASE, _CUT, _WRAP = "\0337", "\0338", "\033[K", "\033[?7l", "\033[?7h"
 
 
+def _keeps_what_is_erased() -> bool:
+    """Return whether what is drawn stays to be seen, as on simple terminals and in cells of Jupyter's notebooks."""
+    return os.environ.get("TERM") == "dumb" or "JPY_PARENT_PID" in os.environ
+
+
 class Progress:
     """Shows what is being done, how much of it and for how long still, if it takes longer than a second.
 
@@ -57,7 +62,7 @@ class Progress:
         return ", ".join(parts)
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        if sys.stderr.isatty() and not _keeps_what_is_erased():
             self._thread = threading.Thread(target=self._draw, name="luthier-progress", daemon=True)
             self._thread.start()
         return self

@@ -55,6 +55,12 @@ class LiftedRepresentation(LiftedKernel):
         """Return the kernel as the native analyses see it."""
         return self._flow or flow_of(self)
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.kernel.name}: {self.object.target}, {len(self.instructions)} instructions, "
+            f"{len(self.blocks)} blocks>"
+        )
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: a row for each block.
 

@@ -28,9 +28,9 @@ class Table:
         """Return the table as aligned text, with numbers to the right.
 
         Args:
-            width: columns of a terminal that lines are to fit: long texts lose their middle, down to 12 characters
-                each. Where that is not enough, or makes two texts one, each row becomes lines of its own, a column
-                each. 0: as wide as it gets.
+            width: columns of a terminal that lines are to fit: long texts lose their middle, paths their beginning,
+                down to 12 characters each. Where that is not enough, or makes two texts one, each row becomes lines of
+                its own, a column each. 0: as wide as it gets.
         """
         cells = [[visible(str(name)) for name in self.columns], *([_shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -139,6 +139,8 @@ def _broken(line: str, width: int) -> list[str]:
 def _cut(text: str, size: int) -> str:
     if len(text) <= size:
         return text
+    if text.startswith("/"):  # of a path the file's name and line say most
+        return f"…{text[len(text) - size + 1 :]}"
     end = (size - 1) // 3
     return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
 

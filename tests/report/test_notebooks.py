@@ -1,0 +1,45 @@
+"""The notebooks of examples/notebooks run as they stand, and show what they showed when they were kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+VARIES = re.compile(r"[/…]\S*/|\b[0-9.]+ (?:s|bytes)\b|0x[0-9a-f]+|(?<=  )[0-9.]+")
+"""In what is shown as text: folders, times, addresses, and in tables numbers, which depend on compilers."""
+
+
+def shown(cell: nbformat.NotebookNode) -> tuple[str, list[list[str]]]:
+    """Return what a code cell shows: its text without what varies, and the forms that each rich output has."""
+    text = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+    rich = [sorted(output.data) for output in cell.outputs if output.output_type != "stream"]
+    return " ".join(VARIES.sub("", text).split()), rich
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell without an error; `assert` in cells has the numbers."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    shutil.copytree(EXAMPLES / "apps", tmp_path / "apps")
+    (tmp_path / "notebooks").mkdir()
+    kept, done = (nbformat.reads(path.read_text(), as_version=4) for _ in range(2))  # type: ignore[no-untyped-call]
+    NotebookClient(done, timeout=300, resources={"metadata": {"path": str(tmp_path / "notebooks")}}).execute()
+    code = [cell.cell_type == "code" for cell in kept.cells]
+    assert any(code)
+    for before, after in zip(kept.cells, done.cells, strict=True):
+        if before.cell_type == "code":
+            assert shown(after) == shown(before), before.source
+
+
+def test_there_are_some() -> None:
+    assert len(NOTEBOOKS) == 3
