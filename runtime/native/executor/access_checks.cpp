@@ -314,9 +314,11 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
 void AccessChecks::hear(const Lanes &lanes, bool loads) {
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
     const uint64_t end = run->address + uint64_t{lanes.size} * (run->repeats ? 1 : run->count);
-    for (uint64_t dword = run->address / 4; dword * 4 < end; ++dword)
-      if (heard_.insert(dword); loads)
+    for (uint64_t dword = run->address / 4; dword * 4 < end; ++dword) {
+      heard_.insert(dword);
+      if (loads)
         loaded_.insert(dword);
+    }
   }
 }
 
