@@ -29,7 +29,8 @@ def shown(cell: nbformat.NotebookNode) -> tuple[str, list[list[str]]]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell without an error; `assert` in cells has the numbers."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for variable in ("TMPDIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     shutil.copytree(EXAMPLES / "apps", tmp_path / "apps")
     (tmp_path / "notebooks").mkdir()
