@@ -48,18 +48,7 @@ FURTHER = {
 """Kinds that may be found besides."""
 ORDERED = (
     *("own_barrier", "plain_barrier", "shuffles", "one_wave", "buffers", "handed_on", "tickets"),
-    *(
-        "messages",
-        "published",
-        "bytes",
-        "by_exchange",
-        "relaxed_stores",
-        "set_back",
-        "votes",
-        "streams",
-        "others",
-        "flags",
-    ),
+    *("messages", "published", "bytes", "by_exchange", "set_back", "votes", "streams", "others", "flags"),
     *("wave_turns", "wave_turns_in_memory", "volatile_flag", "relaxed_stores"),
 )
 """Programs of `ordered.hip`."""

@@ -210,11 +210,11 @@ class Sight(enum.IntEnum):
     """A copy or a fill of what the program had given back."""
     BUSY_STREAM = 21
     """A stream is destroyed that has not done its work."""
+    UNORDERED_READ = 22
+    """A read of LDS and an atomic of another wave that nothing orders: a race, unless the read is an atomic one."""
     SHORT_ARGUMENTS = 23
     """A launch gives so many bytes of arguments: of a `CallSighting` that names the kernel instead of an error. Whether
     these are too few, the service knows."""
-    UNORDERED_READ = 22
-    """A read of LDS and an atomic of another wave that nothing orders: a race, unless the read is an atomic one."""
 
 
 @dataclass(frozen=True)
