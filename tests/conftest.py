@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from compiling import compiled
@@ -18,6 +19,10 @@ from selection import pytest_collection_modifyitems  # noqa: F401 - pytest finds
 
 from luthier_build.toolchain import Toolchain
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+BROWSER = "/usr/bin/chromium-headless-shell"
 MakeModule = Callable[..., ToolModule]
 
 
@@ -76,6 +81,17 @@ def counter(make_module: MakeModule) -> type[Tool]:
     patch.undo()
     sys.modules.pop("luthier_instr_count", None)
     return InstrCount
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without windows."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 CompileObject = Callable[..., Path]

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from luthier.cli.main import main
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 HERE = Path(__file__).parent
-BROWSER = "/usr/bin/chromium-headless-shell"
 
 
 @pytest.fixture(scope="session")
@@ -27,15 +26,6 @@ def mix_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record = [sys.executable, str(HERE / "record_mix.py"), str(folder / "run"), "emu:gfx90a", str(folder / "mix")]
     subprocess.run(record, check=True, timeout=300)
     return folder / "run"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium, without windows."""
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @dataclass

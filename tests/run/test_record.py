@@ -229,7 +229,7 @@ def read_trace(trace: Any) -> list[tuple[float, float]]:
     ends, with the same name and category; tracks and processes have names.
     """
     open_slices: dict[tuple[int, int], list[float]] = {}
-    begun: dict[tuple[int, str, int], tuple[str, float]] = {}
+    begun: dict[tuple[int, str, str | None], tuple[str, float]] = {}
     waits, named = [], set()
     for event in trace["traceEvents"]:
         if event["ph"] == "M":
@@ -239,7 +239,7 @@ def read_trace(trace: Any) -> list[tuple[float, float]]:
     for event in sorted(events, key=lambda one: (one["ts"], -one.get("dur", 0), one["ph"] != "b")):
         assert {"name", "cat", "ph", "ts", "pid", "tid"} <= event.keys()
         assert (event["pid"], None) in named
-        key = event["pid"], event["cat"], event.get("id")
+        key = event["pid"], event["cat"], event.get("id2", {}).get("local")
         if event["ph"] == "b":
             assert key not in begun
             begun[key] = event["name"], event["ts"]

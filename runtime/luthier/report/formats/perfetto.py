@@ -29,7 +29,8 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
     separator = b"\n"
     for event in _TimeLine(folder, began).events():
-        out.write(separator + json.dumps(event, separators=(",", ":")).encode())
+        text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)  # Perfetto does not read \u of letters
+        out.write(separator + text.encode(errors="replace"))
         separator = b",\n"
     out.write(b"]}\n")
 
@@ -90,9 +91,12 @@ class _TimeLine:
                 yield {"ph": "i", "s": "t", **event}
 
     def _wait(self, row: dict[str, Any], number: int, queue: str, kernel: str) -> Iterator[dict[str, Any]]:
-        """Yield the wait of a launch for its turn. Many wait at once, so these are no slices of one track."""
+        """Yield the wait of a launch for its turn. Many wait at once, so these are no slices of one track.
+
+        Their numbers are the process's own (`id2`): viewers show those with numbers for all beside all processes.
+        """
         if row["time_ns"] is not None and row["time_ns"] < row["begin_ns"]:
-            same = {"cat": "wait", "name": queue, "id": number, "pid": row["process"], "tid": 0}
+            same = {"cat": "wait", "name": queue, "id2": {"local": f"wait {number}"}, "pid": row["process"], "tid": 0}
             yield {"ph": "b", "ts": self._time(row["time_ns"]), "args": {"kernel": kernel}, **same}
             yield {"ph": "e", "ts": self._time(row["begin_ns"]), **same}
 
@@ -117,9 +121,10 @@ class _TimeLine:
             if api == "roctx.mark":
                 yield {"ph": "i", "s": "t", **event}
             elif api == "roctx.range":  # it may end on another thread, and overlap others
-                yield {"ph": "b", "id": f"range {number}", **event}
+                event["id2"] = {"local": f"range {number}"}
+                yield {"ph": "b", **event}
                 if row["end_ns"] is not None:
-                    yield {"ph": "e", "id": f"range {number}", **event, "ts": self._time(row["end_ns"])}
+                    yield {"ph": "e", **event, "ts": self._time(row["end_ns"])}
             elif row["end_ns"] is None:
                 yield {"ph": "B", **event}  # it has not ended
             else:
