@@ -60,11 +60,13 @@ docs: setup ## make a site of the documents and the Python API, in build/docs
 newcomer: ## do what the tutorial says in a clean clone, and tell how long it took
 	@scripts/newcomer
 
-format: setup ## format the Python and C++ sources, make the list of tools in docs/tools.md
+format: setup ## format the Python and C++ sources, make the list of tools in docs/tools.md and docs/api.md
 	@$(PYTHON) -m ruff check --fix-only -q .
 	@$(PYTHON) -m ruff format -q .
 	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format -i
 	@$(PYTHON) scripts/shipped_tools.py
+	@scripts/bootstrap build dev scons docs
+	@$(PYTHON) scripts/api_reference.py
 
 bench: setup ## run the benchmarks, with ratios against peers
 	@$(PYTHON) benchmarks/run.py

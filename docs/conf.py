@@ -6,12 +6,17 @@ docs/README.md. So the whole repository is Sphinx's source folder, and the navig
 
 from __future__ import annotations
 
+import builtins
 import re
 import shutil
 from pathlib import Path
 
 import luthier
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import GoogleDocstring
+from sphinx_markdown_builder.translator import PREDEFINED_ELEMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,25 +25,34 @@ author = "the authors of Luthier"
 project_copyright = author
 version = release = luthier.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_markdown_builder"]
 root_doc = "README"
 include_patterns = [
     "*.md",
     "docs/*.md",
+    "docs/api.rst",
     "compiler_plugin/README.md",
     "benchmarks/README.md",
     "examples/tools/*/README.md",
     "runtime/luthier/emulator/README.md",
 ]
-exclude_patterns = [".*", "build", "tests", "**/build", "**/*.egg-info"]
+exclude_patterns = ["docs/api.md", ".*", "build", "tests", "**/build", "**/*.egg-info"]
 
 myst_heading_anchors = 4
 default_role = "py:obj"  # names in docstrings stand between single backticks
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_use_ivar = True
+# What is before the first colon of an attribute's docstring is no type here, as Napoleon takes it to be.
+GoogleDocstring._parse_attribute_docstring = GoogleDocstring._consume_to_end
 python_maximum_signature_line_length = 100
+
+# docs/api.md (scripts/api_reference.py): names lead to where they are defined, and the * of keyword arguments, which
+# Sphinx explains as an abbreviation, is text.
+markdown_anchor_signatures = True
+PREDEFINED_ELEMENTS.setdefault("abbreviation", None)
 
 html_theme = "furo"
 html_title = "Luthier"
@@ -92,7 +106,23 @@ def add_index(app: Sphinx, problem: Exception | None) -> None:
         shutil.copy(Path(app.outdir) / f"{root_doc}.html", Path(app.outdir) / "index.html")
 
 
+def unlink_builtins(app: Sphinx, tree: nodes.document) -> None:
+    """Python's own types are no links: Sphinx would find `bytes` as `Instruction.bytes`."""
+    for link in list(tree.findall(pending_xref)):
+        if link.get("reftype") == "class" and hasattr(builtins, link["reftarget"]):
+            link.replace_self(link.children)
+
+
+def short_defaults(
+    app: Sphinx, what: str, name: str, thing: object, options: object, words: str, result: str
+) -> object:
+    """Signatures of data classes whose defaults are made by functions are taken as they are: without modules, then."""
+    return (re.sub(r"~(?:\w+\.)*", "", words), result) if "<factory>" in (words or "") else None
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this first."""
+    app.connect("doctree-read", unlink_builtins)
+    app.connect("autodoc-process-signature", short_defaults)
     app.connect("source-read", add_navigation)
     app.connect("build-finished", add_index)

@@ -294,9 +294,12 @@ def test_programs_exist() -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """What links into a document can name: its headings as GitHub spells them."""
-    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """What links into a document can name: its headings as GitHub spells them, and its own names of places."""
+    text = document.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {*re.findall(r'<a id="([^"]+)"></a>', text)} | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 @every_document
@@ -363,10 +366,15 @@ def _exists(name: str) -> bool:
             continue
         for part in parts[count:]:
             if not hasattr(found, part):
-                return False
+                return _is_field(found, part)
             found = getattr(found, part)
         return True
     return False
+
+
+def _is_field(kind: object, name: str) -> bool:
+    """Return whether objects of a class have it, though the class has not."""
+    return isinstance(kind, type) and any(name in vars(one).get("__annotations__", {}) for one in kind.__mro__)
 
 
 def test_index_lists_every_document() -> None:

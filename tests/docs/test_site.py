@@ -9,6 +9,7 @@ from pathlib import Path
 
 import luthier
 import pytest
+from api_reference import PAGE, reference
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,14 @@ def test_every_public_name_is_documented(site: Path) -> None:
         if not name.startswith("__"):
             where = getattr(luthier, name).__module__
             assert {f"luthier.{name}", f"{where}.{name}"} & documented, name
+
+
+def test_the_reference_as_markdown() -> None:
+    """docs/api.md is as `make format` writes it; all of it reads without Sphinx, and no link leads nowhere."""
+    page = PAGE.read_text()
+    assert page == reference(), "docs/api.md: run `make format`"
+    assert "eval-rst" not in page
+    assert set(re.findall(r"\]\(#([\w.]+)\)", page)) <= set(re.findall(r'<a id="([\w.]+)"', page))
 
 
 def test_no_page_asks_a_network(site: Path) -> None:

@@ -55,7 +55,7 @@ class Tool:
     reset_each_launch: ClassVar[bool] = False
     """Under `luthier run`, whether its variables get their initial values before every launch."""
     hsa_events: ClassVar[Sequence[str]] = ("*",)
-    """Under `luthier run`, of which HSA functions `at_hsa_event` is told: names or patterns."""
+    """Names or patterns of the HSA functions that `at_hsa_event` gets under `luthier run`."""
     hip_events: ClassVar[Sequence[str]] = ("*",)
     """Patterns of the HIP functions that `at_hip_event` gets, as for `hsa_events`."""
     name: ClassVar[str] = ""
