@@ -173,4 +173,4 @@ def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> 
     steps = apply("A check", copy)
     said = steps.run(copy, environment, but="luthier check")[steps.commands[-1]]
     assert re.search(r"k: 0x\w+ sleeps$", said, re.M)
-    assert "1 kernels of 2 instructions checked: 1 findings" in said
+    assert "1 kernel of 2 instructions checked: 1 finding" in said

@@ -98,7 +98,7 @@ def test_the_page_says_what_the_comparison_says(tmp_path: Path, open_page: Open)
         ["1", "0x1008", "30", "10", "+40", "+200.0 %"],
         ["2", "0x1010", "4", "1", "+6", "+300.0 %"],
     ]
-    assert "1 blocks ran equally often" in opened.text("#block-table")
+    assert "1 block ran equally often" in opened.text("#block-table")
     assert "70" in opened.text("#totals")
     assert {row[2] for row in rows(opened, "executed opcodes")} == {
         *("v_add_u32", "s_cbranch_scc1", "global_store_dword", "s_endpgm")

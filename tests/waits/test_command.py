@@ -27,7 +27,7 @@ def test_nothing_found(file, capsys) -> None:
     assert main(["check", file(GOOD), "--unneeded"]) == 0
     printed = capsys.readouterr().out
     assert "not needed" in printed
-    assert "1 kernels of 5 instructions checked: 0 findings; 1 waits and 0 s_nop that no path needs" in printed
+    assert "1 kernel of 5 instructions checked: 0 findings; 1 waits and 0 s_nop that no path needs" in printed
 
 
 def test_a_finding_is_exit_status_1(file, capsys) -> None:

@@ -74,7 +74,7 @@ def test_a_package_adds_a_check(add: Callable[..., None], check: Run) -> None:
     status, said, _ = check("s_nop 0; s_sleep 1")
     assert status == 1
     assert "sleeps\n" in said
-    assert "1 kernels of 3 instructions checked: 1 findings; 0 waits and 1 s_nop that no path needs" in said
+    assert "1 kernel of 3 instructions checked: 1 finding; 0 waits and 1 s_nop that no path needs" in said
     status, said, _ = check("s_nop 0; s_sleep 1", "--json")
     (found,) = json.loads(said)["kernels"]
     (sleep,) = found.pop("sleeps")
@@ -89,7 +89,7 @@ def test_one_check_alone(add: Callable[..., None], check: Run) -> None:
     assert check(missing, "--only", "hazards")[0] == 0
     status, said, _ = check(missing, "--only", "sleeps")
     assert status == 1
-    assert "1 kernels of 4 instructions checked: 1 findings\n" in said
+    assert "1 kernel of 4 instructions checked: 1 finding\n" in said
     status, said, _ = check(missing, "--only", "waits", "--json")
     assert status == 1
     assert json.loads(said)["kernels"][0].keys() == {

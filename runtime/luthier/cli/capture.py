@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
     for text in captures.refused:
         say_text(f"luthier capture: not captured: {text}", file=sys.stderr)
     bytes = sum(path.stat().st_size for path in kept)
-    say(f"luthier capture: {len(kept)} launches, {bytes} bytes; not captured: {len(captures.refused)}", file=sys.stderr)
+    say(
+        f"luthier capture: {counted(len(kept), 'launch')}, {bytes} bytes; not captured: {len(captures.refused)}",
+        file=sys.stderr,
+    )
     if not kept and code == 0:
         raise LuthierError("no launch was captured")
     return code if code >= 0 else 128 - code

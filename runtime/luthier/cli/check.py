@@ -14,6 +14,7 @@ from luthier.errors import LiftError, LuthierError, ObjectError
 from luthier.hazards.checks import CHECKS, Check, CheckReport
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject, load_object, load_objects
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
 
@@ -136,9 +137,10 @@ def _say(results: _Results, *, list_unneeded: bool) -> None:
         for name, check in results.checks.items()
         if check.unneeded
     )
+    instructions = counted(sum(one.instructions for one in results.kernels), "instruction")
+    findings = counted(sum(len(report.findings) for report in every), "finding")
     say(
-        f"{len(results.kernels)} kernels of {sum(one.instructions for one in results.kernels)} instructions checked: "
-        f"{sum(len(report.findings) for report in every)} findings"
+        f"{counted(len(results.kernels), 'kernel')} of {instructions} checked: {findings}"
         + (f"; {unneeded} that no path needs" if unneeded else "")
     )
     for name, of_check in reports.items():
@@ -147,7 +149,7 @@ def _say(results: _Results, *, list_unneeded: bool) -> None:
     if left_out := sum(report.unchecked for report in every):
         say(f"of {left_out} instructions some registers are not known, and not checked")
     if results.refused:
-        say(f"{len(results.refused)} kernels were NOT CHECKED", file=sys.stderr)
+        say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
 
 
 def _as_data(results: _Results) -> dict[str, Any]:

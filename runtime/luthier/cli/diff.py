@@ -14,6 +14,7 @@ from luthier.cli.replay_answers import DIFFERENT, EQUAL, IMPOSSIBLE, answer
 from luthier.cli.replay_process import elsewhere, outcome, prepared, target_of
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _compare(args: argparse.Namespace) -> int:
         for text in shown_tables([table(shown)], args, sys.stdout) if shown else ():
             say_text(text)
         if not different:
-            say(f"{len(rows)} values of {len(one)} kernels are equal")
+            say(f"{len(rows)} values of {counted(len(one), 'kernel')} are equal")
     return EQUAL if replayed and not different else DIFFERENT
 
 

@@ -14,6 +14,7 @@ from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
 from luthier.objects.names import select
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: 
             continue
         kind = f"kernel, wave{part.wave_size}" if part.kernel else "function" if part.name else "no function"
         yield ""
-        yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {part.size} bytes, {length} instructions"
+        holds = f"{part.size} bytes, {counted(length, 'instruction')}"
+        yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {holds}"
         before: SourceLocation | None = None
         for row, source in with_sources(found, rows(found, part), lines=lines):
             if row.address in names and row.address != part.address:

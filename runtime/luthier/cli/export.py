@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from luthier.errors import LuthierError
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     except LuthierError as problem:
         raise LuthierError(problem.message, object=args.file, kernel=problem.kernel) from None
     bytes = sum(one.size for one in made.buffers)
-    say_text(f"{args.output}: {capture.manifest.kernel}, {len(made.buffers)} buffers of {bytes} bytes")
+    say_text(f"{args.output}: {capture.manifest.kernel}, {counted(len(made.buffers), 'buffer')} of {bytes} bytes")
     if made.pointers:
         say(f"{made.pointers} words of memory are taken for pointers")
     say_text(f"{COMPILE} && ./launch")

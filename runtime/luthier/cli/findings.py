@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -137,4 +138,4 @@ def tell(findings: Sequence[Finding], suppressed: int = 0) -> None:
     for finding in findings:
         say_text("\n".join(f"luthier: {line}" for line in finding.lines()), file=sys.stderr)
     more = f", {suppressed} suppressed" if suppressed else ""
-    say(f"luthier: {len(findings)} findings{more}", file=sys.stderr)
+    say(f"luthier: {counted(len(findings), 'finding')}{more}", file=sys.stderr)

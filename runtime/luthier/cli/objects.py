@@ -15,6 +15,7 @@ from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 from luthier.objects.disagreements import disagreements
 from luthier.objects.names import is_selected, select
+from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
 
 
@@ -148,10 +149,9 @@ def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
 
     CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes.
     """
-    count = len(found.kernels)
     title = (
         f"{visible(found.name)}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
-        f"{count} kernel{'' if count == 1 else 's'}"
+        f"{counted(len(found.kernels), 'kernel')}"
     )
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     summaries = {number: _summary(every) for number, every in arguments.items()}
@@ -176,7 +176,7 @@ def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
     lines += [
         f"  {row[0]}: {one}" for row, kernel in zip(rows[1:], kernels, strict=True) for one in disagreements(kernel)
     ]
-    return "\n".join([title, *lines] if count else [title])
+    return "\n".join([title, *lines] if found.kernels else [title])
 
 
 def _summary(arguments: tuple[KernelArgument, ...]) -> str:

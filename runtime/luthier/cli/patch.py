@@ -28,6 +28,7 @@ from luthier.patch.layout.address_map import AddressMap, as_columns
 from luthier.patch.output.executable import patch_executable_with
 from luthier.patch.output.object import patch_object_with
 from luthier.support.files import check_writable, write_atomically, writing_atomically
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 from luthier.tool import parse_tools
 
@@ -168,7 +169,7 @@ def print_report(report: PatchReport) -> None:
         if row.excess:
             say(f"  {row.excess} hooks have more VGPRs than the tool's budget")
         if row.counters:
-            say(f"  a wave has {row.counters} counters")
+            say(f"  a wave has {counted(row.counters, 'counter')}")
         if row.unknown_calls:
             say(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
             for call in row.unresolved:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.replay_answers import AGAIN, DIFFERENT, EQUAL, IMPOSSIBLE, answer, answered
 from luthier.errors import DeviceError, LuthierError
+from luthier.support.wording import counted
 
 if TYPE_CHECKING:
     from luthier.capture import Capture, Replayed
@@ -217,7 +218,7 @@ def _sanitized(
         found += map(str, launch.run(task["threads"], others).findings)
     row = row_of(capture, task, done)
     if found:
-        row |= {"findings": found, "what": f"{row['what']}, {len(found)} findings", "status": DIFFERENT}
+        row |= {"findings": found, "what": f"{row['what']}, {counted(len(found), 'finding')}", "status": DIFFERENT}
     return row
 
 
@@ -310,7 +311,7 @@ def outcome(done: Replayed) -> dict[str, Any]:
     }
     if done.findings:
         row["findings"] = [str(finding) for finding in done.findings]
-        row["what"] += f", {len(done.findings)} findings"
+        row["what"] += f", {counted(len(done.findings), 'finding')}"
     return row
 
 

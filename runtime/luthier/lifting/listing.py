@@ -10,6 +10,7 @@ from luthier.isa.registers import AGPR_FIRST
 from luthier.lifting.annotations import Annotations, LiveCounts
 from luthier.lifting.model import BasicBlock, CallSite, Function
 from luthier.lifting.representation import LiftedRepresentation
+from luthier.support.wording import counted
 
 _HOTTEST = 10
 """Source lines that are listed as those that most instructions were of."""
@@ -52,8 +53,8 @@ def as_text(
     reached = sum(block.last - block.first + 1 for block in lifted.blocks)
     yield (
         f"kernel {lifted.kernel.name}: {lifted.object.target}, wave{lifted.wave_size}, "
-        f"{_count(len(lifted.functions), 'function')}, {_count(len(lifted.blocks), 'block')}, "
-        f"{_count(reached, 'instruction')}"
+        f"{counted(len(lifted.functions), 'function')}, {counted(len(lifted.blocks), 'block')}, "
+        f"{counted(reached, 'instruction')}"
     )
     if annotations is not None:
         yield from _summary(annotations)
@@ -253,7 +254,3 @@ def _runs(lifted: LiftedRepresentation) -> Iterator[tuple[int, int, str]]:
         first = last = index
     if first >= 0:
         yield first, last, lifted.restrictions[first]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

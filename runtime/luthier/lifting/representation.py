@@ -18,6 +18,7 @@ from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import LiftedKernel
 from luthier.objects.names import as_in_source
 from luthier.support.table import Table
+from luthier.support.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +57,8 @@ class LiftedRepresentation(LiftedKernel):
         return self._flow or flow_of(self)
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self.kernel.name}: {self.object.target}, {len(self.instructions)} instructions, "
-            f"{len(self.blocks)} blocks>"
-        )
+        size = f"{counted(len(self.instructions), 'instruction')}, {counted(len(self.blocks), 'block')}"
+        return f"<{type(self).__name__} {self.kernel.name}: {self.object.target}, {size}>"
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: a row for each block.

@@ -30,6 +30,7 @@ from luthier.objects.metadata import (
     numbers,
 )
 from luthier.objects.occupancy import LARGEST_WORKGROUP, Occupancy, occupancy_of
+from luthier.support.wording import counted
 
 if TYPE_CHECKING:
     from luthier.objects.source import SourceMap
@@ -231,7 +232,7 @@ class CodeObject:
         self.kernels = self._read_kernels()
 
     def __repr__(self) -> str:
-        return f"<CodeObject {self.name}: {self.target}, v{self.abi}, {len(self.kernels)} kernels>"
+        return f"<CodeObject {self.name}: {self.target}, v{self.abi}, {counted(len(self.kernels), 'kernel')}>"
 
     @functools.cached_property
     def data(self) -> bytes:

@@ -15,6 +15,7 @@ from luthier.report.conditions import Verdict, Violation
 from luthier.report.findings import KINDS, Finding, findings
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
+from luthier.support.wording import counted
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,8 @@ def results(run: RunFolder, verdicts: Sequence[Verdict] = ()) -> Results:
     if left_out:
         notes.append(f"{left_out} tables of tools are too large to be searched for findings")
     if missing:
-        notes.append(
-            f"no findings in the code of {len(missing)} kernels, which was not looked at: {', '.join(missing)}"
-        )
+        without = counted(len(missing), "kernel")
+        notes.append(f"no findings in the code of {without}, which was not looked at: {', '.join(missing)}")
     return Results([*judged, *told], notes)
 
 

@@ -16,6 +16,7 @@ from luthier.errors import LuthierError
 from luthier.run.folder import RunFolder
 from luthier.run.tables import TableReader
 from luthier.support.table import Table
+from luthier.support.wording import counted
 
 MEMORY = 256
 """MiB that grouping may use, besides some 150 for the programs and what is being read."""
@@ -105,10 +106,10 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
             "autoload_known_extensions": False,
         }
         selected = [_value(key, types) for key in keys]
-        counted = [*selected, "count(*)", *(f"sum({_quoted(column)})" for column in sums)]
+        chosen = [*selected, "count(*)", *(f"sum({_quoted(column)})" for column in sums)]
         groups = f"GROUP BY {', '.join(str(at + 1) for at in range(len(selected)))}" if selected else ""
         order = ", ".join([f"{len(selected) + 1} DESC", *(str(at + 1) for at in range(len(selected)))])
-        query = f"SELECT {', '.join(counted)} FROM rows {groups} ORDER BY {order}" + (f" LIMIT {top}" if top else "")
+        query = f"SELECT {', '.join(chosen)} FROM rows {groups} ORDER BY {order}" + (f" LIMIT {top}" if top else "")
         try:
             with duckdb.connect(":memory:", config=settings) as database:
                 rows = pa.RecordBatchReader.from_batches(schema, reader.batches(columns))
@@ -125,7 +126,7 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
     ]
     shares = [[*row, round(100 * row[len(keys)] / total, 2) if total else None] for row in cells]
     heads = (*map(str, keys), "rows", *(f"sum of {column}" for column in sums), "%")
-    return Table(f"{name} by {_words(keys)}, {total} rows", heads, shares)
+    return Table(f"{name} by {_words(keys)}, {counted(total, 'row')}", heads, shares)
 
 
 def _types(reader: TableReader, keys: Sequence[Key], sums: Sequence[str]) -> dict[str, Any]:

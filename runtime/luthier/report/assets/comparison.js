@@ -75,7 +75,7 @@ function drawBlocks(data) {
       { name: "instructions", title: "By how many executed instructions it differs", right: true, most, get: (row) => Math.abs((row[11] ?? 0) - (row[12] ?? 0)), show: (_, row) => { const by = (row[11] ?? 0) - (row[12] ?? 0); return by ? (by > 0 ? "+" : "−") + exact(Math.abs(by)) : "="; } },
       { name: "change", right: true, get: (row) => (row[8] ? (row[7] ?? 0) / row[8] : null), show: (_, row) => changed(row[7], row[8]) }], data.blocks, { label: "Blocks" }).element);
   }
-  const notes = [data.blocks.length ? "" : "No block that both runs counted ran another number of times.", `${exact(data.blocks_same)} blocks ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ, each by less than these.` : ""];
+  const notes = [data.blocks.length ? "" : "No block that both runs counted ran another number of times.", `${amount(data.blocks_same, "block")} ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ, each by less than these.` : ""];
   place.append(h("p", { class: "quiet" }, notes.filter(Boolean).join(" ")));
   if (data.not_compared.length) place.append(h("h3", {}, "Not compared by block"), sortable([
     { name: "kernel", get: (row) => row[0], show: (value) => cut(value) }, { name: "target", get: (row) => row[1] }, { name: "reason", long: true, get: (row) => row[2] }], data.not_compared, { label: "Not compared", narrow: true }).element);

@@ -34,6 +34,7 @@ function short(value) {
 }
 
 const exact = (value) => (value === null || value === undefined ? "" : value.toLocaleString("en-US"));
+const amount = (value, noun) => `${exact(value)} ${noun}${value === 1 ? "" : "s"}`;
 const hex = (value) => (value === null || value === undefined ? "" : `0x${value.toString(16)}`);
 
 function percent(part, whole) {

@@ -11,7 +11,7 @@ function drawGraph(place, code, shares, onBlock) {
   const nodes = graph.nodes.map(([x, y], at) => {
     const { blocks } = code, share = shares[at];
     const title = blocks.title[at] || `block ${blocks.block[at]}`;
-    const say = `${title}, block ${blocks.block[at]}, ${blocks.instructions[at]} instructions${share === null ? "" : `, ${percent(share, 1)} of all executed`}`;
+    const say = `${title}, block ${blocks.block[at]}, ${amount(blocks.instructions[at], "instruction")}${share === null ? "" : `, ${percent(share, 1)} of all executed`}`;
     const node = svg("g", { class: "node", tabindex: "0", role: "button", "aria-label": say, transform: `translate(${x + margin} ${y + margin})`, click: () => onBlock(at), keydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onBlock(at); } } },
       svg("rect", { width: wide, height: tall, rx: 3 }), svg("rect", { class: "warm", width: wide, height: tall, rx: 3, style: { "--warmth": most ? (0.6 * (share ?? 0)) / most : 0 } }),
       svg("text", { x: 8, y: 17 }, `${cut(title, 40).length > 19 ? `…${title.slice(-18)}` : title}${blocks.depth[at] ? ` ${"↻".repeat(Math.min(blocks.depth[at], 4))}` : ""}`),

@@ -44,7 +44,7 @@ async function openKernel(data, sources, number, target = null) {
   };
   byId("kernel-code").append(
     h("div", { class: "tools" }, h("h3", {}, "Source and instructions"), h("label", { for: "metric" }, "coloured by"), choice, scale,
-      h("span", { class: "push quiet" }, `${exact(code.address.length)} instructions`)), chart.element, legend(listing),
+      h("span", { class: "push quiet" }, amount(code.address.length, "instruction"))), chart.element, legend(listing),
     h("div", { class: "panes" }, source.element, h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Instructions")), listing.element)));
   show(all[0]);
   opened.listing = listing;
@@ -108,7 +108,7 @@ function why(kernel, code, shares) {
     const depth = code.blocks.depth[hottest];
     const where = `${code.blocks.title[hottest] ? `${code.blocks.title[hottest]}, ` : ""}block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}`;
     if (shares[hottest] >= 0.1) parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in ${where}.`);
-    else parts.push(`Its cost is spread over ${exact(shares.filter(Boolean).length)} blocks: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has most.`);
+    else parts.push(`Its cost is spread over ${amount(shares.filter(Boolean).length, "block")}: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has most.`);
   }
   const kinds = weights(code).sort((one, other) => other[1] - one[1]), total = kinds.reduce((sum, one) => sum + one[1], 0);
   if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of what ran" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);

@@ -110,7 +110,7 @@ class Listing {
     const { blocks } = this.code, entered = this.entered(at), depth = blocks.depth[at];
     const links = (blocks.successors[at] ?? []).flatMap((to, which) => [which ? ", " : " → ", h("a", { href: "#", click: (event) => { event.preventDefault(); this.onBlock(blocks.block.indexOf(to)); } }, `${to}`)]);
     const called = blocks.function[at] === this.kernel.symbol ? "" : ` · ${blocks.function[at]}`;
-    return [blocks.title[at] || `block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${blocks.title[at] ? ` · block ${blocks.block[at]}` : ""}${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${exact(entered)} times`}`, ...links)];
+    return [blocks.title[at] || `block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${blocks.title[at] ? ` · block ${blocks.block[at]}` : ""}${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${amount(entered, "time")}`}`, ...links)];
   }
 
   /** How often waves came into a block; null if that was not counted. */

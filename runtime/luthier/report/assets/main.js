@@ -64,7 +64,7 @@ function drawResults(data) {
   if (!data.tables.length && !data.tables_left_out) return;
   byId("results").hidden = false;
   const names = new Map(data.kernels.map((one) => [one.symbol, one.name]));
-  byId("tables").append(...data.tables.map((table) => h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, `${exact(table.rows.length)} ${table.rows.length === 1 ? "row" : "rows"}`)), plainTable(table))));
+  byId("tables").append(...data.tables.map((table) => h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, amount(table.rows.length, "row"))), plainTable(table))));
   if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run directory and not in this page.`));
 }
 

@@ -51,7 +51,7 @@ class Source {
     const known = this.code.source.line.filter((_, at) => this.code.source.file[at] === file);
     const last = known.reduce((most, one) => Math.max(most, one), 0);
     this.rows = lines && last <= lines.length ? lines.map((text, at) => [at + 1, text]) : known.map((line) => [line, ""]);
-    this.note.textContent = lines && last > lines.length ? `${path} has ${exact(lines.length)} lines now, and the code is of line ${exact(last)}: it is another version, and not shown.` : note ? `${path}: ${note}` : path;
+    this.note.textContent = lines && last > lines.length ? `${path} has ${amount(lines.length, "line")} now, and the code is of line ${exact(last)}: it is another version, and not shown.` : note ? `${path}: ${note}` : path;
     const widest = this.rows.reduce((most, [, text]) => Math.max(most, text.length), 0);
     this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 4.3rem)`;
     this.space.style.height = `${this.rows.length * ROW}px`;

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from luthier.report.formats.declare import ReportFormat
+from luthier.support.wording import counted
 
 if TYPE_CHECKING:
     from luthier.report.conditions import Verdict
@@ -38,7 +39,7 @@ def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     for verdict in verdicts:
         text = verdict.condition.text
         broken = [one for one in found.results if one.rule == text]
-        _case(conditions, "--fail-if", text, broken, [f"{verdict.rows} rows", *verdict.unjudged()])
+        _case(conditions, "--fail-if", text, broken, [counted(verdict.rows, "row"), *verdict.unjudged()])
     findings = SubElement(suites, "testsuite", name="findings")
     told: dict[tuple[str, str], list[Result]] = {}
     for one in found.results:

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import LuthierError
 from luthier.report.formats.declare import ReportFormat
+from luthier.terminal import visible_json
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -29,10 +30,17 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
     separator = b"\n"
     for event in _TimeLine(folder, began).events():
-        text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)  # Perfetto does not read \u of letters
-        out.write(separator + text.encode(errors="replace"))
+        out.write(separator + _json(event).encode())
         separator = b",\n"
     out.write(b"]}\n")
+
+
+def _json(event: Any) -> str:
+    """Return an event as JSON, with its letters as they are: Perfetto does not read their escapes."""
+    text = json.dumps(event, separators=(",", ":"))
+    if "\\u" in text:
+        text = json.dumps(json.loads(visible_json(text)), separators=(",", ":"), ensure_ascii=False)
+    return text
 
 
 class _TimeLine:

@@ -10,6 +10,7 @@ from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
+from luthier.support.wording import counted
 
 KINDS = {
     "out-of-bounds": "access of memory that is in none of the program's allocations",
@@ -254,7 +255,7 @@ class Finding:
         if self.other is not None:
             yield "  behind" if self.kind == "hazard" else "  the operation that it does not wait for"
             yield from _code(self.other.offset, self.other.instruction, self.other.frames)
-        yield f"    in {self.count} launches of the kernel, first in launch {self.first_launch}"
+        yield f"    in {counted(self.count, 'launch')} of the kernel, first in launch {self.first_launch}"
 
     @property
     def text(self) -> str:
@@ -267,7 +268,7 @@ class Finding:
         if self.call:
             yield f"    called at {self.offset:#x} of {self.object}"
             yield from _source_of_call(self.frames)
-            yield f"    {self.count} times in all"
+            yield f"    {counted(self.count, 'time')} in all"
         if not self.kernel:
             return
         if self.kind in WATCHED:
@@ -288,7 +289,7 @@ class Finding:
         launches = f"{self.first_launch}"
         if self.last_launch != self.first_launch:
             launches = f"{self.first_launch} to {self.last_launch}"
-        yield f"    {self.count} {'lanes' if lane else 'times'} in all, launch {launches} of the kernel"
+        yield f"    {counted(self.count, 'lane' if lane else 'time')} in all, launch {launches} of the kernel"
 
 
 def access_of(instruction: str, *, in_lds: bool) -> str:
