@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from luthier.cli.main import main
@@ -14,7 +13,7 @@ from luthier.report.page import document
 from luthier.report.sources import read_sources
 from luthier.run.folder import RunFolder
 from playwright import sync_api
-from run_folders import code, kernel, launch, write_run
+from run_folders import code, kernel, wasteful_run, write_run
 
 from .conftest import Opened
 
@@ -46,39 +45,10 @@ def test_source_and_instructions_are_linked_both_ways(mix_run: Path, open_page: 
     assert opened.text("#hot-list tbody tr:first-child td").startswith("mix.hip:")
 
 
-def _wasteful(folder: Path, **more: Any) -> Path:
-    """A run of kernel k of 8 instructions, 4 a line of ``k.hip``, at which tools measured cache lines and conflicts."""
-    rows = code("k", 8, block=4)
-    for at, row in enumerate(rows["listings"]):
-        row |= {"file": str(folder.parent / "src" / "k.hip"), "line": 2 + at // 4}
-    lines = ("kernel", "address", "instruction", "requests", "lanes", "lines", "lines/request", "efficiency %")
-    banks = ("kernel", "address", "cycles needed", "cycles", "conflicts", "cycles/needed")
-    tables = [
-        {"title": "most", "columns": lines, "rows": [["k", "0x1000", "x", 100, 6400, 3200, 32, 6.2]]},
-        {"title": "by", "columns": banks, "rows": [["k", "0x1010", 100, 300, 200, 3]]},
-        {
-            "title": "races",
-            "columns": ["kernel", "kind", "earlier", "later"],
-            "rows": [["k", "w-w", "0x1000", "0x1010"]],
-        },
-    ]
-    return write_run(
-        folder,
-        {"tools": [{"tool": "measures", "options": {}, "tables": tables}], **more},
-        kernels=[kernel("k", instructions=8)],
-        launches=[
-            launch("k", number, 1000 * number, 1000 * number + (900 if number == 0 else 10), grid_x=size, block_x=64)
-            | {"grid_y": 1, "grid_z": 1, "block_y": 1, "block_z": 1}
-            for number, size in enumerate((64, 128, 128))
-        ],
-        **rows,
-    )
-
-
 def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: Open) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "k.hip").write_text("// </script>\nread();\nwrite();\n")
-    opened = open_page(_wasteful(tmp_path / "run"))
+    opened = open_page(wasteful_run(tmp_path / "run"))
     said = opened.page.locator("#finding-list li")
     texts = [said.nth(at).inner_text().replace("\n", " ") for at in range(said.count())]
     assert "k.hip:3 k: race in LDS: w-w, with k.hip:2" in texts[0]
@@ -114,7 +84,7 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])
 def test_emulation_is_not_gpu_time(tmp_path: Path, open_page: Open, device: str) -> None:
     """It is called what it is, is without first launches, and has no share, no mean and no bar."""
-    opened = open_page(_wasteful(tmp_path / "run", devices=[device]))
+    opened = open_page(wasteful_run(tmp_path / "run", devices=[device]))
     heads = opened.eval("[...document.querySelectorAll('table[aria-label=Kernels] th')].map((one) => one.innerText)")
     totals = opened.text("#totals")
     if device == "hip:0":
@@ -132,7 +102,7 @@ def test_emulation_is_not_gpu_time(tmp_path: Path, open_page: Open, device: str)
 
 def test_nothing_is_cut_on_a_phone(tmp_path: Path, open_page: Open) -> None:
     """Tables that are too wide become cards; neither the page nor any table scrolls sideways."""
-    opened = open_page(_wasteful(tmp_path / "run"), width=390, height=844, has_touch=True, is_mobile=True)
+    opened = open_page(wasteful_run(tmp_path / "run"), width=390, height=844, has_touch=True, is_mobile=True)
     opened.eval("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     opened.page.wait_for_timeout(100)
     assert opened.eval("document.documentElement.scrollWidth") <= 390

@@ -90,3 +90,32 @@ def code(
         out = {"exit": "conditional", "successors": ways, "ways": ["taken", "fallthrough"][: len(ways)]}
         rows["blocks"].append({**one, "instructions": size, **out})
     return rows
+
+
+def wasteful_run(folder: Path, **more: Any) -> Path:
+    """Write a run of kernel k of 8 instructions, 4 a line of ``src/k.hip`` beside it, at which tools measured much."""
+    rows = code("k", 8, block=4)
+    for at, row in enumerate(rows["listings"]):
+        row |= {"file": str(folder.parent / "src" / "k.hip"), "line": 2 + at // 4}
+    lines = ("kernel", "address", "instruction", "requests", "lanes", "lines", "lines/request", "efficiency %")
+    banks = ("kernel", "address", "cycles needed", "cycles", "conflicts", "cycles/needed")
+    tables = [
+        {"title": "most", "columns": lines, "rows": [["k", "0x1000", "x", 100, 6400, 3200, 32, 6.2]]},
+        {"title": "by", "columns": banks, "rows": [["k", "0x1010", 100, 300, 200, 3]]},
+        {
+            "title": "races",
+            "columns": ["kernel", "kind", "earlier", "later"],
+            "rows": [["k", "w-w", "0x1000", "0x1010"]],
+        },
+    ]
+    return write_run(
+        folder,
+        {"tools": [{"tool": "measures", "options": {}, "tables": tables}], **more},
+        kernels=[kernel("k", instructions=8)],
+        launches=[
+            launch("k", number, 1000 * number, 1000 * number + (900 if number == 0 else 10), grid_x=size, block_x=64)
+            | {"grid_y": 1, "grid_z": 1, "block_y": 1, "block_z": 1}
+            for number, size in enumerate((64, 128, 128))
+        ],
+        **rows,
+    )
