@@ -29,16 +29,16 @@ SOURCE = "// A kernel.\nout[i] = in[32 * i];\nlds[32 * i] = out[i];\n"
 
 
 def page_of(folder: Path, *, compared: bool) -> Path:
-    """Write the page of a run, or of two that are compared."""
-    words = []
+    """Write the page of a run, or of two that are compared, in the current folder: the page has their paths."""
+    run, old, page = Path("run"), Path("old"), folder / "page.html"
     if compared:
-        run = build(folder / "new", "a", {1: 30, 2: 4}, [FIRST, LOOP, LAST], vgprs=40)
-        words = ["--against", str(build(folder / "old", "a", {1: 10}, [FIRST, LOOP, LAST], vgprs=32))]
+        build(run, "a", {1: 30, 2: 4}, [FIRST, LOOP, LAST], vgprs=40)
+        build(old, "a", {1: 10}, [FIRST, LOOP, LAST], vgprs=32)
     else:
         (folder / "src").mkdir()
         (folder / "src" / "k.hip").write_text(SOURCE)
-        run = wasteful_run(folder / "run")
-    page = folder / "page.html"
+        wasteful_run(run)
+    words = ["--against", str(old)] if compared else []
     assert main(["report", str(run), *words, "--format", "html", "-o", str(page)]) == 0
     return page
 
@@ -87,7 +87,16 @@ def photograph(browser: Browser, page: Path, width: int, scheme: str) -> NDArray
         ("comparison-phone", True, 392, "dark"),
     ],
 )
-def test_as_it_was(browser: Browser, tmp_path: Path, name: str, compared: bool, width: int, scheme: str) -> None:
+def test_as_it_was(
+    browser: Browser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    compared: bool,
+    width: int,
+    scheme: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     seen, kept = photograph(browser, page_of(tmp_path, compared=compared), width, scheme), KEPT / f"{name}.png"
     if os.environ.get("LUTHIER_SCREENSHOTS") == "new":
         Image.fromarray(seen.round().astype(np.uint8)).save(kept, optimize=True)
