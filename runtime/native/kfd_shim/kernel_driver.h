@@ -21,6 +21,7 @@ public:
   int set_xnack_mode(kfd_ioctl_set_xnack_mode_args &a);
 
   // queue_requests.cpp
+  const BoxFields &box_fields(unsigned node) const; // of packets for its copy engines
   int create_queue(kfd::CreateQueue &a);
   int destroy_queue(kfd_ioctl_destroy_queue_args &a);
   int update_queue(kfd_ioctl_update_queue_args &a);

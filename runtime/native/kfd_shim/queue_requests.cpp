@@ -9,6 +9,11 @@
 
 namespace luthier {
 
+const BoxFields &KernelDriver::box_fields(unsigned node) const {
+  const std::string &target = system_.room.service.setup().gpus[node - 1].target;
+  return target.compare(0, 5, "gfx12") == 0 ? kBoxFieldsOfGfx12 : kBoxFields;
+}
+
 int KernelDriver::create_queue(kfd::CreateQueue &a) {
   const unsigned node = node_of(a.gpu_id);
   char *ring = reinterpret_cast<char *>(a.ring_base_address);
@@ -27,7 +32,7 @@ int KernelDriver::create_queue(kfd::CreateQueue &a) {
     [[fallthrough]];
   case KFD_IOC_QUEUE_TYPE_SDMA:
   case KFD_IOC_QUEUE_TYPE_SDMA_XGMI:
-    queue = std::make_unique<SdmaQueue>(system_.room, node, ring, a.ring_size, write, read);
+    queue = std::make_unique<SdmaQueue>(system_.room, node, box_fields(node), ring, a.ring_size, write, read);
     break;
   default:
     return -EINVAL;

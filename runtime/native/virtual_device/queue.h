@@ -96,10 +96,18 @@ private:
   Launch *launch_ = nullptr;
 };
 
+// Widths of the fields of packets that copy a box, in bits: they are in the same words, from bit 0 on or up to bit 31.
+struct BoxFields {
+  unsigned coordinate, depth, pitch, slice;
+};
+constexpr BoxFields kBoxFields{14, 11, 19, 28};
+constexpr BoxFields kBoxFieldsOfGfx12{16, 14, 16, 32};
+
 // Packets of a copy engine.
 class SdmaQueue : public Queue {
 public:
-  using Queue::Queue;
+  SdmaQueue(Room &room, unsigned node, const BoxFields &box, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
+      : Queue(room, node, ring, size, write, read), box_(box) {}
 
 protected:
   bool process() override;
@@ -111,8 +119,10 @@ private:
   RangeTable::Piece reach_piece(const char *what, uint64_t address, uint64_t size);
   char *fail(const char *what, uint64_t address, uint64_t size);
   bool copy(uint64_t to, uint64_t from, uint64_t size);
+  bool copy_box(const uint32_t *packet);
   bool fill(uint64_t to, uint32_t value, uint64_t size);
   void ended(const char *from, const RangeTable::Piece &to);
+  BoxFields box_;
   bool failed_ = false;
   uint64_t next_ = 0;
 };

@@ -1,4 +1,5 @@
-// Packets of the copy engines, as ROCr writes them for GFX9 and later (Linux, vega10_sdma_pkt_open.h).
+// Packets of the copy engines, as ROCr writes them for GFX9 and later (Linux, vega10_sdma_pkt_open.h; boxes of GFX12:
+// ROCr, sdma_registers.h).
 #include <cstdio>
 
 #include "queue.h"
@@ -103,6 +104,29 @@ bool SdmaQueue::fill(uint64_t to, uint32_t value, uint64_t size) {
   return true;
 }
 
+// Copies a box of elements: slices of rows. Sizes are one less than they are, pitches in elements.
+bool SdmaQueue::copy_box(const uint32_t *p) {
+  struct Side {
+    uint64_t base, pitch, slice;
+  };
+  const unsigned shift = p[0] >> 29;
+  const auto low = [](uint32_t word, unsigned bits) { return word & ((uint64_t{1} << bits) - 1); };
+  const auto side = [&](const uint32_t *q) {
+    const uint64_t x = low(q[2], box_.coordinate), y = low(q[2] >> 16, box_.coordinate), z = low(q[3], box_.depth);
+    Side found{number(q), ((q[3] >> (32 - box_.pitch)) + uint64_t{1}) << shift, (low(q[4], box_.slice) + 1) << shift};
+    found.base += (x << shift) + y * found.pitch + z * found.slice;
+    return found;
+  };
+  const Side from = side(p + 1), to = side(p + 6);
+  const uint64_t row = (low(p[11], box_.coordinate) + 1) << shift;
+  const uint64_t rows = low(p[11] >> 16, box_.coordinate) + 1, slices = low(p[12], box_.depth) + 1;
+  for (uint64_t z = 0; z < slices; ++z)
+    for (uint64_t y = 0; y < rows; ++y)
+      if (!copy(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, row))
+        return false;
+  return true;
+}
+
 bool SdmaQueue::process() {
   const uint64_t end = __atomic_load_n(write_, __ATOMIC_ACQUIRE);
   if (failed_ || next_ >= end)
@@ -145,24 +169,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     if (sub == 4) { // a box of elements
       if (malformed(13))
         return 0;
-      struct Side {
-        uint64_t base, pitch, slice;
-      };
-      const unsigned shift = p[0] >> 29;
-      const auto side = [&](const uint32_t *q) {
-        const uint64_t x = q[2] & 0x3FFF, y = q[2] >> 16 & 0x3FFF, z = q[3] & 0x7FF;
-        Side found{number(q), ((q[3] >> 13) + uint64_t{1}) << shift, ((q[4] & 0xFFFFFFF) + uint64_t{1}) << shift};
-        found.base += (x << shift) + y * found.pitch + z * found.slice;
-        return found;
-      };
-      const Side from = side(p + 1), to = side(p + 6);
-      const uint64_t row = ((p[11] & 0x3FFF) + uint64_t{1}) << shift;
-      const unsigned rows = (p[11] >> 16 & 0x3FFF) + 1, slices = (p[12] & 0x7FF) + 1;
-      for (unsigned z = 0; z < slices; ++z)
-        for (unsigned y = 0; y < rows; ++y)
-          if (!copy(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, row))
-            return 0;
-      return 13;
+      return copy_box(p) ? 13 : 0;
     }
     malformed(0);
     return 0;
@@ -178,7 +185,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     return 4 + count;
   }
   case kFence: {
-    char *to = malformed(4) ? nullptr : reach("write", number(p + 1), 4);
+    char *to = malformed(sub ? 0 : 4) ? nullptr : reach("write", number(p + 1), 4);
     if (!to)
       return 0;
     room_.order.publish(member_);
@@ -191,7 +198,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     room_.events.interrupt();
     return 2;
   case kPoll: {
-    if (malformed(6))
+    if (malformed(sub ? 0 : 6))
       return 0;
     if (p[0] >> 31 == 0) // a register: flushing of host data, of which there is nothing to flush
       return 6;

@@ -1,6 +1,12 @@
 // Pinned, mapped and registered host memory; copies in two dimensions; fills; what a pointer is.
 #include "check.h"
 
+#if HIP_VERSION_MAJOR < 6
+#define TYPE memoryType
+#else
+#define TYPE type
+#endif
+
 __global__ void negate(int *values, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n)
@@ -47,8 +53,8 @@ int main() {
     EXPECT(filled[i] == (i >= 10 && i < 30 ? 5 : 0x11111111));
   hipPointerAttribute_t attributes;
   HIP(hipPointerGetAttributes(&attributes, device + 5));
-  EXPECT(attributes.memoryType == hipMemoryTypeDevice && attributes.device == 0);
+  EXPECT(attributes.TYPE == hipMemoryTypeDevice && attributes.device == 0);
   HIP(hipPointerGetAttributes(&attributes, mapped));
-  EXPECT(attributes.memoryType == hipMemoryTypeHost);
+  EXPECT(attributes.TYPE == hipMemoryTypeHost);
   std::puts("host memory");
 }
