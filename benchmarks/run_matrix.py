@@ -25,8 +25,8 @@ RESULTS = ROOT / "benchmarks/matrix.json"
 DOCUMENT = ROOT / "docs/what-runs.md"
 MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
 PROGRAMS = ROOT / "tests/run/programs"
-NOT_ALONE = ("devices", "two_units")
-"""Programs that want several devices, or are of several sources."""
+NOT_ALONE = ("devices", "ranges", "two_units")
+"""Programs that want several devices or a library of roctx, or are of several sources."""
 OFFLOADED = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 """What our own programs are built for."""
 NEWER = ("gfx942", "gfx1100", "gfx1201")

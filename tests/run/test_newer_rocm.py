@@ -31,7 +31,13 @@ with_suites = pytest.mark.rocm(RELEASE, *SUITES)
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 COUNTED = ("reduction", "graph", "grid_barrier", "modules", "streams", "variables")
 """Programs that run under a tool, too."""
-QUICK = {("streams", "gfx942"), ("variables", "gfx1100"), ("streams", "gfx1201"), ("variables", "gfx90a"), ("boxes", "gfx1201")}
+QUICK = {
+    ("streams", "gfx942"),
+    ("variables", "gfx1100"),
+    ("streams", "gfx1201"),
+    ("variables", "gfx90a"),
+    ("boxes", "gfx1201"),
+}
 """What `make test` has of the tables below."""
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
 RANDOM = "/usr/libexec/rocm/librocrand1-tests"

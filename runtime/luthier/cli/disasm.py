@@ -7,13 +7,13 @@ import itertools
 import json
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
 from luthier.objects.names import select
+from luthier.objects.parts import Part, parts
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
 """Mnemonics that fill the space between functions."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A function, or what lies between functions (`name` None)."""
-
-    name: str | None
-    address: int
-    size: int
-    kernel: bool
-    wave_size: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,29 +47,6 @@ def run(args: argparse.Namespace) -> int:
             for problem in found.source.problems if args.lines else ():
                 say_text(f"{visible(found.name)}: {problem}", file=sys.stderr)
     return 0
-
-
-def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part]:
-    """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels."""
-    kernels = {one.entry: one for one in found.kernels.values()}
-    default_wave = next((one.wave_size for one in kernels.values()), found.target.target.default_wave_size)
-    named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
-    made: list[Part] = []
-    for start, size in found.text_ranges:
-        end = start + size
-        starts = sorted(address for address in {*named, *kernels} if start <= address < end)
-        at = start
-        for address, following in itertools.pairwise([*starts, end]):
-            if at < address:
-                made.append(Part(None, at, address - at, False, default_wave))
-            own, symbol = kernels.get(address), named.get(address)
-            length = (own.code_size if own else 0) or (symbol.size if symbol else 0) or following - address
-            at = min(address + length, following)
-            name = own.name if own else symbol.name if symbol else None
-            made.append(Part(name, address, at - address, own is not None, own.wave_size if own else default_wave))
-        if at < end:
-            made.append(Part(None, at, end - at, False, default_wave))
-    return [part for part in made if chosen is None or (part.kernel and part.name in chosen)]
 
 
 _WINDOW = 1 << 16

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.objects import CodeObject
+from luthier.objects.parts import parts
 from luthier.support.table import Table
 
 
@@ -63,10 +64,10 @@ class Executed:
         """
         for object, counts in self.objects():
             left = dict(counts)
-            for kernel in object.kernels.values():
-                inside = [left.pop(at) for at in list(left) if 0 <= at - kernel.entry < kernel.code_size]
+            for part in parts(object):  # symbols of kernels in assembly often have no size
+                inside = [left.pop(at) for at in list(left) if part.kernel and 0 <= at - part.address < part.size]
                 if inside:
-                    yield object, kernel.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)
+                    yield object, part.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)
             if left:
                 functions = left.values()
                 yield object, None, sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
