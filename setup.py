@@ -264,7 +264,11 @@ setup(
             SANITIZE,
             sorted(str(path) for path in SANITIZER.glob("*.cpp")),
             language="c++",
-            depends=[*(str(path) for path in SANITIZER.glob("*.[hm]*")), str(WIRE / "call_site.h"), *AGREED],
+            depends=[
+                *(str(path) for path in SANITIZER.glob("*.[hm]*")),
+                *(str(path) for path in WIRE.glob("*.h")),
+                *AGREED,
+            ],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[
                 "-Wl,-soname,libluthier_sanitizer.so",

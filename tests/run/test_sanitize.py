@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,16 @@ def test_formats(build_program: Build, tmp_path: Path) -> None:
     again = sanitize("--suppress", known, "--", program, "device", "above")
     assert again.returncode == 0, again
     assert "0 findings, 1 suppressed" in again.stderr
+
+
+def test_a_plugin_with_hip_of_its_own(build_program: Build) -> None:
+    """Libraries that are loaded for themselves alone, as frameworks of Python do, call HIP all the same."""
+    plugin = build_program("planted", "-g", "-shared", "-fPIC")
+    words = "b'planted', b'device', b'above', b'read'"
+    code = f"import ctypes; ctypes.CDLL({str(plugin)!r}).main(4, (ctypes.c_char_p * 5)({words}))"
+    done = run_luthier("sanitize", "--", sys.executable, "-c", code)
+    assert (done.returncode, done.stdout) == (1, "done\n"), done
+    assert "out-of-bounds: read of 4 bytes" in done.stderr
 
 
 @pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])

@@ -1,13 +1,13 @@
 // What the files of this library share.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+
+#include "next_function.h"
 
 namespace luthier {
 
@@ -23,12 +23,12 @@ struct Inside {
 };
 
 template <typename Function> Function *next(const char *name) {
-  void *found = dlsym(RTLD_NEXT, name);
+  auto *found = next_function<Function>(name, "libamdhip64");
   if (!found) {
     std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
     std::abort();
   }
-  return reinterpret_cast<Function *>(found);
+  return found;
 }
 
 // An allocation of the program, as it asked for it.

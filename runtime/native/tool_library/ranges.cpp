@@ -2,7 +2,6 @@
 // that it has for them. For that this library is loaded before the program's own (LD_PRELOAD).
 //
 // https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocprofiler-sdk-roctx, and roctracer's roctx.h before it.
-#include <dlfcn.h>
 
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "client.h"
 #include "events.h"
+#include "next_function.h"
 
 namespace luthier {
 
@@ -99,9 +99,7 @@ Free &free_ranges() {
 }
 
 // The library's function behind this one; null where the program has none.
-template <typename Function> Function *next(const char *name) {
-  return reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name));
-}
+template <typename Function> Function *next(const char *name) { return next_function<Function>(name, "libroctx64"); }
 
 } // namespace
 

@@ -1,0 +1,44 @@
+// The function of a library of the program that stands behind one of the same name here.
+#pragma once
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <string>
+#include <string_view>
+
+namespace luthier {
+
+// The path of a library that the process has loaded and whose file's name begins so; empty if there is none.
+inline std::string loaded_library(std::string_view name) {
+  struct Search {
+    std::string_view name;
+    std::string path;
+  } search{name, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *data) {
+        auto &found = *static_cast<Search *>(data);
+        const std::string_view path = info->dlpi_name;
+        const std::string_view file = path.substr(path.rfind('/') + 1);
+        if (file.substr(0, found.name.size()) != found.name)
+          return 0;
+        found.path = path;
+        return 1;
+      },
+      &search);
+  return search.path;
+}
+
+// Null where no library has it. `library`: how the name of the library's file begins. A program, or a plugin of it, may
+// have loaded that for itself alone, where RTLD_NEXT does not look.
+template <typename Function> Function *next_function(const char *name, const char *library) {
+  void *found = dlsym(RTLD_NEXT, name);
+  const std::string path = found ? "" : loaded_library(library);
+  if (void *own = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+    found = dlsym(own, name);
+    dlclose(own); // the program has it loaded still
+  }
+  return reinterpret_cast<Function *>(found);
+}
+
+} // namespace luthier
