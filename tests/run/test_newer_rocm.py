@@ -5,6 +5,7 @@ A part runs where that is there; all of it in `make test-all`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -223,3 +224,16 @@ def test_opencl(tmp_path: Path, target: str) -> None:
     """A program compiles its kernels when it runs."""
     out = check_counts(tmp_path, target, "python3", PROGRAMS / "opencl.py")
     assert out == "axpy right\nsum right\nhistogram right\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.rocm(RELEASE, "hashcat")
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize(("mode", "algorithm"), [(0, "md5"), (100, "sha1"), (1400, "sha256"), (1700, "sha512")])
+def test_hashcat(tmp_path: Path, target: str, mode: int, algorithm: str) -> None:
+    """hashcat's kernels, of OpenCL: its own test of them passes, and it finds a word, as many instructions counted."""
+    wanted = hashlib.new(algorithm, b"cat").hexdigest()
+    effort = ["--force", "-D", "2", "-n", "1", "-u", "1", "-T", "64", "--potfile-disable", "--quiet"]
+    program = ["hashcat", "-m", str(mode), wanted, "-a", "3", "?l?l?l", *effort, "--session", f"{target}-{mode}"]
+    said = check_counts(tmp_path, target, *program, packages=("hashcat",))
+    assert said == f"{wanted}:cat\n"
