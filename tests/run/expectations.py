@@ -213,6 +213,14 @@ def lds_race(tables: Tables, truth: Truth) -> None:
 
 
 @expectation
+def memcheck(tables: Tables, truth: Truth) -> None:
+    """The programs access nothing but what they have."""
+    (found,) = (one for one in tables if "distance" in one["columns"])
+    assert found["title"] == "no bad access was seen", found["rows"]
+    assert not rows(tables, "what", "number")
+
+
+@expectation
 def address_heatmap(tables: Tables, truth: Truth) -> None:
     """Accesses of all lanes, on all pages together."""
     found = rows(tables, "page", "loads", "stores", "atomics")

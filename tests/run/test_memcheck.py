@@ -1,0 +1,87 @@
+"""The tool memcheck in whole programs: planted bugs, with the virtual device's own check of memory as its oracle."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+from planted_bugs import Bug, bugs_of
+
+from .test_planted_bugs import NEWER, SOURCES, TARGETS, Build, build_planted, lines_of  # noqa: F401
+
+RULES = ("above", "below", "lds above", "lds below", "size", "free")
+FREES = ("double-free", "invalid-free")
+
+
+def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+    """Run a program under the tool and the device's check at once; its exit code, and what each has found."""
+    words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--runtime-kernels", "--device", f"emu:{target}"]
+    done = run_luthier(*words, "--json", log, "--", program, *names)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert told["faults"] == [], done
+    (tool,) = told["tools"]
+    tables = {table["title"].partition(":")[0]: table for table in tool["tables"]}
+    return told["exit_code"], told["findings"], {title: rows_of(table) for title, table in tables.items()}
+
+
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def of_device(findings: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """Return how often lanes did what the device has found, by what it was and the allocation."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for one in findings:
+        whole = one["allocation"] or {"address": 0, "size": 0}
+        where = "LDS" if one["in_lds"] else hex(whole["address"])
+        sums[bool(one["kernel"]), one["kind"], one["side"], where, whole["size"], one["size"]] += one["count"]
+    return sums
+
+
+def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """Return the same of the tool's findings."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        about = row["side"], row["allocation"], row["of bytes"], row["bytes"] or 0
+        sums[bool(row["kernel"]), row["kind"], *about] += row["lanes"]
+    return sums
+
+
+@pytest.mark.covering(1, most=3)
+@pytest.mark.parametrize("target", [one for one in TARGETS if one != NEWER])
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:  # noqa: F811
+    """All bugs of a source in one run: the same as the device finds, each at its line, and none without a bug."""
+    bugs = [bug for bug in bugs_of(source.read_text()) if bug.rule in RULES]
+    names = ["clean", *(bug.name for bug in bugs)]
+    code, findings, tables = told_by(build_planted(source, target), tmp_path / "log", target, *names)
+    found = tables.get("memory", [])
+    assert code == 0
+    assert of_tool(found) == of_device(findings)
+    for bug in bugs:
+        mine = [row for row in found if row["kernel"].startswith(f"_ZN{len(bug.name)}{bug.name}")]
+        assert any(is_meant(row, bug, source) for row in mine), (bug.rule, bug.line, mine)
+    assert not any("5clean" in row["kernel"] for row in found)
+
+
+def is_meant(row: dict[str, Any], bug: Bug, source: Path) -> bool:
+    """Return whether a finding is that of a bug."""
+    file, _, line = row["source"].rpartition(":")
+    return row["kind"] == bug.kind and file.endswith(source.name) and int(line) in bug.lines
+
+
+@pytest.mark.parametrize("container", ["device", "managed", "host"])
+def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: str) -> None:
+    """The device goes on as without a check, and the run ends as the program does."""
+    program, log = build_program("planted", "-g"), tmp_path / "log"
+    for bug, kinds in (("none", []), ("above", ["out-of-bounds"]), ("twice", [FREES[0]]), ("inside", [FREES[1]])):
+        done = run_luthier("run", "-t", "memcheck", "--json", log, "--", program, container, bug, "write")
+        assert (done.returncode, done.stdout) == (0, "done\n"), done
+        assert "lost" not in done.stderr
+        told = json.loads(log.read_text())
+        assert [row[0] for table in told["tools"][0]["tables"] for row in table["rows"]] == kinds

@@ -1,0 +1,220 @@
+"""Accesses outside of allocations, of freed memory and outside of LDS by hooks, against a map of every byte."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from luthier import ApiEvent, patch_object, reported
+from luthier.devices.in_process import HereRun
+from luthier.module.embedded import plain_name
+
+from .conftest import ALL, TARGETS, rows
+
+PAGE = 4096
+BLOCK, GROUPS = 128, 3
+SOURCE = """
+#include <hip/hip_runtime.h>
+typedef unsigned Two __attribute__((ext_vector_type(2), aligned(4)));
+typedef unsigned Three __attribute__((ext_vector_type(3), aligned(4)));
+typedef unsigned Four __attribute__((ext_vector_type(4), aligned(4)));
+extern "C" __global__ void touch(char *base, const int *offsets, unsigned *out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  auto *at = (TYPE *)(base + offsets[i]);
+  ACCESS
+}
+extern "C" __global__ void local(char *base, const int *offsets, unsigned *out) {
+  __shared__ unsigned words[200];
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  auto *at = (TYPE *)((char *)words + offsets[i]);
+  words[threadIdx.x] = 5;
+  __syncthreads();
+  ACCESS
+  __syncthreads();
+  out[i] += words[threadIdx.x];
+}
+"""
+ACCESSES = {
+    "byte": ("unsigned char", 1, "out[i] = *at;"),
+    "half": ("unsigned short", 2, "*at = 7;"),
+    "word": ("unsigned", 4, "out[i] = *at;"),
+    "atomic": ("unsigned", 4, "atomicAdd(at, 1u);"),
+    "two": ("Two", 8, "*at = Two{7, 7};"),
+    "three": ("Three", 12, "*at = Three{7, 7, 7};"),
+    "four": ("Four", 16, "Four v = *at; out[i] = v.x + v.y + v.z + v.w;"),
+}
+"""Name -> type, bytes, and what a lane does."""
+WORDS = {"byte": "read", "half": "write", "word": "read", "atomic": "atomic", "two": "write", "three": "write"}
+Key = tuple[str, str, int]
+"""Kind of a finding, side, and bytes of the allocation."""
+
+
+@dataclass
+class Layout:
+    """Allocations in a buffer of which each byte is known: (offset, size, reserved, whether it is given back)."""
+
+    parts: list[tuple[int, int, int, bool]]
+    size: int
+
+    @classmethod
+    def random(cls, seed: int) -> Layout:
+        """Return some; no two have the same size."""
+        choose, parts, at = random.Random(seed), list[tuple[int, int, int, bool]](), PAGE
+        for number in range(choose.randint(2, 6)):
+            size = choose.choice((16, 17, 100, 1000, 4000, 4096, 5000)) + 10000 * number
+            reserved = -(-(size + 256) // PAGE) * PAGE if choose.random() < 0.7 else size + 256
+            parts.append((at, size, reserved, choose.random() < 0.3))
+            at += -(-reserved // 256) * 256 + choose.choice((0, 0, PAGE))
+        return cls(parts, at + PAGE)
+
+    def events(self, base: int) -> list[ApiEvent]:
+        """Return what a program would be told of that has them."""
+        told = []
+        for offset, size, reserved, freed in random.Random(0).sample(self.parts, len(self.parts)):
+            arguments = {"address": base + offset, "size": size, "reserved": reserved}
+            told.append(ApiEvent("allocated", False, 1, 1, 1, 0, arguments))
+            if freed:
+                told.append(ApiEvent("freed", False, 1, 1, 1, 0, {"address": base + offset}))
+        return told
+
+    def bad(self, first: int, size: int) -> Key | None:
+        """Return what an access is called; None if it is good."""
+        for byte in (first, first + size - 1):
+            for number, (offset, extent, reserved, freed) in enumerate(self.parts):
+                following = self.parts[number + 1] if number + 1 < len(self.parts) else (1 << 40, 0, 0, False)
+                if freed and offset <= byte < offset + extent:
+                    return "use-after-free", self.side(first, number), extent
+                if offset + extent <= byte < min(offset + reserved, following[0]):
+                    near = number + (following[0] - byte <= byte - offset - extent)
+                    return "out-of-bounds", self.side(first, near), self.parts[near][1]
+        return None
+
+    def side(self, first: int, number: int) -> str:
+        """Return where an access begins, seen from an allocation."""
+        offset, size, *_ = self.parts[number]
+        return "before" if first < offset else "inside" if first < offset + size else "after"
+
+
+def variables(module: Any, patched: Any) -> dict[str, Any]:
+    return {plain_name(one.name): one for one in HereRun(module, patched).variables()}
+
+
+def watched(kernel: Any, tool: Any, events: list[ApiEvent], lds: int = 0) -> dict[str, Any]:
+    """Return what the tool reports of one launch, by title; what the kernel writes is the same as without it."""
+    patched = patch_object(kernel.object, tool.instrument, [kernel.kernel], strict=True)
+    memory = sys.modules["luthier_memcheck"]
+    for event in events:
+        tool.at_memory_event(event)
+    _, before = kernel.launch(kernel.object.data)
+    for value, place in zip(kernel.arguments, kernel.placed, strict=True):
+        place.write(value)
+    module = kernel.device.load(patched.data)
+    known = variables(module, patched)
+    assert tool.tell(tool.allocations[1], known)
+    memory._write(known, {"launch": memory.launch_record(7, (BLOCK * GROUPS, 1, 1), (BLOCK, 1, 1), lds)})
+    module.kernel(kernel.kernel).launch(*kernel.placed, grid=GROUPS, block=BLOCK)
+    assert [one.read() for one in kernel.placed] == before
+    return {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
+
+
+def made(bench: Any, kernel: str, target: str, access: str, memory: int, offsets: Any) -> Any:
+    type, _, text = ACCESSES[access]
+    source = SOURCE.replace("TYPE", type).replace("ACCESS", text)
+    out = np.zeros(BLOCK * GROUPS, np.uint32)
+    return bench(source, kernel, target, np.zeros(memory, np.uint8), offsets, out, grid=GROUPS, block=BLOCK)
+
+
+@pytest.mark.covering(2, "target", "access")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: int) -> None:
+    """Lanes at random places near the ends of allocations: each finding, and how many lanes, is as the bytes say."""
+    layout, (_, size, _), choose = Layout.random(seed), ACCESSES[access], random.Random(seed)
+    step = min(size, 4)
+    edges = [
+        edge for offset, extent, reserved, _ in layout.parts for edge in (offset, offset + extent, offset + reserved)
+    ]
+    near = [choose.choice(edges) + choose.randint(-40, 40) for _ in range(BLOCK * GROUPS)]
+    offsets = np.array([one // step * step for one in near], np.int32)
+    kernel = made(bench, "touch", target, access, layout.size, offsets)
+    tool = shipped("memcheck", top=0)
+    base = kernel.placed[0].address
+    found = watched(kernel, tool, layout.events(base))
+    bad = [layout.bad(offset, size) for offset in offsets.tolist()]
+    told: Counter[str] = Counter()
+    for row in found["memory"]:
+        told[row["kind"]] += row["lanes"]
+        assert (row["bytes"], row["access"], row["launch"]) == (size, WORDS.get(access, "read"), 7)
+        item = row["work-group"] * BLOCK + row["wave"] * ALL[target].wave_sizes[0] + row["lane"]
+        assert int(row["at"], 16) == base + int(offsets[item])
+        assert bad[item] == (row["kind"], row["side"], row["of bytes"])
+    assert told == Counter(one[0] for one in bad if one is not None)
+    assert "not measured" not in found
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("access", ["byte", "half", "word", "atomic"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
+    """LDS ends at the work-group's last byte, and begins at 0."""
+    size, lds, choose = ACCESSES[access][1], 800, random.Random(1)
+    near = [choose.choice((lds, 0, 400)) + choose.randint(-40, 40) for _ in range(BLOCK * GROUPS)]
+    offsets = np.array([one // min(size, 4) * min(size, 4) for one in near], np.int32)
+    kernel = made(bench, "local", target, access, 16, offsets)
+    found = watched(kernel, shipped("memcheck"), [], lds)
+    lanes = {"before": int((offsets < 0).sum()), "after": int((offsets + size > lds).sum())}
+    told: Counter[str] = Counter()
+    for row in found["memory"]:
+        told[row["side"]] += row["lanes"]
+        assert (row["kind"], row["allocation"], row["of bytes"], row["bytes"]) == ("out-of-bounds", "LDS", lds, size)
+    assert told == lanes
+
+
+def test_what_is_good(bench: Any, shipped: Any) -> None:
+    """Nothing is found inside of allocations, nor where nothing is known."""
+    layout = Layout([(PAGE, 8000, 8192, False), (4 * PAGE, 100, 400, False)], 6 * PAGE)
+    offsets = np.arange(BLOCK * GROUPS, dtype=np.int32) * 4 + PAGE
+    offsets[:20] = np.arange(20) * 4 + 4 * PAGE + 20
+    offsets[20] = 4 * PAGE + 400
+    kernel = made(bench, "touch", "gfx90a", "word", layout.size, offsets)
+    found = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
+    assert found["no bad access was seen"] == []
+
+
+def test_launches_that_nobody_tells_of(bench: Any, shipped: Any) -> None:
+    """They are not checked, and that is said."""
+    offsets = np.zeros(BLOCK * GROUPS, np.int32)
+    tables = made(bench, "touch", "gfx90a", "word", 16, offsets).under(shipped("memcheck"))
+    (row,) = rows(tables["not checked"])
+    assert row["what"].startswith("launches that nobody told of")
+
+
+def test_too_many_allocations(shipped: Any) -> None:
+    """There is room for so many stretches; more are not told of."""
+    tool = shipped("memcheck")
+    memory = sys.modules["luthier_memcheck"]
+    for number in range(memory.STRETCHES // 2):
+        event = {"address": number * PAGE, "size": 8, "reserved": PAGE}
+        tool.at_memory_event(ApiEvent("allocated", False, 1, 1, 1, 0, event))
+    assert not tool.tell(tool.allocations[1], {})
+
+
+def test_what_is_not_checked_is_told(bench: Any, shipped: Any) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void buffers(float *out) {
+      int rsrc __attribute__((ext_vector_type(4))) = {0, 0, 0, 0};
+      float x;
+      asm volatile("buffer_load_dword %0, off, %1, 0\\ns_waitcnt vmcnt(0)" : "=v"(x) : "s"(rsrc));
+      out[threadIdx.x] = x;
+    }
+    """
+    tables = bench(source, "buffers", "gfx90a", np.zeros(64, np.float32)).under(shipped("memcheck"), strict=False)
+    (row,) = rows(tables["not measured"])
+    assert row["reason"] == "buffers and images are not checked"
