@@ -84,4 +84,5 @@ def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: st
         assert (done.returncode, done.stdout) == (0, "done\n"), done
         assert "lost" not in done.stderr
         told = json.loads(log.read_text())
-        assert [row[0] for table in told["tools"][0]["tables"] for row in table["rows"]] == kinds
+        found, *_ = told["tools"][0]["tables"]
+        assert [row["kind"] for row in rows_of(found)] == kinds

@@ -81,7 +81,7 @@ class Memcheck(Tool):
         self._bad_frees: list[Finding] = []
         self._told: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
         """By process and device, the version of the allocations that it knows, and the variables that it has."""
-        self._crowded = 0
+        self._launches = self._crowded = 0
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook before every access of memory or LDS but those of what the launch has."""
@@ -113,6 +113,7 @@ class Memcheck(Tool):
                 launch.instrumented = False
                 return
             self._told[where] = told
+        self._launches += 1
         record = launch_record(launch.number, launch.grid, launch.block, launch.group_segment)
         _write(variables, {"launch": record})
 
@@ -169,8 +170,14 @@ class Memcheck(Tool):
         found = self.findings(run)
         title = f"memory: {len(found)} findings" if found else "no bad access was seen"
         yield Table(title, COLUMNS, [_row(*one) for one in found[: self.options.top or None]])
+        checked = (
+            ("instructions", len(self.checked.sites)),
+            ("launches", self._launches),
+            ("allocations", sum(one.made for one in self.allocations.values())),
+        )
+        yield Table("checked", ("what", "number"), checked)
         blind = sum(not self.allocations[pid].version for pid, _ in self._told)
-        untold = int(bool(self.checked.sites and not self._told))
+        untold = int(bool(self.checked.sites and not self._launches))
         told = (
             ("launches that nobody told of: nothing was checked", untold),
             ("devices of processes without a known allocation: LDS alone was checked", blind),

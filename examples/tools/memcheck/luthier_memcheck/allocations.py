@@ -48,7 +48,8 @@ class Allocations:
 
     def __init__(self) -> None:
         self._extents: dict[int, _Extent] = {}
-        self._made = 0
+        self.made = 0
+        """Number of them, those that are gone included."""
         self.version = 0
         """Number of changes."""
 
@@ -57,9 +58,9 @@ class Allocations:
         self.version += 1
         address = event.arguments["address"]
         if event.name == "allocated":
-            self._made += 1
+            self.made += 1
             size, reserved = event.arguments["size"], event.arguments["reserved"]
-            self._extents[address] = _Extent(Allocation(address, size, self._made), max(size, reserved))
+            self._extents[address] = _Extent(Allocation(address, size, self.made), max(size, reserved))
         elif event.name == "forgotten":
             self._extents.pop(address, None)
         elif event.name == "freed" and address in self._extents:
