@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier import ApiEvent, patch_object, reported
 from luthier.devices.in_process import HereRun
 from luthier.module.embedded import plain_name
@@ -112,13 +113,14 @@ def watched(kernel: Any, tool: Any, events: list[ApiEvent], lds: int = 0) -> dic
         tool.at_memory_event(event)
     _, before = kernel.launch(kernel.object.data)
     for value, place in zip(kernel.arguments, kernel.placed, strict=True):
-        place.write(value)
+        if isinstance(value, np.ndarray):
+            place.write(value)
     module = kernel.device.load(patched.data)
     known = variables(module, patched)
     assert tool.tell(tool.allocations[1], known)
     memory._write(known, {"launch": memory.launch_record(7, (BLOCK * GROUPS, 1, 1), (BLOCK, 1, 1), lds)})
     module.kernel(kernel.kernel).launch(*kernel.placed, grid=GROUPS, block=BLOCK)
-    assert [one.read() for one in kernel.placed] == before
+    assert [one.read() for one in kernel.placed if hasattr(one, "read")] == before
     return {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
 
 
@@ -218,3 +220,44 @@ def test_what_is_not_checked_is_told(bench: Any, shipped: Any) -> None:
     tables = bench(source, "buffers", "gfx90a", np.zeros(64, np.float32)).under(shipped("memcheck"), strict=False)
     (row,) = rows(tables["not measured"])
     assert row["reason"] == "buffers and images are not checked"
+
+
+CHANGED, INSIDE = "s_add_u32 s0, s0, 8", "s_load_dword s6, s[0:1], 0x0"
+WAYS = {
+    "straight": ([INSIDE], []),
+    "behind a change": ([CHANGED, INSIDE], ["s6"]),
+    "before a change": ([INSIDE, CHANGED], []),
+    "changed on one way": (["s_cbranch_scc1 there", CHANGED, "there:", INSIDE], ["s6"]),
+    "changed on another way": (["s_cbranch_scc1 there", CHANGED, "s_endpgm", "there:", INSIDE], []),
+    "changed in a loop": (["there:", INSIDE, CHANGED, "s_cbranch_scc1 there"], ["s6"]),
+    "overwritten by itself": (["s_load_dwordx2 s[0:1], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", INSIDE], ["s6"]),
+    "of another pointer": (["s_mov_b64 s[2:3], s[0:1]", "s_load_dword s6, s[2:3], 0x0"], ["s6"]),
+}
+"""Code, and the results of the loads in it that are checked."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_launch_has_is_not_checked(shipped: Any, way: str) -> None:
+    """Loads by the pointer that the launch gave need no check where nothing has changed it on any way there."""
+    code, checked = WAYS[way]
+    tool = shipped("memcheck")
+    patch_object(assembled(kernel_text(function("k", [*code, "s_endpgm"]), "gfx90a"), "gfx90a"), tool.instrument)
+    assert [site.text.split()[1].rstrip(",") for site in tool.checked.sites] == checked
+
+
+def test_scalar_loads(bench: Any, shipped: Any) -> None:
+    """They are checked once for a wave."""
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void uniform(const unsigned *__restrict__ in, unsigned *__restrict__ out, int at) {
+      out[blockIdx.x * blockDim.x + threadIdx.x] = in[at];
+    }
+    """
+    layout = Layout([(PAGE, 100, 356, False)], 3 * PAGE)
+    for at, expected in ((24, []), (25, [("read", 4, 0, 2 * GROUPS)])):
+        memory, out = np.zeros(layout.size, np.uint8), np.zeros(BLOCK * GROUPS, np.uint32)
+        kernel = bench(source, "uniform", "gfx90a", memory, out, PAGE // 4 + at, grid=GROUPS, block=BLOCK)
+        found = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
+        told = found.get("memory", [])
+        assert [(row["access"], row["bytes"], row["distance"], row["lanes"]) for row in told] == expected
+        assert all(row["instruction"].startswith("s_load") for row in told)
