@@ -118,8 +118,10 @@ def watched(kernel: Any, tool: Any, events: list[ApiEvent], lds: int = 0) -> dic
     module = kernel.device.load(patched.data)
     known = variables(module, patched)
     assert tool.tell(tool.allocations[1], known)
-    memory._write(known, {"launch": memory.launch_record(7, (BLOCK * GROUPS, 1, 1), (BLOCK, 1, 1), lds)})
-    module.kernel(kernel.kernel).launch(*kernel.placed, grid=GROUPS, block=BLOCK)
+    groups, block = (one if isinstance(one, tuple) else (one, 1, 1) for one in (kernel.grid, kernel.block))
+    items = [many * each for many, each in zip(groups, block, strict=True)]
+    memory._write(known, {"launch": memory.launch_record(7, items, block, lds)})
+    module.kernel(kernel.kernel).launch(*kernel.placed, grid=kernel.grid, block=kernel.block)
     assert [one.read() for one in kernel.placed if hasattr(one, "read")] == before
     return {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
 
@@ -176,6 +178,49 @@ def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
         told[row["side"]] += row["lanes"]
         assert (row["kind"], row["allocation"], row["of bytes"], row["bytes"]) == ("out-of-bounds", "LDS", lds, size)
     assert told == lanes
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_who_it_was(bench: Any, shipped: Any, target: str) -> None:
+    """Work-groups, waves and lanes are counted in three dimensions."""
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void volume(unsigned *out, unsigned which) {
+      const unsigned group = blockIdx.x + 2 * (blockIdx.y + 3 * blockIdx.z);
+      const unsigned item = threadIdx.x + 8 * (threadIdx.y + 4 * threadIdx.z), i = group * 128 + item;
+      out[i == which ? i + 10000 : i] = 1;
+    }
+    """
+    layout, width = Layout([(0, 10000 * 4, 11000 * 4 + 4 * 1536, False)], 16000 * 4), ALL[target].wave_sizes[0]
+    for which in (0, 1535, 7 * 128 + 70):
+        out = np.zeros(16000, np.uint32)
+        kernel = bench(source, "volume", target, out, which, grid=(2, 3, 2), block=(8, 4, 4))
+        (row,) = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))["memory"]
+        assert (row["work-group"], row["wave"] * width + row["lane"]) == divmod(which, 128)
+        assert (row["distance"], row["lanes"]) == (4 * which, 1)
+
+
+def test_a_work_group_that_hooks_cannot_know(bench: Any, shipped: Any) -> None:
+    """On GFX12 they have no third id in kernels that ask for the second one alone: no number is better than a wrong one."""
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void plane(unsigned *out, int at) { out[at + blockIdx.y] = 1; }
+    """
+    layout = Layout([(0, 4096, 8192, False)], 8192)
+    for grid, groups in (((1, 2, 2), {None}), ((1, 2, 1), {0, 1})):
+        kernel = bench(source, "plane", "gfx1201", np.zeros(2048, np.uint32), 1024, grid=grid, block=(32, 1, 1))
+        (row,) = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))["memory"]
+        assert row["work-group"] in groups
+
+
+def test_both_sides_of_an_allocation(shipped: Any) -> None:
+    """What is in front of it has another name than what is behind, though neither is another allocation's."""
+    tool = shipped("memcheck")
+    for event in Layout([(0, 100, 1000, False), (1000, 100, 1000, False)], 0).events(PAGE):
+        tool.at_memory_event(event)
+    names = [stretch.name for stretch in tool.allocations[1].stretches()]
+    of_second = [one for one in names if one is not None and one.allocation.address == PAGE + 1000]
+    assert len(set(of_second)) == len(of_second) == 2
 
 
 def test_what_is_good(bench: Any, shipped: Any) -> None:

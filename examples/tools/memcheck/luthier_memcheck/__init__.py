@@ -44,12 +44,14 @@ KNOWN = np.dtype(
 )
 """Record of what is known of addresses, as in device.hip; so are those of a launch and of a finding."""
 LAUNCH = np.dtype(
-    [("number", "<u4"), ("groups", "<u4", 2), ("items", "<u4", 2), ("lds", "<u4"), ("room", "<u4", len(SIZES))]
+    [("number", "<u4"), ("groups", "<u4", 3), ("items", "<u4", 2), ("lds", "<u4"), ("room", "<u4", len(SIZES))]
 )
 FINDING = np.dtype(
     [(name, "<u8") for name in ("key", "lanes", "address")]
     + [(name, "<u4") for name in ("launch", "group", "place", "lds")]
 )
+UNKNOWN = (1 << 32) - 1
+"""Number of a work-group that the device cannot know."""
 FIRST_NAME = 2
 """Number of the first name of a stretch: 0 is in front of LDS, 1 behind it."""
 SPACES = ("global", "flat", "scalar", "lds")
@@ -203,7 +205,16 @@ def _row(one: Finding, source: str) -> tuple[object, ...]:
     if not one.kernel:
         return one.kind, "", "", "", "", "", None, *about, None, None, None, None, one.count
     code = one.kernel, source, hex(one.offset), one.instruction, one.access, one.size
-    return one.kind, *code, *about, one.group, one.wave, one.lane, one.first_launch, one.count
+    return (
+        one.kind,
+        *code,
+        *about,
+        None if one.group == UNKNOWN else one.group,
+        one.wave,
+        one.lane,
+        one.first_launch,
+        one.count,
+    )
 
 
 def _room(count: int) -> list[int]:
@@ -220,7 +231,7 @@ def launch_record(number: int, grid: Sequence[int], block: Sequence[int], lds: i
         block: of a work-group.
         lds: bytes of it.
     """
-    groups = [-(-items // one) for items, one in zip(grid[:2], block[:2], strict=True)]
+    groups = [-(-items // one) for items, one in zip(grid, block, strict=True)]
     return np.array((number, groups, block[:2], lds, _room(lds)), LAUNCH)
 
 
@@ -237,7 +248,7 @@ def _insert(task: InstrumentationTask, instruction: Instruction, site: Immediate
     size, z = task.access_size(instruction), task.third_workgroup_id
     if size not in SIZES:
         raise HookError(f"accesses of {size} bytes are not checked")
-    column, where = SIZES.index(size), (task.lifted.wave_size, 0 if z is None else z)
+    column, where = SIZES.index(size), (task.lifted.wave_size, UNKNOWN if z is None else z)
     for which in range(access.count):
         address = task.effective_address(instruction, which)
         if access.space == "lds":

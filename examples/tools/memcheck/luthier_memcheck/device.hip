@@ -37,11 +37,13 @@ struct Finding {
   uint32_t lds;                  // bytes that the work-group has
 };
 
-/// A launch: its number, work-groups in two dimensions, work-items of a work-group in two, bytes of LDS of a work-group,
-/// and at how many of them an access of each size may begin.
+/// A launch: its number, its work-groups in three dimensions, the work-items of one in two, its bytes of LDS, and at how
+/// many of them an access of each size may begin.
 struct Launch {
-  uint32_t number, groups[2], items[2], lds, room[kSizes];
+  uint32_t number, groups[3], items[2], lds, room[kSizes];
 };
+
+constexpr uint32_t kUnknown = ~0u;
 
 /// Names of what is no stretch: outside of LDS, in front of it and behind it.
 enum : uint32_t { kBeforeLds = 0, kBehindLds = 1 };
@@ -77,6 +79,8 @@ struct Lane {
   uint32_t group[3], item[3];
 
   __device__ uint32_t group_number() const {
+    if (group[2] == kUnknown)
+      return launch.groups[2] > 1 ? kUnknown : group[0] + launch.groups[0] * group[1];
     return group[0] + launch.groups[0] * (group[1] + launch.groups[1] * group[2]);
   }
   __device__ uint32_t wave(uint32_t width) const {
@@ -136,7 +140,7 @@ __device__ inline void look(uint64_t address, uint32_t site, uint32_t size, bool
 /// @param at of its site in `known`, in bytes
 /// @param column of the size in `Stretch::of`
 /// @param width lanes of a wave
-/// @param z blockIdx.z
+/// @param z blockIdx.z, or `kUnknown`
 LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint32_t at, uint32_t size, uint32_t column, bool once, uint32_t width,
                              uint32_t z) {
   const auto base = reinterpret_cast<uintptr_t>(&known);
