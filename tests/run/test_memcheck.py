@@ -12,7 +12,9 @@ import pytest
 from commands import run_luthier
 from planted_bugs import Bug, bugs_of
 
-from .test_planted_bugs import NEWER, SOURCES, TARGETS, Build, build_planted, lines_of  # noqa: F401
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE
+from .test_planted_bugs import NEWER, SOURCES, TARGETS, Build, before_of, build_planted  # noqa: F401
 
 RULES = ("above", "below", "lds above", "lds below", "size", "free")
 FREES = ("double-free", "invalid-free")
@@ -20,13 +22,15 @@ FREES = ("double-free", "invalid-free")
 
 def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
     """Run a program under the tool and the device's check at once; its exit code, and what each has found."""
-    words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--runtime-kernels", "--device", f"emu:{target}"]
-    done = run_luthier(*words, "--json", log, "--", program, *names)
+    words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--device", f"emu:{target}"]
+    done = run_luthier(*words, "--json", log, "--", program, *names, before=before_of(target))
     told: dict[str, Any] = json.loads(log.read_text())
     assert told["faults"] == [], done
     (tool,) = told["tools"]
     tables = {table["title"].partition(":")[0]: table for table in tool["tables"]}
-    return told["exit_code"], told["findings"], {title: rows_of(table) for title, table in tables.items()}
+    # HIP's own kernels fill what is too small, or given back: the tool does not see them.
+    own = [one for one in told["findings"] if one["kernel"].startswith("_ZN")]
+    return told["exit_code"], own, {title: rows_of(table) for title, table in tables.items()}
 
 
 def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -52,8 +56,10 @@ def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
     return sums
 
 
-@pytest.mark.covering(1, most=3)
-@pytest.mark.parametrize("target", [one for one in TARGETS if one != NEWER])
+@pytest.mark.covering(1, most=4)
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
+)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:  # noqa: F811
     """All bugs of a source in one run: the same as the device finds, each at its line, and none without a bug."""
@@ -86,3 +92,16 @@ def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: st
         told = json.loads(log.read_text())
         found, *_ = told["tools"][0]["tables"]
         assert [row["kind"] for row in rows_of(found)] == kinds
+
+
+@pytest.mark.parametrize("options", ["", ":nowhere=false"])
+def test_a_fault(build_program: Callable[..., Path], tmp_path: Path, options: str) -> None:
+    """What led to a fault is known though it has ended the process."""
+    program, log = build_program("faults", "-g"), tmp_path / "log"
+    done = run_luthier("run", "-t", f"memcheck{options}", "--json", log, "--", program, "null")
+    assert done.returncode == -6, done
+    found, *_ = json.loads(log.read_text())["tools"][0]["tables"]
+    told = [(row["kind"], row["at"], row["access"], row["lanes"]) for row in rows_of(found)]
+    assert told == ([] if options else [("invalid-address", "0x0", "write", 64)])
+    lines = (PROGRAMS / "faults.hip").read_text().splitlines()
+    assert all("void outside" in lines[int(row["source"].rpartition(":")[2]) - 1] for row in rows_of(found))

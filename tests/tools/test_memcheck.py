@@ -201,7 +201,7 @@ def test_who_it_was(bench: Any, shipped: Any, target: str) -> None:
 
 
 def test_a_work_group_that_hooks_cannot_know(bench: Any, shipped: Any) -> None:
-    """On GFX12 they have no third id in kernels that ask for the second one alone: no number is better than a wrong one."""
+    """On GFX12 they have no third id in kernels that ask for the second one alone: nothing is told then."""
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ void plane(unsigned *out, int at) { out[at + blockIdx.y] = 1; }
@@ -221,6 +221,52 @@ def test_both_sides_of_an_allocation(shipped: Any) -> None:
     names = [stretch.name for stretch in tool.allocations[1].stretches()]
     of_second = [one for one in names if one is not None and one.allocation.address == PAGE + 1000]
     assert len(set(of_second)) == len(of_second) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_addresses_without_memory(shipped: Any, seed: int) -> None:
+    """Where a process has mapped nothing, an access is called by the nearest allocation, whatever is mapped around."""
+    choose, layout, tool = random.Random(seed), Layout.random(seed), shipped("memcheck")
+    for event in layout.events(0)[: choose.choice((0, 100))]:
+        tool.at_memory_event(event)
+    allocations = sys.modules["luthier_memcheck.allocations"]
+    edges = sorted(choose.sample(range(0, layout.size + 50 * PAGE, PAGE), 2 * choose.randint(1, 5)))
+    ranges = list(zip(edges[::2], edges[1::2], strict=True))
+    text = "\n".join(f"{begin:x}-{end:x} rw-p 00000000 00:00 0 [x]" for begin, end in ranges)
+    stretches = list(tool.allocations[1].stretches(allocations.mapped(text.encode())))
+    assert [one.end for one in stretches[:-1]] == [one.begin for one in stretches[1:]]
+    assert (stretches[0].begin, stretches[-1].end) == (0, 1 << 64)
+    parts = layout.parts if tool.allocations[1].made else []
+    for stretch in stretches:
+        for address in (stretch.begin, stretch.end - 1):
+            kind, near = meant(parts, ranges, address)
+            assert (kind is None) == (stretch.name is None), hex(address)
+            if stretch.name is not None:
+                assert (stretch.name.kind, stretch.name.allocation and stretch.name.allocation.size) == (kind, near)
+
+
+def meant(
+    parts: list[tuple[int, int, int, bool]], ranges: list[tuple[int, int]], address: int
+) -> tuple[str | None, int | None]:
+    """Return what an access of a byte is called, and the size of the allocation that is nearest; None: it is good."""
+    for number, (at, size, reserved, freed) in enumerate(parts):
+        following = parts[number + 1][0] if number + 1 < len(parts) else 1 << 64
+        if at <= address < at + size:
+            return ("use-after-free", size) if freed else (None, None)
+        if at + size <= address < min(at + reserved, following):
+            return "out-of-bounds", nearer(parts, address)
+    if address >= 1 << 47 or any(begin <= address < end for begin, end in ranges):
+        return None, None
+    return "invalid-address", nearer(parts, address) if parts else None
+
+
+def nearer(parts: list[tuple[int, int, int, bool]], address: int) -> int:
+    """Return the size of the allocation that an address outside of all is nearest to, of two the one behind it."""
+    before = [(address - at - size, size) for at, size, *_ in parts if at <= address]
+    behind = [(at - address, size) for at, size, *_ in parts if at > address]
+    if not before or (behind and min(behind)[0] <= min(before)[0]):
+        return min(behind)[1]
+    return min(before)[1]
 
 
 def test_what_is_good(bench: Any, shipped: Any) -> None:

@@ -27,7 +27,7 @@ from luthier.tool.site_sums import Sites
 from luthier.wire.messages import Sight
 from numpy.typing import NDArray
 
-from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name
+from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name, Ranges, map_of, mapped
 from luthier_memcheck.launch_loads import launch_loads
 
 DEVICE = ToolModule.from_package(__name__, "device")
@@ -71,6 +71,8 @@ class Memcheck(Tool):
 
         lds: bool = True
         """Check accesses of LDS, too."""
+        nowhere: bool = True
+        """Find addresses where the process has no memory, by its map at each launch."""
         top: int = 100
         """Show so many findings, in the order of the code; 0: all."""
 
@@ -81,8 +83,9 @@ class Memcheck(Tool):
         """By process."""
         self._names: dict[Name, int] = {}
         self._bad_frees: list[Finding] = []
-        self._told: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
-        """By process and device, the version of the allocations that it knows, and the variables that it has."""
+        self._told: dict[tuple[int, int], tuple[int, frozenset[str], Ranges | None]] = {}
+        """By process and device, the version of the allocations that it knows, the variables that it has, and where the
+        process has memory."""
         self._launches = self._crowded = 0
 
     def instrument(self, task: InstrumentationTask) -> None:
@@ -108,9 +111,9 @@ class Memcheck(Tool):
         if not launch.instrumented or not variables:
             return
         where, allocations = (launch.pid, launch.gpu), self.allocations[launch.pid]
-        told = allocations.version, frozenset(variables)
+        told = allocations.version, frozenset(variables), mapped(map_of(launch.pid) if self.options.nowhere else b"")
         if self._told.get(where) != told:
-            if not self.tell(allocations, variables):
+            if not self.tell(allocations, variables, told[-1]):
                 self._crowded += 1
                 launch.instrumented = False
                 return
@@ -119,9 +122,16 @@ class Memcheck(Tool):
         record = launch_record(launch.number, launch.grid, launch.block, launch.group_segment)
         _write(variables, {"launch": record})
 
-    def tell(self, allocations: Allocations, variables: Mapping[str, Any]) -> bool:
-        """Write a process's allocations into the tool's variables on a device; False if there is no room for them."""
-        stretches = list(allocations.stretches())
+    def tell(self, allocations: Allocations, variables: Mapping[str, Any], where: Ranges | None = None) -> bool:
+        """Write a process's allocations into the tool's variables on a device.
+
+        Args:
+            where: it has memory, as of `Allocations.stretches`.
+
+        Returns:
+            Whether there is room for them.
+        """
+        stretches = list(allocations.stretches(where))
         if len(stretches) > STRETCHES:
             return False
         known, names = np.zeros((), KNOWN), np.zeros(STRETCHES, np.uint32)
@@ -199,22 +209,14 @@ def _write(variables: Mapping[str, Any], values: Mapping[str, NDArray[Any] | int
 
 def _row(one: Finding, source: str) -> tuple[object, ...]:
     """Return a finding as a row."""
-    assert one.allocation is not None
-    at, whole = (hex(one.address), "LDS") if one.in_lds else (hex(one.address), hex(one.allocation.address))
-    about = at, one.side, one.distance, whole, one.allocation.size
+    whole = one.allocation
+    where = (None, None) if whole is None else ("LDS" if one.in_lds else hex(whole.address), whole.size)
+    about = hex(one.address), one.side, one.distance if whole else None, *where
     if not one.kernel:
         return one.kind, "", "", "", "", "", None, *about, None, None, None, None, one.count
     code = one.kernel, source, hex(one.offset), one.instruction, one.access, one.size
-    return (
-        one.kind,
-        *code,
-        *about,
-        None if one.group == UNKNOWN else one.group,
-        one.wave,
-        one.lane,
-        one.first_launch,
-        one.count,
-    )
+    group = None if one.group == UNKNOWN else one.group
+    return one.kind, *code, *about, group, one.wave, one.lane, one.first_launch, one.count
 
 
 def _room(count: int) -> list[int]:
