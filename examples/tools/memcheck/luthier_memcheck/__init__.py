@@ -86,7 +86,7 @@ class Memcheck(Tool):
         self._told: dict[tuple[int, int], tuple[int, frozenset[str], Ranges | None]] = {}
         """By process and device, the version of the allocations that it knows, the variables that it has, and where the
         process has memory."""
-        self._launches = self._crowded = 0
+        self._launches = self._crowded = self._elsewhere = 0
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook before every access of memory or LDS but those of what the launch has."""
@@ -94,7 +94,12 @@ class Memcheck(Tool):
         left_out = {"scratch"} if self.options.lds else {"scratch", "lds"}
         for instruction in task.instructions:
             access = instruction.memory
-            if access is not None and access.space not in left_out and instruction.index not in own:
+            if access is None or access.space in left_out or instruction.index in own:
+                continue
+            if access.space not in SPACES:
+                self._elsewhere += 1
+                task.leave_out("buffers and images are not checked")
+            else:
                 self.checked.add(task, instruction, partial(_insert, task, instruction))
 
     def at_memory_event(self, event: ApiEvent) -> None:
@@ -192,7 +197,8 @@ class Memcheck(Tool):
         untold = int(bool(self.checked.sites and not self._launches))
         told = (
             ("launches that nobody told of: nothing was checked", untold),
-            ("devices of processes without a known allocation: LDS alone was checked", blind),
+            ("devices of processes without a known allocation", blind),
+            ("instructions that access buffers, which stacks may be, or images", self._elsewhere),
             ("lanes for whose findings there was no room", run.total("lost")),
             ("launches that ran as they were: too many allocations", self._crowded),
         )
@@ -241,12 +247,10 @@ def _insert(task: InstrumentationTask, instruction: Instruction, site: Immediate
     """Insert the hook before an access.
 
     Raises:
-        HookError: its address or its size cannot be told, or it is not compared.
+        HookError: its address or its size cannot be told, or there is no hook for its size.
     """
     access = instruction.memory
     assert access is not None
-    if access.space not in SPACES:
-        raise HookError("buffers and images are not checked")
     size, z = task.access_size(instruction), task.third_workgroup_id
     if size not in SIZES:
         raise HookError(f"accesses of {size} bytes are not checked")
