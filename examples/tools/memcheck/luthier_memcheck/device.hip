@@ -21,8 +21,8 @@ struct Stretch {
   Bound of[kSizes];
 };
 
-/// All that most accesses need, at one address: where each site finds what it has met last, in bytes from here on, which
-/// is nothing at first; and all stretches in the order of their addresses, the first from 0 on.
+/// All that most accesses need, at one address: where each site finds what it has met last, in bytes from here on,
+/// which is nothing at first; and all stretches in the order of their addresses, the first from 0 on.
 struct Known {
   Bound nothing;
   uint32_t last[kSites];
@@ -37,8 +37,8 @@ struct Finding {
   uint32_t lds;                  // bytes that the work-group has
 };
 
-/// A launch: its number, its work-groups in three dimensions, the work-items of one in two, its bytes of LDS, and at how
-/// many of them an access of each size may begin.
+/// A launch: its number, its work-groups in three dimensions, the work-items of one in two, its bytes of LDS, and at
+/// how many of them an access of each size may begin.
 struct Launch {
   uint32_t number, groups[3], items[2], lds, room[kSizes];
 };
@@ -117,8 +117,8 @@ __device__ inline void note(uint32_t site, uint32_t name, uint64_t address, cons
 }
 
 /// A lane accesses what is not the stretch that its site has met last.
-__device__ inline void look(uint64_t address, uint32_t site, uint32_t size, bool once, const Lane &lane,
-                            uint32_t width, uint32_t column) {
+__device__ inline void look(uint64_t address, uint32_t site, uint32_t size, bool once, const Lane &lane, uint32_t width,
+                            uint32_t column) {
   const uint32_t count = stretch_count;
   if (count == 0) // nothing is known
     return;
@@ -148,8 +148,8 @@ LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint32_t at, uint32_t size, uint3
   const auto *usual = reinterpret_cast<Constant<Bound> *>(base + place);
   if (address - usual->begin < usual->room)
     return;
-  look(address, (at - offsetof(Known, last)) / 4, size, once, {{blockIdx.x, blockIdx.y, z}, {threadIdx.x, threadIdx.y, threadIdx.z}}, width,
-       column);
+  look(address, (at - offsetof(Known, last)) / 4, size, once,
+       {{blockIdx.x, blockIdx.y, z}, {threadIdx.x, threadIdx.y, threadIdx.z}}, width, column);
 }
 
 /// An LDS instruction accesses bytes at `offset`, in every active lane.
