@@ -180,6 +180,17 @@ def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
     assert told == lanes
 
 
+def test_without_lds(bench: Any, shipped: Any) -> None:
+    """On request accesses of LDS are left alone."""
+    kernel = made(bench, "local", "gfx90a", "word", 16, np.zeros(BLOCK * GROUPS, np.int32))
+    spaces = []
+    for lds in (True, False):
+        tool = shipped("memcheck", lds=lds)
+        patch_object(kernel.object, tool.instrument, ["local"], strict=True)
+        spaces.append({site.instruction.memory.space for site in tool.checked.sites})
+    assert spaces == [{"global", "lds"}, {"global"}]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_who_it_was(bench: Any, shipped: Any, target: str) -> None:
     """Work-groups, waves and lanes are counted in three dimensions."""
