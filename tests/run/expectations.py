@@ -213,6 +213,17 @@ def lds_race(tables: Tables, truth: Truth) -> None:
 
 
 @expectation
+def memcheck(tables: Tables, truth: Truth) -> None:
+    """The programs access nothing but what they have."""
+    (found,) = (one for one in tables if "distance" in one["columns"])
+    assert found["title"] == "no bad access was seen", found["rows"]
+    numbers = {row["what"]: row["number"] for row in rows(tables, "what", "number")}
+    assert numbers["launches"] == truth.launches
+    assert numbers["allocations"] > 0
+    assert not any("lanes" in what or "ran as they were" in what for what in numbers)
+
+
+@expectation
 def address_heatmap(tables: Tables, truth: Truth) -> None:
     """Accesses of all lanes, on all pages together."""
     found = rows(tables, "page", "loads", "stores", "atomics")

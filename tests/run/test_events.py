@@ -140,6 +140,30 @@ def test_only_what_is_wanted(build_program: Build, under_tools: UnderTools) -> N
     assert {what for what, _ in told(only_hsa)} == {"hsa"}
 
 
+def test_memory(build_program: Build, under_tools: UnderTools) -> None:
+    """What the program has of HIP is told of, to the byte and in its order, and only to tools that want it."""
+
+    def keep(self: Any, event: ApiEvent) -> None:
+        self.told.append(("memory", event))
+
+    quiet = {"at_hsa_event": Tool.at_hsa_event, "at_hip_event": Tool.at_hip_event}
+    ran = under_tools(
+        "emu:gfx90a", [listener(**quiet, at_memory_event=keep)], build_program("planted"), "host", "freed"
+    )
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, "done\n", [])
+    made = [event.arguments for _, event in told(ran) if event.name == "allocated"]
+    host = [one for one in made if one["size"] == 4000]
+    assert len(host) == 3
+    assert all(one["reserved"] == 8192 - 4096 * (one["size"] + 256 <= 4096) for one in made if one["size"])
+    freed = [event.arguments["address"] for _, event in told(ran) if event.name == "freed"]
+    assert freed[0] == host[1]["address"]
+    assert all(what == "memory" and not event.is_exit for what, event in told(ran))
+    wanted = listener(**quiet, at_memory_event=keep, memory_events=("freed",))
+    ran = under_tools("emu:gfx90a", [wanted], build_program("planted"), "device", "twice")
+    assert {event.name for _, event in told(ran)} == {"freed"}
+    assert not listener().at_memory_event(None)  # type: ignore[arg-type]
+
+
 def test_tools_that_want_nothing() -> None:
     assert events.patterns([Tool()], "hip") == events.patterns([Tool()], "hsa") == []
     both = [listener(hip_events=("a", "b")), listener(hip_events=("b", "c*"))]

@@ -237,7 +237,7 @@ def _run_watched(
         instrumentation.begin()
         return instrumentation
 
-    later = Later(begin)
+    later = Later(begin, watches_memory=tools.watches_memory)
     if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
         later.get()  # their `at_init` is called before the program starts
     unchecked = unchecked_under_tools(args.check) if args.check and args.tool else ()

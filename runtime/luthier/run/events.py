@@ -17,7 +17,9 @@ from luthier.wire.memory import EVENT_HEAD, EVENT_RECORD
 
 RECORDS = 1 << 14
 """Events of a process that wait to be delivered; when there are more the process waits."""
-APIS = ("hsa", "hip")
+MEMORY = "memory"
+"""Stands for an API: what becomes of memory that the program has of HIP, which has no end as calls have."""
+APIS = ("hsa", "hip", MEMORY)
 """APIs whose calls tools may want reported."""
 RANGES = ("roctx", "roctx.range", "roctx.mark")
 """The program's own ranges that are nested on a thread, those that are not, and marks, as if they were calls."""
@@ -105,7 +107,7 @@ class EventLog:
         values = function.outputs if is_exit else function.arguments
         words = record["values"][: record["count"]]
         told = {value.name: value.of(int(word)) for value, word in zip(values, words, strict=False)}
-        if not is_exit:
+        if not is_exit and function.api != MEMORY:
             self._begun[call] = told
         arguments = self._begun.pop(call, {}) if is_exit else told
         where = is_exit, self._pid, record["thread"], call, record["time"]

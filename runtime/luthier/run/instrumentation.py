@@ -110,6 +110,11 @@ class Instrumentation:
         """Return whether a tool wants code objects reported when they are loaded."""
         return any(overrides(tool, "at_code_object") for tool in self.tools.tools)
 
+    @property
+    def watches_memory(self) -> bool:
+        """Return whether a tool wants to be told of the memory that the program has of HIP."""
+        return self.tools.watches_memory
+
     def begin(self) -> None:
         """Tell the recorder and the tools that the program is about to start.
 

@@ -57,7 +57,13 @@ def library_folder() -> Path:
 
 
 def environment(
-    base: Mapping[str, str], folder: Path, *, tools: bool, checked: bool = False, ranges: bool = False
+    base: Mapping[str, str],
+    folder: Path,
+    *,
+    tools: bool,
+    checked: bool = False,
+    ranges: bool = False,
+    memory: bool = False,
 ) -> dict[str, str]:
     """Return the program's environment: the kernel driver's shim before all libraries, and the place of the service.
 
@@ -66,10 +72,15 @@ def environment(
         tools: whether ROCr is to load the tool library.
         checked: whether the program's allocations are to be told of.
         ranges: whether its own marks and ranges (roctx) are.
+        memory: whether the tools are to be told of the allocations.
     """
     result = dict(base)
     others = result.get("LD_PRELOAD")
-    first = [LIBRARY, *([SANITIZER_LIBRARY] if checked else []), *([TOOL_LIBRARY] if ranges else [])]
+    first = [
+        LIBRARY,
+        *([SANITIZER_LIBRARY] if checked or memory else []),
+        *([TOOL_LIBRARY] if ranges or memory else []),
+    ]
     ours = [str(folder / _LIBRARIES / library) for library in first]
     result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
     result[FILES_VARIABLE] = str(folder / _DRIVER)
@@ -85,10 +96,15 @@ def environment(
 
 class Later:
     """The tools of a run, made when they are first asked for, by whichever thread: importing what instruments takes
-    longer than a program needs to ask for it."""
+    longer than a program needs to ask for it.
 
-    def __init__(self, make: Callable[[], Instrumentation]) -> None:
+    Args:
+        watches_memory: as of `Instrumentation`, which it must be.
+    """
+
+    def __init__(self, make: Callable[[], Instrumentation], *, watches_memory: bool = False) -> None:
         self._make = make
+        self.watches_memory = watches_memory
         self._made: Instrumentation | None = None
         self._lock = threading.Lock()
 
@@ -135,7 +151,14 @@ def run_program(
         topology.write(folder / _DRIVER, devices)
         child = start(
             command,
-            env=environment(os.environ, folder, tools=tools is not None, checked=findings is not None, ranges=ranges),
+            env=environment(
+                os.environ,
+                folder,
+                tools=tools is not None,
+                checked=findings is not None,
+                ranges=ranges,
+                memory=tools is not None and tools.watches_memory,
+            ),
         )
         forward_to(child.send_signal)
         imported = threading.Event()

@@ -314,6 +314,7 @@ class Service:
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
             floats_flow=has_flow(self._wanted),
+            findings=self._findings is not None,
             gpus=len(self._devices),
         )
         reply = Writer().numbers(setup).string(inline_bytes())

@@ -248,6 +248,17 @@ class InstrumentationTask:
         """
         return LaunchOperand(f"llvm.amdgcn.workgroup.id.{self._axis(axis)}")
 
+    @property
+    def third_workgroup_id(self) -> LaunchOperand | None:
+        """Return `workgroup_id` of dimension 2; None where hooks cannot have it.
+
+        They cannot where ids arrive together and the kernel uses the second alone.
+        """
+        descriptor = self.lifted.kernel.descriptor
+        if self.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
+            return None
+        return self.workgroup_id(2)
+
     def workitem_id(self, axis: int) -> LaunchOperand:
         """Return the work-item's id in its work-group in a dimension (``threadIdx``), like `workgroup_id`."""
         return LaunchOperand(f"llvm.amdgcn.workitem.id.{self._axis(axis)}")

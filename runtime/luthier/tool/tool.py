@@ -58,6 +58,8 @@ class Tool:
     """Names or patterns of the HSA functions that `at_hsa_event` gets under `luthier run`."""
     hip_events: ClassVar[Sequence[str]] = ("*",)
     """Patterns of the HIP functions that `at_hip_event` gets, as for `hsa_events`."""
+    memory_events: ClassVar[Sequence[str]] = ("*",)
+    """Patterns of the events that `at_memory_event` gets."""
     name: ClassVar[str] = ""
     """Name on the command line, set from the entry point."""
 
@@ -156,6 +158,17 @@ class Tool:
         Of the call that initialises HIP, the end is the earliest event that can be reported.
         """
 
+    def at_memory_event(self, event: ApiEvent) -> None:
+        """Handle what happens to memory that the program has of HIP, like `at_hsa_event`.
+
+        The event, which has no end, is called ``allocated`` (``address``, ``size`` as the program asked for it, and the
+        bytes ``reserved`` for it, in which nothing else lies); ``freed`` (``address``): the program has given it back,
+        but it is kept for a while; ``forgotten`` (``address``): it is HIP's again; or ``complained`` (``kind``, a
+        `luthier.wire.messages.Sight`, ``address``, ``base``, ``size``): what was given back is none, or again. For a
+        tool with this method HIP is asked for more than the program asks for, and gets it back later, as under
+        `luthier sanitize`.
+        """
+
     def at_exit(self, run: Run) -> None:
         """Handle the end of the program; `report` is called next."""
 
@@ -243,6 +256,11 @@ class ToolGroup:
             shares.append(share)
             self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
         return shares
+
+    @property
+    def watches_memory(self) -> bool:
+        """Return whether a tool wants to be told of the memory that programs have of HIP."""
+        return any(type(tool).at_memory_event is not Tool.at_memory_event for tool in self.tools)
 
     @property
     def idle(self) -> list[Tool]:

@@ -108,6 +108,8 @@ class Setup(Message):
     barriers: bool
     floats_flow: bool
     """Checks that are wanted."""
+    findings: bool
+    """Findings of any check are."""
     gpus: int
 
 

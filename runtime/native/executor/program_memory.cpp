@@ -1,7 +1,5 @@
 #include "program_memory.h"
 
-#include "exported.h"
-
 #include <algorithm>
 
 namespace luthier {
@@ -19,15 +17,15 @@ void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved
 
 void ProgramMemory::freed(uint64_t address) {
   std::lock_guard lock(mutex_);
-  if (const auto found = extents_.find(address); found != extents_.end())
+  if (const auto found = extents_.find(address); found != extents_.end()) {
     found->second.freed = true;
-  ++version_;
+    ++version_;
+  }
 }
 
 void ProgramMemory::forget(uint64_t address) {
   std::lock_guard lock(mutex_);
-  extents_.erase(address);
-  ++version_;
+  version_ += extents_.erase(address);
 }
 
 std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
@@ -79,10 +77,3 @@ RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) co
 }
 
 } // namespace luthier
-
-// What the library that stands before HIP's functions calls.
-LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
-  luthier::ProgramMemory::get().allocated(address, size, reserved);
-}
-LUTHIER_EXPORT void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
-LUTHIER_EXPORT void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }

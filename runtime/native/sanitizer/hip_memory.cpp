@@ -1,5 +1,5 @@
-// HIP's functions that give memory and take it back, before HIP's own: they say to the virtual device what the program
-// asked for, to the byte.
+// HIP's functions that give memory and take it back, before HIP's own: they say to the virtual device and to tools
+// what the program asked for, to the byte.
 //
 // Behind each allocation there is room that is nobody's, so that what is read before the next one is outside of any.
 // Memory that is given back stays for a while, so that who still uses it is found.
@@ -10,16 +10,8 @@
 #include <vector>
 
 #include "agreement.h"
+#include "listeners.h"
 #include "sanitizer.h"
-
-extern "C" {
-// Of libluthier_kfd.so, which is loaded before.
-void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
-void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
-void luthier_freed(uint64_t address) __attribute__((weak));
-void luthier_forget(uint64_t address) __attribute__((weak));
-void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) __attribute__((weak));
-}
 
 namespace {
 
@@ -56,9 +48,9 @@ void note(void *address, size_t size, Kind kind) {
   all.live[address] = {size, kind};
   const size_t reserved = size + kZone;
   // Pools give pieces of pages.
-  luthier_allocated(reinterpret_cast<uint64_t>(address), size,
-                    kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
-  if (kind == Kind::kDevice)
+  listeners::allocated(reinterpret_cast<uint64_t>(address), size,
+                       kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
+  if (kind == Kind::kDevice && luthier_fresh)
     luthier_fresh(reinterpret_cast<uint64_t>(address), size);
 }
 
@@ -76,12 +68,12 @@ void begin_device() {
   }
   void *page = nullptr;
   if (next<int(void **, size_t)>("hipMalloc")(&page, kPage) == kSuccess && page)
-    luthier_allocated(reinterpret_cast<uint64_t>(page), 0, kPage);
+    listeners::allocated(reinterpret_cast<uint64_t>(page), 0, kPage);
 }
 
 // Has memory made that is larger than the program asks for.
 template <typename Make> int allocate(void **address, size_t size, Kind kind, Make make) {
-  if (inside || !luthier_allocated || !address || !size || size > SIZE_MAX - kZone)
+  if (inside || !listeners::any() || !address || !size || size > SIZE_MAX - kZone)
     return make(size);
   Inside now;
   if (kind == Kind::kDevice)
@@ -94,7 +86,7 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
 
 // Gives memory back to HIP that was kept.
 int release(void *address, Kind kind) {
-  luthier_forget(reinterpret_cast<uint64_t>(address));
+  listeners::forget(reinterpret_cast<uint64_t>(address));
   return kind == Kind::kHost ? next<int(void *)>("hipHostFree")(address) : next<int(void *)>("hipFree")(address);
 }
 
@@ -110,7 +102,7 @@ int free_later(void *address) {
       return -1;
     const Block block = found->second;
     all.live.erase(found);
-    luthier_freed(reinterpret_cast<uint64_t>(address));
+    listeners::freed(reinterpret_cast<uint64_t>(address));
     all.freed[address] = block;
     all.order.push_back(address);
     all.kept += block.size;
@@ -130,7 +122,7 @@ int free_later(void *address) {
 }
 
 void complain(Sight sight, void *address, uint64_t base, uint64_t size) {
-  luthier_complain(static_cast<uint64_t>(sight), reinterpret_cast<uint64_t>(address), base, size);
+  listeners::complain(static_cast<uint64_t>(sight), reinterpret_cast<uint64_t>(address), base, size);
 }
 
 // Return what is wrong with memory that is given back and is none of `live`; false: nothing that is known here.
@@ -159,7 +151,7 @@ int told(const char *function, const void *site, int result) {
 
 int give_back(void *address, const char *function) {
   const auto own = [&] { return next<int(void *)>(function)(address); };
-  if (inside || !luthier_allocated || !address)
+  if (inside || !listeners::any() || !address)
     return own();
   // Kernels that use it may still run: HIP waits for them.
   {
@@ -174,8 +166,6 @@ int give_back(void *address, const char *function) {
 // What is live when the process ends.
 struct AtExit {
   ~AtExit() {
-    if (!luthier_complain)
-      return;
     State &all = state();
     std::lock_guard lock(all.mutex);
     for (const auto &[address, block] : all.live)
@@ -249,7 +239,7 @@ int hipFreeHost(void *address) {
 
 // What was asked for before in the stream may still use it: the stream's end is waited for.
 int hipFreeAsync(void *address, void *stream) {
-  if (!inside && luthier_allocated && address) {
+  if (!inside && listeners::any() && address) {
     {
       Inside now;
       next<int(void *)>("hipStreamSynchronize")(stream);
@@ -269,8 +259,7 @@ int hipDeviceReset() {
     std::lock_guard lock(all.mutex);
     for (auto *blocks : {&all.live, &all.freed})
       for (const auto &[address, block] : *blocks)
-        if (luthier_forget)
-          luthier_forget(reinterpret_cast<uint64_t>(address));
+        listeners::forget(reinterpret_cast<uint64_t>(address));
     all.live.clear();
     all.freed.clear();
     all.begun.clear();

@@ -40,7 +40,7 @@ Client::Client() : owner_(getpid()) {
   wishes_.launches = told.launches != 0;
   wishes_.code_objects = told.code_objects != 0;
   wishes_.ranges = told.ranges != 0;
-  for (auto *patterns : {&wishes_.hsa, &wishes_.hip})
+  for (auto *patterns : {&wishes_.hsa, &wishes_.hip, &wishes_.memory})
     for (uint64_t left = reply.number(); left > 0; --left)
       patterns->push_back(reply.bytes());
   const uint64_t size = Ledger::size(told.rows, told.records);

@@ -22,8 +22,8 @@ struct Selection {
 struct Wishes {
   bool launches = false; // one after the other on each device, before and after
   bool code_objects = false;
-  bool ranges = false;               // marks and ranges of roctx
-  std::vector<std::string> hsa, hip; // patterns of functions of these APIs
+  bool ranges = false;                       // marks and ranges of roctx
+  std::vector<std::string> hsa, hip, memory; // patterns of functions of these APIs
 };
 
 struct Answer {

@@ -66,6 +66,8 @@ private:
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns);
 // Report the calls of HIP functions; false if the process has not loaded it yet.
 bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns);
+// Report the memory that the program has of HIP, from now on.
+void tell_of_memory(EventLog &log, const std::vector<std::string> &patterns);
 // Report the program's own marks and ranges, from now on.
 void tell_of_ranges(EventLog &log, Faults &faults);
 // Mend what HIP does wrong while it reports its calls.

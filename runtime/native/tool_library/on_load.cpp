@@ -439,10 +439,12 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   try {
     intercept_newer_queues(*table);
     const Wishes &wishes = library->client.wishes();
-    if (!wishes.hsa.empty() || !wishes.hip.empty() || wishes.ranges) {
+    if (!wishes.hsa.empty() || !wishes.hip.empty() || !wishes.memory.empty() || wishes.ranges) {
       EventLog &log = library->events.emplace(library->client, library->faults);
       if (wishes.ranges)
         tell_of_ranges(log, library->faults);
+      if (!wishes.memory.empty())
+        tell_of_memory(log, wishes.memory);
     }
     if (!wishes.hip.empty()) {
       table->core_->hsa_iterate_agents_fn = iterate_agents;

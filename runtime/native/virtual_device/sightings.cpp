@@ -79,6 +79,24 @@ std::vector<wire::Sighting> Sightings::take() {
 
 } // namespace luthier
 
+namespace {
+
+// Null unless somebody wants findings: other tools may be told of the program's memory, too.
+luthier::System *system_of_checks() {
+  luthier::System *system = luthier::System::current();
+  return system && system->service.setup().findings ? system : nullptr;
+}
+
+} // namespace
+
+// What the library that stands before HIP's functions calls.
+LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+  if (system_of_checks())
+    luthier::ProgramMemory::get().allocated(address, size, reserved);
+}
+LUTHIER_EXPORT void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
+LUTHIER_EXPORT void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }
+
 // New memory of a device: what nobody writes is known again.
 LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;
@@ -105,7 +123,7 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
 // What the library that stands before HIP's functions found itself: a bad free, or memory never given back.
 LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
   using namespace luthier;
-  if (System *system = System::current())
+  if (System *system = system_of_checks())
     try {
       wire::Sighting found{};
       found.kind = kind;
@@ -124,7 +142,7 @@ LUTHIER_EXPORT void luthier_complain_of_call(uint64_t kind, uint64_t error, uint
                                              uint64_t size, uint64_t base, uint64_t extent, const char *function,
                                              const char *symbol, const char *file) {
   using namespace luthier;
-  if (System *system = System::current())
+  if (System *system = system_of_checks())
     try {
       system->service.found({kind, error, offset, address, size, base, extent}, function, symbol, file);
     } catch (const std::exception &problem) {

@@ -64,10 +64,10 @@ class LdsRace(Tool):
             task.leave_out(self.unchecked[-1][1])
             return
         inserted = len(task.insertions)
-        z, has_z = _third(task)
-        about = self.options.first, task.lifted.wave_size, z
+        z = task.third_workgroup_id
+        about = self.options.first, task.lifted.wave_size, 0 if z is None else z
         try:
-            task.insert_hook_at_kernel_entry(DEVICE.starts, *about, has_z)
+            task.insert_hook_at_kernel_entry(DEVICE.starts, *about, z is not None)
             for one, steps in barriers.items():
                 task.insert_hook_before(one, DEVICE.barrier, steps or 0, *about)
         except HookError as problem:
@@ -155,17 +155,6 @@ class LdsRace(Tool):
         yield Table("watched", ("what", "number"), [row for row in told if row[1]])
         yield Table("not checked", ("kernel", "reason"), self.unchecked)
         yield from self.watched.tables()
-
-
-def _third(task: InstrumentationTask) -> tuple[HookArgument, bool]:
-    """Return the work-group's id in the third dimension, and whether hooks can have it.
-
-    They cannot where ids arrive together and the kernel uses the second alone.
-    """
-    descriptor = task.lifted.kernel.descriptor
-    if task.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
-        return 0, False
-    return task.workgroup_id(2), True
 
 
 def _may_access(instruction: Instruction) -> bool:

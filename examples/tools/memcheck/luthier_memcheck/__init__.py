@@ -1,0 +1,265 @@
+"""Finds accesses outside of the program's allocations, of memory that it has given back, and outside of LDS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from luthier import (
+    ApiEvent,
+    Immediate,
+    Instruction,
+    InstrumentationTask,
+    Launch,
+    Run,
+    Table,
+    Tool,
+    ToolModule,
+    immediate,
+)
+from luthier.errors import HookError
+from luthier.run.findings.finding import Allocation, Finding
+from luthier.tool.site_sums import Sites
+from luthier.wire.messages import Sight
+from numpy.typing import NDArray
+
+from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name, Ranges, map_of, mapped
+from luthier_memcheck.launch_loads import launch_loads
+
+DEVICE = ToolModule.from_package(__name__, "device")
+SITES, STRETCHES = 1 << 14, 1 << 14
+"""Accesses that have numbers of their own, and parts of the addresses that there is room for, as in device.hip."""
+SIZES = (1, 2, 4, 8, 12, 16, 32, 64)
+"""Bytes of accesses, by column of `KNOWN`."""
+KNOWN = np.dtype(
+    [
+        ("nothing", "<u8", 2),
+        ("last", "<u4", SITES),
+        ("stretches", [("begin", "<u8"), ("room", "<u8")], (STRETCHES, len(SIZES))),
+    ]
+)
+"""Record of what is known of addresses, as in device.hip; so are those of a launch and of a finding."""
+LAUNCH = np.dtype(
+    [("number", "<u4"), ("groups", "<u4", 3), ("items", "<u4", 2), ("lds", "<u4"), ("room", "<u4", len(SIZES))]
+)
+FINDING = np.dtype(
+    [(name, "<u8") for name in ("key", "lanes", "address")]
+    + [(name, "<u4") for name in ("launch", "group", "place", "lds")]
+)
+UNKNOWN = (1 << 32) - 1
+"""Number of a work-group that the device cannot know."""
+FIRST_NAME = 2
+"""Number of the first name of a stretch: 0 is in front of LDS, 1 behind it."""
+SPACES = ("global", "flat", "scalar", "lds")
+BAD_FREES = {Sight.DOUBLE_FREE: "double-free", Sight.INVALID_FREE: "invalid-free"}
+COLUMNS = (
+    *("kind", "kernel", "source", "address", "instruction", "access", "bytes", "at", "side", "distance"),
+    *("allocation", "of bytes", "work-group", "wave", "lane", "launch", "lanes"),
+)
+
+
+class Memcheck(Tool):
+    """Compares each address with the allocation that its instruction accessed last, and else looks it up among all."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options: what is checked and shown."""
+
+        lds: bool = True
+        """Check accesses of LDS, too."""
+        nowhere: bool = True
+        """Find addresses where the process has no memory, by its map at each launch."""
+        top: int = 100
+        """Show so many findings, in the order of the code; 0: all."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self.checked = Sites(SITES)
+        self.allocations: defaultdict[int, Allocations] = defaultdict(Allocations)
+        """By process."""
+        self._names: dict[Name, int] = {}
+        self._bad_frees: list[Finding] = []
+        self._told: dict[tuple[int, int], tuple[int, frozenset[str], Ranges | None]] = {}
+        """By process and device, the version of the allocations that it knows, the variables that it has, and where the
+        process has memory."""
+        self._launches = self._crowded = self._elsewhere = 0
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Put a hook before every access of memory or LDS but those of what the launch has."""
+        own = launch_loads(task.lifted)
+        left_out = {"scratch"} if self.options.lds else {"scratch", "lds"}
+        for instruction in task.instructions:
+            access = instruction.memory
+            if access is None or access.space in left_out or instruction.index in own:
+                continue
+            if access.space not in SPACES:
+                self._elsewhere += 1
+                task.leave_out("buffers and images are not checked")
+            else:
+                self.checked.add(task, instruction, partial(_insert, task, instruction))
+
+    def at_memory_event(self, event: ApiEvent) -> None:
+        """Remember what the program allocates and gives back, and what it gives back wrongly."""
+        if event.name != "complained":
+            self.allocations[event.pid].tell(event)
+        elif kind := BAD_FREES.get(Sight(event.arguments["kind"])):
+            address, base, size = (event.arguments[name] for name in ("address", "base", "size"))
+            self._bad_frees.append(Finding(kind, event.pid, address=address, allocation=Allocation(base, size, 0)))
+
+    def at_kernel_launch(self, launch: Launch) -> None:
+        """Tell the device of the launch, and which memory there is."""
+        variables = {variable.name: variable for variable in launch.variables()}
+        if not launch.instrumented or not variables:
+            return
+        where, allocations = (launch.pid, launch.gpu), self.allocations[launch.pid]
+        told = allocations.version, frozenset(variables), mapped(map_of(launch.pid) if self.options.nowhere else b"")
+        if self._told.get(where) != told:
+            if not self.tell(allocations, variables, told[-1]):
+                self._crowded += 1
+                launch.instrumented = False
+                return
+            self._told[where] = told
+        self._launches += 1
+        record = launch_record(launch.number, launch.grid, launch.block, launch.group_segment)
+        _write(variables, {"launch": record})
+
+    def tell(self, allocations: Allocations, variables: Mapping[str, Any], where: Ranges | None = None) -> bool:
+        """Write a process's allocations into the tool's variables on a device.
+
+        Args:
+            where: it has memory, as of `Allocations.stretches`.
+
+        Returns:
+            Whether there is room for them.
+        """
+        stretches = list(allocations.stretches(where))
+        if len(stretches) > STRETCHES:
+            return False
+        known, names = np.zeros((), KNOWN), np.zeros(STRETCHES, np.uint32)
+        table = known["stretches"]
+        for number, stretch in enumerate(stretches):
+            table["begin"][number] = stretch.begin
+            if stretch.name is None:
+                table["room"][number] = _room(stretch.end - stretch.begin)
+            else:
+                names[number] = self._names.setdefault(stretch.name, FIRST_NAME + len(self._names))
+        _write(variables, {"known": known, "names": names, "stretch_count": len(stretches)})
+        return True
+
+    def findings(self, run: Run) -> list[tuple[Finding, str]]:
+        """Return what was found so far with its place in the source: equal ones as one, in the order of the code."""
+        names = {number: name for name, number in self._names.items()}
+        found = [
+            self._finding(record, variable.pid, names)
+            for variable in run.variables("findings")
+            for record in variable.read(FINDING)
+            if record["key"]
+        ]
+        found.sort(key=lambda one: one[0].first_launch)
+        known: dict[tuple[str | int, ...], tuple[Finding, str]] = {}
+        for finding, source in (*found, *((one, "") for one in self._bad_frees)):
+            first, _ = known.setdefault(finding.key, (finding, source))
+            if first is not finding:
+                first.merge(finding)
+        return sorted(known.values(), key=lambda one: (one[0].kernel, one[0].offset))
+
+    def _finding(self, record: NDArray[np.void], pid: int, names: Mapping[int, Name]) -> tuple[Finding, str]:
+        """Return a finding of the device, and its place in the source."""
+        name, number = divmod(int(record["key"]), 1 << 32)
+        site, meant = self.checked.sites[number - 1], names.get(name)
+        kind = OUTSIDE if meant is None else meant.kind
+        made = Finding(kind, pid, site.kernel, site.object, site.address, site.text)
+        made.frames = site.instruction.source.frames if site.instruction.source else ()
+        made.wave, made.lane = divmod(int(record["place"]), 64)
+        made.group, made.address, made.count = (int(record[name]) for name in ("group", "address", "lanes"))
+        made.size = site.instruction.memory.size or 0 if site.instruction.memory else 0
+        made.in_lds = meant is None
+        made.allocation = Allocation(0, int(record["lds"]), 0) if meant is None else meant.allocation
+        made.first_launch = made.last_launch = int(record["launch"])
+        return made, site.source
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Yield what was found, and what was not checked."""
+        found = self.findings(run)
+        title = f"memory: {len(found)} findings" if found else "no bad access was seen"
+        yield Table(title, COLUMNS, [_row(*one) for one in found[: self.options.top or None]])
+        checked = (
+            ("instructions", len(self.checked.sites)),
+            ("launches", self._launches),
+            ("allocations", sum(one.made for one in self.allocations.values())),
+        )
+        yield Table("checked", ("what", "number"), checked)
+        blind = sum(not self.allocations[pid].version for pid, _ in self._told)
+        untold = int(bool(self.checked.sites and not self._launches))
+        told = (
+            ("launches that nobody told of: nothing was checked", untold),
+            ("devices of processes without a known allocation", blind),
+            ("instructions that access buffers, which stacks may be, or images", self._elsewhere),
+            ("lanes for whose findings there was no room", run.total("lost")),
+            ("launches that ran as they were: too many allocations", self._crowded),
+        )
+        if rows := [row for row in told if row[1]]:
+            yield Table("not checked", ("what", "number"), rows)
+        yield from self.checked.tables()
+
+
+def _write(variables: Mapping[str, Any], values: Mapping[str, NDArray[Any] | int]) -> None:
+    """Write variables; those that no kernel needs are not there."""
+    for name in values.keys() & variables.keys():
+        variables[name].write(values[name])
+
+
+def _row(one: Finding, source: str) -> tuple[object, ...]:
+    """Return a finding as a row."""
+    whole = one.allocation
+    where = (None, None) if whole is None else ("LDS" if one.in_lds else hex(whole.address), whole.size)
+    about = hex(one.address), one.side, one.distance if whole else None, *where
+    if not one.kernel:
+        return one.kind, "", "", "", "", "", None, *about, None, None, None, None, one.count
+    code = one.kernel, source, hex(one.offset), one.instruction, one.access, one.size
+    group = None if one.group == UNKNOWN else one.group
+    return one.kind, *code, *about, group, one.wave, one.lane, one.first_launch, one.count
+
+
+def _room(count: int) -> list[int]:
+    """Return at how many of so many addresses an access of each size may begin, so that it ends there, too."""
+    return [min(max(count - size + 1, 0), END - 1) for size in SIZES]
+
+
+def launch_record(number: int, grid: Sequence[int], block: Sequence[int], lds: int) -> NDArray[np.void]:
+    """Return the record of a launch.
+
+    Args:
+        number: of the launch.
+        grid: work-items in three dimensions.
+        block: of a work-group.
+        lds: bytes of it.
+    """
+    groups = [-(-items // one) for items, one in zip(grid, block, strict=True)]
+    return np.array((number, groups, block[:2], lds, _room(lds)), LAUNCH)
+
+
+def _insert(task: InstrumentationTask, instruction: Instruction, site: Immediate) -> None:
+    """Insert the hook before an access.
+
+    Raises:
+        HookError: its address or its size cannot be told, or there is no hook for its size.
+    """
+    access = instruction.memory
+    assert access is not None
+    size, z = task.access_size(instruction), task.third_workgroup_id
+    if size not in SIZES:
+        raise HookError(f"accesses of {size} bytes are not checked")
+    column, where = SIZES.index(size), (task.lifted.wave_size, UNKNOWN if z is None else z)
+    for which in range(access.count):
+        address = task.effective_address(instruction, which)
+        if access.space == "lds":
+            task.insert_hook_before(instruction, DEVICE.access_lds, address, site, column, *where)
+        else:
+            at = immediate(KNOWN.fields["last"][1] + 4 * int(site.value))
+            once = access.space == "scalar"
+            task.insert_hook_before(instruction, DEVICE.access, address, at, size, column, once, *where)

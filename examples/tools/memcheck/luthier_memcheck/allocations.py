@@ -1,0 +1,151 @@
+"""Memory that a process has of HIP, and what that makes of all addresses: stretches that may be accessed or not."""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from luthier import ApiEvent
+from luthier.run.findings.finding import Allocation
+
+OUTSIDE, FREED, NOWHERE = "out-of-bounds", "use-after-free", "invalid-address"
+PROCESS_END, END = 1 << 47, 1 << 64
+"""Addresses behind the last: of a process, and of all."""
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""First address, and the one behind the last, in their order."""
+
+
+class Name(NamedTuple):
+    """Name of accesses that touch a stretch."""
+
+    kind: str
+    allocation: Allocation | None
+    """The nearest; None if there is none."""
+    is_before: bool = False
+    """It is in front of the allocation."""
+
+
+class Stretch(NamedTuple):
+    """Addresses that are alike."""
+
+    begin: int
+    end: int
+    name: Name | None
+    """None: they may be accessed."""
+
+
+@dataclass
+class _Extent:
+    """An allocation with the bytes behind it that are nobody's."""
+
+    allocation: Allocation
+    reserved: int
+    """Bytes of both."""
+    is_freed: bool = False
+
+
+class Allocations:
+    """Allocations of one process, as events tell of them."""
+
+    def __init__(self) -> None:
+        self._extents: dict[int, _Extent] = {}
+        self.made = 0
+        """Number of them, those that are gone included."""
+        self.version = 0
+        """Number of changes."""
+
+    def tell(self, event: ApiEvent) -> None:
+        """Take an event of `luthier.Tool.at_memory_event`."""
+        self.version += 1
+        address = event.arguments["address"]
+        if event.name == "allocated":
+            self.made += 1
+            size, reserved = event.arguments["size"], event.arguments["reserved"]
+            self._extents[address] = _Extent(Allocation(address, size, self.made), max(size, reserved))
+        elif event.name == "forgotten":
+            self._extents.pop(address, None)
+        elif event.name == "freed" and address in self._extents:
+            self._extents[address].is_freed = True
+
+    def stretches(self, mapped: Ranges | None = None) -> Iterator[Stretch]:
+        """Yield all addresses in their order, without a gap.
+
+        What is behind an allocation belongs to the nearest one. What is not known may be accessed where memory is.
+
+        Args:
+            mapped: where the process has memory; None: anywhere.
+        """
+        begin = 0
+        for end, name in self._marks(((0, END),) if mapped is None else mapped):
+            if end > begin:
+                yield Stretch(begin, end, name)
+                begin = end
+
+    def _marks(self, mapped: Ranges) -> Iterator[tuple[int, Name | None]]:
+        """Yield where each stretch ends, and its name; some are empty."""
+        extents = [self._extents[address] for address in sorted(self._extents)]
+        behind, one = 0, None
+        for extent, following in zip_longest(extents, extents[1:]):
+            allocation = extent.allocation
+            yield from _unknown(behind, allocation.address, one, allocation, mapped)
+            one, other = allocation, None if following is None else following.allocation
+            end, most = one.address + one.size, END if other is None else other.address
+            yield end, Name(FREED, one) if extent.is_freed else None
+            behind = min(one.address + extent.reserved, most)
+            yield from _divided(behind, OUTSIDE, one, other)
+        yield from _unknown(behind, END, one, None, mapped)
+
+
+def _divided(end: int, kind: str, one: Allocation | None, other: Allocation | None) -> Iterator[tuple[int, Name]]:
+    """Yield marks of what is between two allocations up to an address: of what is nearer to each."""
+    behind, before = Name(kind, one), Name(kind, other, is_before=True)
+    if one is None or other is None:
+        yield end, before if one is None else behind
+        return
+    yield min(end, (one.address + one.size + other.address + 1) // 2), behind
+    yield end, before
+
+
+def _unknown(
+    first: int, last: int, one: Allocation | None, other: Allocation | None, mapped: Ranges
+) -> Iterator[tuple[int, Name | None]]:
+    """Yield marks of addresses of which nothing is known, between two allocations if these are there."""
+    at = bisect_right(mapped, first, key=itemgetter(1))
+    for begin, end in islice(mapped, at, None):
+        if begin > first:
+            yield from _divided(min(begin, last), NOWHERE, one, other)
+        yield min(end, last), None
+        if end >= last:
+            return
+    yield from _divided(last, NOWHERE, one, other)
+
+
+def map_of(pid: int) -> bytes:
+    """Return the map of a process as the kernel tells it; empty where that cannot be read."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return b""
+
+
+@functools.lru_cache(maxsize=64)
+def mapped(text: bytes) -> Ranges | None:
+    """Return where a process has mapped anything, memory of its devices included; None of an empty map.
+
+    ROCr reserves addresses for what devices see in the process, too. Above what processes have are the apertures of LDS
+    and private memory.
+    """
+    found: list[tuple[int, int]] = []
+    for line in text.splitlines():
+        begin, end = (int(number, 16) for number in line.partition(b" ")[0].split(b"-"))
+        if found and found[-1][1] == begin:
+            begin = found.pop()[0]
+        if end <= PROCESS_END:
+            found.append((begin, end))
+    return (*found, (PROCESS_END, END)) if found else None

@@ -1,0 +1,57 @@
+"""Scalar loads from what the launch has: the kernel's arguments and its dispatch packet, which are always there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from luthier import Instruction
+from luthier.isa import OperandKind
+from luthier.isa.registers import SGPRS, mask_of
+from luthier.lifting import BasicBlock, LiftedRepresentation
+
+_POINTERS = ("kernarg_segment_ptr", "dispatch_ptr")
+
+
+def launch_loads(lifted: LiftedRepresentation) -> frozenset[int]:
+    """Return the indices of scalar loads by a pointer that is where the launch put it, on all ways from the entry."""
+    inputs = lifted.kernel.descriptor.sgpr_inputs
+    pointers = [SGPRS[inputs[name][0]] for name in _POINTERS if name in inputs]
+    return frozenset(
+        instruction.index
+        for block, kept in _kept(lifted, mask_of(unit for first in pointers for unit in (first, first + 1)))
+        for instruction, left in _along(lifted, block, kept)
+        if (first := _base(lifted, instruction)) in pointers and left >> first & 3 == 3
+    )
+
+
+def _base(lifted: LiftedRepresentation, instruction: Instruction) -> int:
+    """Return the first unit of a scalar load's base; -1 of anything else."""
+    access = instruction.memory
+    base = instruction.operand("sbase") if access is not None and access.space == "scalar" else None
+    if base is None or base[0] != OperandKind.REGISTER:
+        return -1
+    return lifted.isa.register(base[1]).first_unit
+
+
+def _along(lifted: LiftedRepresentation, block: BasicBlock, kept: int) -> Iterator[tuple[Instruction, int]]:
+    """Yield each instruction of a block with the units before it that hold what they held at the entry."""
+    for index in range(block.first, block.last + 1):
+        instruction = lifted.instructions[index]
+        yield instruction, kept
+        kept &= ~instruction.effects.writes
+
+
+def _kept(lifted: LiftedRepresentation, units: int) -> Iterator[tuple[BasicBlock, int]]:
+    """Yield the blocks of the kernel's own function with those of some units that nothing has written before them."""
+    blocks = {block.index: block for block in lifted.functions[0].blocks}
+    kept = dict.fromkeys(blocks, units)
+    waiting = list(blocks)
+    while waiting:
+        block = blocks[waiting.pop()]
+        *_, (last, left) = _along(lifted, block, kept[block.index])
+        left = 0 if last.is_call else left & ~last.effects.writes
+        for edge in block.successors:
+            if kept[edge.to] & ~left:
+                kept[edge.to] &= left
+                waiting.append(edge.to)
+    return iter([(block, kept[block.index]) for block in blocks.values()])

@@ -1,0 +1,62 @@
+// The memory that the program has of HIP, for tools: the library before HIP's functions (runtime/native/sanitizer)
+// calls these. For that this library is loaded before the program's own (LD_PRELOAD).
+#include <array>
+#include <atomic>
+#include <initializer_list>
+
+#include "events.h"
+
+namespace luthier {
+
+namespace {
+
+// Functions by the order in which they are told of; their arguments are addresses and sizes.
+enum Function : uint32_t { kAllocated, kFreed, kForgotten, kComplained, kFunctions };
+
+struct Memory {
+  EventLog &log;
+  std::array<bool, kFunctions> wanted{};
+  std::array<uint32_t, kFunctions> numbers{};
+};
+
+std::atomic<Memory *> memory = nullptr;
+
+void tell(Function function, std::initializer_list<uint64_t> values) {
+  Memory *const told = memory;
+  if (!told || !told->wanted[function] || !told->log.is_own())
+    return;
+  told->log.enter(told->numbers[function], {values.begin(), values.size()});
+}
+
+} // namespace
+
+void tell_of_memory(EventLog &log, const std::vector<std::string> &patterns) {
+  const std::array<ApiFunction, kFunctions> functions{{
+      {"memory", "allocated", {{"address", false}, {"size", false}, {"reserved", false}}, {}},
+      {"memory", "freed", {{"address", false}}, {}},
+      {"memory", "forgotten", {{"address", false}}, {}},
+      {"memory", "complained", {{"kind", false}, {"address", false}, {"base", false}, {"size", false}}, {}},
+  }};
+  auto *made = new Memory{log}; // never destroyed: programs free memory while they end
+  for (uint32_t function = 0; function < kFunctions; ++function) {
+    made->wanted[function] = EventLog::wanted(patterns, functions[function].name.c_str());
+    if (made->wanted[function])
+      made->numbers[function] = log.add({functions[function]});
+  }
+  memory = made;
+}
+
+} // namespace luthier
+
+extern "C" {
+
+void luthier_tools_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+  luthier::tell(luthier::kAllocated, {address, size, reserved});
+}
+void luthier_tools_freed(uint64_t address) { luthier::tell(luthier::kFreed, {address}); }
+void luthier_tools_forget(uint64_t address) { luthier::tell(luthier::kForgotten, {address}); }
+void luthier_tools_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
+  luthier::tell(luthier::kComplained, {kind, address, base, size});
+}
+
+} // extern "C"

@@ -1,0 +1,107 @@
+"""The tool memcheck in whole programs: planted bugs, with the virtual device's own check of memory as its oracle."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+from planted_bugs import Bug, bugs_of
+
+from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE
+from .test_planted_bugs import NEWER, SOURCES, TARGETS, Build, before_of, build_planted  # noqa: F401
+
+RULES = ("above", "below", "lds above", "lds below", "size", "free")
+FREES = ("double-free", "invalid-free")
+
+
+def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+    """Run a program under the tool and the device's check at once; its exit code, and what each has found."""
+    words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--device", f"emu:{target}"]
+    done = run_luthier(*words, "--json", log, "--", program, *names, before=before_of(target))
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert told["faults"] == [], done
+    (tool,) = told["tools"]
+    tables = {table["title"].partition(":")[0]: table for table in tool["tables"]}
+    # HIP's own kernels fill what is too small, or given back: the tool does not see them.
+    own = [one for one in told["findings"] if one["kernel"].startswith("_ZN")]
+    return told["exit_code"], own, {title: rows_of(table) for title, table in tables.items()}
+
+
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def of_device(findings: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """Return how often lanes did what the device has found, by what it was and the allocation."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for one in findings:
+        whole = one["allocation"] or {"address": 0, "size": 0}
+        where = "LDS" if one["in_lds"] else hex(whole["address"])
+        sums[bool(one["kernel"]), one["kind"], one["side"], where, whole["size"], one["size"]] += one["count"]
+    return sums
+
+
+def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
+    """Return the same of the tool's findings."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        about = row["side"], row["allocation"], row["of bytes"], row["bytes"] or 0
+        sums[bool(row["kernel"]), row["kind"], *about] += row["lanes"]
+    return sums
+
+
+@pytest.mark.covering(1, most=4)
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
+)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:  # noqa: F811
+    """All bugs of a source in one run: the same as the device finds, each at its line, and none without a bug."""
+    bugs = [bug for bug in bugs_of(source.read_text()) if bug.rule in RULES]
+    names = ["clean", *(bug.name for bug in bugs)]
+    code, findings, tables = told_by(build_planted(source, target), tmp_path / "log", target, *names)
+    found = tables.get("memory", [])
+    assert code == 0
+    assert of_tool(found) == of_device(findings)
+    for bug in bugs:
+        mine = [row for row in found if row["kernel"].startswith(f"_ZN{len(bug.name)}{bug.name}")]
+        assert any(is_meant(row, bug, source) for row in mine), (bug.rule, bug.line, mine)
+    assert not any("5clean" in row["kernel"] for row in found)
+
+
+def is_meant(row: dict[str, Any], bug: Bug, source: Path) -> bool:
+    """Return whether a finding is that of a bug."""
+    file, _, line = row["source"].rpartition(":")
+    return row["kind"] == bug.kind and file.endswith(source.name) and int(line) in bug.lines
+
+
+@pytest.mark.parametrize("container", ["device", "managed", "host"])
+def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: str) -> None:
+    """The device goes on as without a check, and the run ends as the program does."""
+    program, log = build_program("planted", "-g"), tmp_path / "log"
+    for bug, kinds in (("none", []), ("above", ["out-of-bounds"]), ("twice", [FREES[0]]), ("inside", [FREES[1]])):
+        done = run_luthier("run", "-t", "memcheck", "--json", log, "--", program, container, bug, "write")
+        assert (done.returncode, done.stdout) == (0, "done\n"), done
+        assert "lost" not in done.stderr
+        told = json.loads(log.read_text())
+        found, *_ = told["tools"][0]["tables"]
+        assert [row["kind"] for row in rows_of(found)] == kinds
+
+
+@pytest.mark.parametrize("options", ["", ":nowhere=false"])
+def test_a_fault(build_program: Callable[..., Path], tmp_path: Path, options: str) -> None:
+    """What led to a fault is known though it has ended the process."""
+    program, log = build_program("faults", "-g"), tmp_path / "log"
+    done = run_luthier("run", "-t", f"memcheck{options}", "--json", log, "--", program, "null")
+    assert done.returncode == -6, done
+    found, *_ = json.loads(log.read_text())["tools"][0]["tables"]
+    told = [(row["kind"], row["at"], row["access"], row["lanes"]) for row in rows_of(found)]
+    assert told == ([] if options else [("invalid-address", "0x0", "write", 64)])
+    lines = (PROGRAMS / "faults.hip").read_text().splitlines()
+    assert all("void outside" in lines[int(row["source"].rpartition(":")[2]) - 1] for row in rows_of(found))
