@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,30 +34,20 @@ def _captured(folder: Path) -> Path:
     program, kept = folder / "program", folder / "kept"
     command = ["hipcc", f"--offload-arch={TARGET}", "-O2", "-w", str(SOURCE), "-o", str(program)]
     subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
-    argv = [
-        sys.executable,
-        "-c",
-        MAIN,
-        "capture",
-        "--device",
-        f"emu:{TARGET}",
-        "--launches",
-        "0",
-        "-o",
-        str(kept),
-        "--",
-    ]
+    argv = [sys.executable, "-c", MAIN, "capture", "--device", f"emu:{TARGET}", "-o", str(kept), "--"]
     subprocess.run([*argv, str(program), "multiply", FLOATS, "0"], check=True, capture_output=True)
     return next(kept.iterdir())
 
 
-def _replayed(core: int, *words: str) -> tuple[dict[str, Any], float]:
-    """Return the row of a replay by a command on one core, and the seconds that the row says."""
+def _replayed(core: int, *words: str) -> tuple[dict[str, Any], float, float]:
+    """Return the row of a replay by a command on one core, the seconds in it, and the CPU time of the command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     argv = [_taskset(), "-c", str(core), sys.executable, "-c", MAIN, "replay", "--json", *words]
     done = subprocess.run(argv, check=True, capture_output=True, text=True)
     (row,) = json.loads(done.stdout)
     assert row["what"] == "equal", row
-    return row, row["seconds"]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return row, row["seconds"], after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def _taskset() -> str:
@@ -90,11 +81,13 @@ def measure() -> Iterable[Row]:
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
         path = str(_captured(Path(name)))
-        whole, serial = _replayed(cores[0], path)
+        whole, serial, used = _replayed(cores[0], path)
         yield Row(f"whole, one core, {whole['instructions']:,} instructions", serial, "s")
+        *_, noted = _replayed(cores[0], path, "--split", str(PARTS))
+        yield Row(f"{PARTS} parts one after the other, CPU time", noted, "s", "whole", used)
         for count in range(1, len(cores) + 1):
             with _workers(cores[:count]) as scheduler:
-                row, took = _replayed(cores[0], path, "--split", str(PARTS), "--scheduler", scheduler)
+                row, took, _ = _replayed(cores[0], path, "--split", str(PARTS), "--scheduler", scheduler)
             assert row["instructions"] == whole["instructions"]
             yield Row(f"{PARTS} parts, {count} workers with a core each", took, "s", "whole", serial)
             yield Row(
