@@ -18,7 +18,8 @@ import zstandard
 from luthier.capture import Capture, read_capture
 from luthier.capture.against import expecting, of_capture
 from luthier.capture.export import export_hip
-from luthier.capture.replay import PreparedLaunch, without
+from luthier.capture.pages import without
+from luthier.capture.replay import PreparedLaunch
 from luthier.errors import LuthierError
 
 from .conftest import Luthier

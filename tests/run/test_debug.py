@@ -471,7 +471,7 @@ def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str
         client.step_in(stop.threadId)
         editor.wait()
     inside = editor.top()
-    assert (inside.name, "value" in editor.locals(inside)) == ("twice", True)
+    assert (inside.name, editor.locals(inside)["value"]) == ("twice", variables["index"])
     client.step_out(stop.threadId)
     editor.wait()
     assert editor.top().name == "sums"

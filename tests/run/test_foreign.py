@@ -464,8 +464,50 @@ def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Pa
     assert {one["kind"] for one in told["findings"]} == WRONG.get(name, set()), done.stderr
 
 
+CAPTURED: Mapping[str, tuple[str, ...]] = CHECKED | {
+    "adam": ("1000", "20", "2"),
+    "burger": ("64", "64", "2"),
+    "cbsfil": ("64", "64", "1"),
+    "colorwheel": ("10", "64", "1"),
+    "complex": ("1000", "1"),
+    "cooling": ("1000", "1"),
+    "cross": ("1000", "1"),
+    "ecdh": ("1000", "1"),
+    "fpc": ("16", "1"),
+    "glu": ("1", "64", "1"),
+    "haccmk": ("1",),
+    "hausdorff": ("100", "100", "1"),
+    "hwt1d": ("1024", "1"),
+    "ising": ("-x", "64", "-y", "64", "-w", "1", "-n", "2"),
+    "iso2dfd": ("64", "64", "2"),
+    "keogh": ("16", "1000", "1"),
+    "laplace3d": ("32", "32", "32", "2", "1"),
+    "layout": ("1",),
+    "lif": ("100", "2", "10"),
+    "maxpool3d": ("32", "32", "4", "1"),
+    "mr": ("1",),
+    "mrc": ("1000", "1"),
+    "page-rank": ("-n", "100", "-i", "2"),
+    "perplexity": ("100", "10", "1"),
+    "pool": ("1", "1", "16", "16", "8", "8", "1"),
+    "projectile": ("1",),
+    "quantBnB": ("1000", "1"),
+    "split": ("4096", "1"),
+    "tsa": ("64", "64", "1"),
+    "unfold": ("1000", "1"),
+    "vanGenuchten": ("8", "8", "8", "2"),
+    "wedford": ("8", "8", "64", "1"),
+    "zeropoint": ("1000", "1"),
+    "zoom": ("1", "1", "32", "32", "1"),
+}
+"""Programs whose launches are all captured and replayed (docs/what-runs.md, "Captured launches")."""
+NOT_CAPTURED = {"quicksort", "srad"}
+"""One whose work-groups ask by atomics where their parts go, so that each run leaves other bytes, and one that needs a
+picture beside the folder that it runs in."""
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [name for name in CAPTURED if name not in NOT_CAPTURED])
 def test_captures_of_hecbench(
     luthier: Callable[..., subprocess.CompletedProcess[str]],
     benchmark_program: Callable[[str], Path],
@@ -473,9 +515,9 @@ def test_captures_of_hecbench(
     name: str,
 ) -> None:
     """Every launch is captured, and leaves the same bytes by the same instructions in another process."""
-    target = TARGETS[list(BENCHMARKS).index(name) % len(TARGETS)]
+    target = TARGETS[list(CAPTURED).index(name) % len(TARGETS)]
     kept = tmp_path / "kept"
-    made = luthier("capture", "--device", f"emu:{target}", "-o", kept, "--", benchmark_program(name), *BENCHMARKS[name])
+    made = luthier("capture", "--device", f"emu:{target}", "-o", kept, "--", benchmark_program(name), *CAPTURED[name])
     assert made.returncode == 0, made.stderr
     assert "not captured: 0" in made.stderr
     done = luthier("replay", "--json", kept)

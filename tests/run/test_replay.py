@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 from luthier.capture import Capture, read_capture, write_capture
+from luthier.capture.grid import chosen, number_in, parts
 from luthier.capture.minimise import group_count, with_grid
-from luthier.capture.replay import chosen, number_in, parts
 
 from .conftest import Luthier
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, Argument, Capture, Manifest
-from luthier.capture.replay import by_address, with_pages
+from luthier.capture.pages import by_address, with_pages
 from luthier.errors import LuthierError
 
 Pieces = Iterable[tuple[int, NDArray[np.uint8]]]

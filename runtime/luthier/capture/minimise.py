@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from luthier.capture.checking import identity
 from luthier.capture.form import PAGE, Capture, Manifest, Triple
+from luthier.capture.pages import by_address, with_pages
 from luthier.capture.place import fresh
-from luthier.capture.replay import PreparedLaunch, Replayed, by_address, with_pages
+from luthier.capture.replay import PreparedLaunch, Replayed
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import EmulationError, LuthierError
 

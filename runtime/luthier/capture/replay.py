@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import functools
-import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,20 +14,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.cache.memory import BoundedCache
-from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, Manifest, Pages, Triple
+from luthier.capture.form import COUNTS, PAGE, Capture, Triple
+from luthier.capture.grid import Part, chosen, number_in, parts
+from luthier.capture.pages import Difference, by_address, compared, stretches, with_pages, without
 from luthier.capture.place import mapped, pieces, present
-from luthier.emulator.binding.program import Code
+from luthier.capture.program import Program, device_of, recorded_program
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Memory, host_bytes
 from luthier.emulator.running.plan import find_beyond, kernel_plan
 from luthier.emulator.running.worker import WorkerState
-from luthier.errors import DeviceError, EmulationError, LuthierError
-from luthier.isa import Isa
-from luthier.isa.targets import TargetId
-from luthier.objects import CodeObject, Kernel
-from luthier.objects.origins import teller
+from luthier.errors import DeviceError, EmulationError
 
 if TYPE_CHECKING:
     from luthier.capture.checking import Observed, Watching
@@ -39,29 +34,6 @@ STEP_LIMIT = 1 << 20
 """Quanta that a work-group may use before it counts as never ending."""
 RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first byte that a replay left otherwise than it was recorded."""
-
-    address: int
-    range: tuple[int, int]
-    """Address and bytes of the memory that it is in."""
-    expected: int
-    found: int
-    bytes: int
-    """How many bytes differ in all."""
-    store: str = ""
-    """The instruction that wrote it last, with its source line; empty if none did, or nobody looked."""
-
-    def __str__(self) -> str:
-        begin, size = self.range
-        text = (
-            f"{self.bytes} bytes differ; the first is {self.address - begin} bytes into the {size} bytes at "
-            f"{begin:#x}: {self.found:#04x}, recorded {self.expected:#04x}"
-        )
-        return f"{text}; written by {self.store}" if self.store else text
 
 
 @dataclass(frozen=True)
@@ -129,78 +101,6 @@ Executed = tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError |
 """Executions and active lanes by record, seconds, and the fault."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """Code that runs in a captured launch, as it is loaded."""
-
-    object: CodeObject
-    """Code object that the code is from, for reports."""
-    kernel: Kernel
-    """The kernel, at its address in `code`."""
-    code: Code
-    place: int
-    """Address of the code's first byte in memory."""
-    group: int
-    """Bytes of LDS of a work-group."""
-    private: int
-    """Bytes of scratch of a work-item."""
-    kernarg: int
-    """Address of the arguments."""
-
-
-def device_of(capture: Capture, target: str | None, object: CodeObject) -> TargetId:
-    """Return the device that a launch runs on; None: the recorded one.
-
-    Raises:
-        DeviceError: it does not take this object's code.
-    """
-    device = TargetId.parse(target or capture.manifest.target)
-    if not device.accepts(object.target):
-        told = capture.manifest
-        raise DeviceError(f"code for {object.target} on a device that is {device}", kernel=told.kernel)
-    return device
-
-
-def recorded_program(capture: Capture, target: str | None) -> Program:
-    """Return the code that was captured, where it was, for a device.
-
-    Raises:
-        LuthierError: the code object is damaged, has no such kernel, or is not for the device.
-    """
-    told = capture.manifest
-    object, codes = _read_object(capture.object, told.object)
-    device = device_of(capture, target, object)
-    if told.kernel not in object.kernels:
-        raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
-    kernel = object.kernels[told.kernel]
-    key = device, kernel.wave_size, told.load_address
-    code = codes.use(key) or codes.put(key, _decoded(object, isa_of(object, device, kernel), told.load_address))
-    place = told.load_address + code.base
-    return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
-
-
-_Codes = BoundedCache[tuple[TargetId, int, int], Code]
-"""Code by device, wave size and address, which launches share: what one has bound is there for the next."""
-
-
-@functools.lru_cache(maxsize=2)
-def _read_object(data: bytes, name: str) -> tuple[CodeObject, _Codes]:
-    """Return a code object and its decoded code, also for the next capture: to run a small launch takes less time."""
-    return CodeObject(data, name), _Codes(4)
-
-
-def _decoded(object: CodeObject, isa: Isa, load_address: int) -> Code:
-    """Return an object's code as it is loaded at an address."""
-
-    def address_of(name: str) -> int | None:
-        symbol = object.symbol(name)
-        return None if symbol is None or not symbol.defined else symbol.address + load_address
-
-    code = Code(isa, object.text_as_loaded(address_of))
-    code.origin = teller(object)
-    return code
-
-
 _idle: dict[int, list[Executor]] = {}
 """Executors that run nothing, by their threads: to start one takes longer than many launches."""
 
@@ -213,11 +113,6 @@ def _executor(threads: int, looked_at: bool) -> Iterator[Executor]:
     yield executor
     if not looked_at:
         idle.append(executor)
-
-
-def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
-    """Return the instructions of a kernel of an object on a device."""
-    return Isa.of(replace(object.target, target=device.target), kernel.wave_size)
 
 
 class PreparedLaunch:
@@ -281,8 +176,8 @@ class PreparedLaunch:
             if wanted > most:
                 raise DeviceError(f"{wanted} {what}; {most} are the most", kernel=told.kernel)
 
-    def parts(self) -> Iterator[tuple[Triple, Triple, Triple]]:
-        """Yield first work-group, number of work-groups and work-items of one, of each part of the launch."""
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts of the launch."""
         told = self.capture.manifest
         yield from chosen(told.groups, told.grid, told.block) if told.groups else parts(told.grid, told.block)
 
@@ -478,112 +373,6 @@ class PreparedLaunch:
                 memory.free(scratch)
 
 
-def compared(
-    capture: Capture, addresses: Collection[int], contents: Callable[[int], NDArray[np.uint8]]
-) -> tuple[Difference | None, NDArray[np.uint64]]:
-    """Return the first difference from what was recorded, and which pages have changed.
-
-    Args:
-        addresses: of the pages that may have.
-        contents: returns those of the page at an address.
-    """
-    before, after = by_address(capture.before), by_address(capture.after)
-    first: tuple[int, int, int] | None = None
-    total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
-    for address in sorted({*addresses, *after}):
-        now = contents(address)
-        old = capture.pages[before[address]] if address in before else zeros
-        wanted = capture.pages[after[address]] if address in after else old
-        here = now.tobytes()  # far quicker to compare than arrays
-        same = here == old.tobytes()
-        if not same:
-            written.append(address)
-        if (same and wanted is old) or here == wanted.tobytes():
-            continue
-        wrong = np.flatnonzero(now != wanted)
-        total += len(wrong)
-        if first is None:
-            at = int(wrong[0])
-            first = address + at, int(wanted[at]), int(now[at])
-    changed = np.array(written, np.uint64)
-    if first is None:
-        return None, changed
-    inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
-    return Difference(first[0], inside, first[1], first[2], total), changed
-
-
-def by_address(places: NDArray[np.void]) -> dict[int, int]:
-    """Return `PLACES` as a mapping of addresses to numbers of pages."""
-    return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
-
-
-def parts(grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:
-    """Yield first work-group, number of work-groups and work-items of one, of each part of a grid: those at its ends
-    are smaller where it is no multiple of the work-group."""
-
-    def along(whole: int, size: int) -> list[tuple[int, int, int]]:
-        full, rest = divmod(whole, size)
-        return [part for part in ((0, full, size), (full, 1, rest)) if part[1] and part[2]]
-
-    for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
-        yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
-
-
-def number_in(told: Manifest, dispatch: Mapping[str, int], number: int) -> int:
-    """Return the number of a work-group in the whole grid, for its number in a dispatch of a part of it."""
-    wide, high = (dispatch[f"grid_{axis}"] for axis in "xy")
-    inside = number % wide, number // wide % high, number // wide // high
-    x, y, z = (dispatch[f"first_{axis}"] + at for axis, at in zip("xyz", inside, strict=True))
-    groups = [-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True)]
-    return (z * groups[1] + y) * groups[0] + x
-
-
-def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[tuple[Triple, Triple, Triple]]:
-    """Yield parts, as `parts`, of only these work-groups, which are in their order."""
-
-    def size(axis: int, place: int) -> int:
-        return min(block[axis], grid[axis] - place * block[axis])
-
-    at = 0
-    while at < len(groups):
-        x, y, z = groups[at]
-        items = size(0, x), size(1, y), size(2, z)
-        end = at + 1
-        while end < len(groups) and groups[end] == (x + end - at, y, z) and size(0, x + end - at) == items[0]:
-            end += 1
-        yield (x, y, z), (end - at, 1, 1), items
-        at = end
-
-
-def with_pages(
-    capture: Capture, before: Mapping[int, NDArray[np.uint8]], after: Mapping[int, NDArray[np.uint8]]
-) -> Capture:
-    """Return a capture with other pages, by address, each page's contents being in it once."""
-    known: dict[bytes, int] = {}
-    kept: list[Pages] = []
-    tables = []
-    for places in (before, after):
-        table = np.zeros(len(places), PLACES)
-        for row, address in enumerate(sorted(places)):
-            contents = places[address].tobytes()
-            if contents not in known:
-                known[contents] = len(kept)
-                kept.append(places[address])
-            table[row] = address, known[contents]
-        tables.append(table)
-    pages = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
-    return replace(capture, pages=pages, before=tables[0], after=tables[1])
-
-
-def compact(capture: Capture) -> Capture:
-    """Return a capture whose pages all have different contents."""
-    before, after = (
-        {address: capture.pages[page] for address, page in by_address(places).items()}
-        for places in (capture.before, capture.after)
-    )
-    return with_pages(capture, before, after)
-
-
 def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
     """Return a capture with only the pages that its replay accessed, and of what changed only what it changed, and how
     that replay compares with it.
@@ -598,29 +387,7 @@ def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
     before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
     after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
     left = sorted({*capture.before["address"].tolist()} - before.keys())
-    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(_stretches(left)), replayed=True)
+    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(stretches(left)), replayed=True)
     smaller = replace(with_pages(capture, before, after), manifest=manifest)
     difference, _ = compared(smaller, run.written.tolist(), run.left.__getitem__)
     return smaller, replace(run, difference=difference)
-
-
-def _stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
-    """Return address and bytes of the stretches of pages at these addresses, which are in their order."""
-    return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
-
-
-def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield address and bytes of what remains of ranges; both are in their order."""
-    at = 0
-    for address, size in ranges:
-        begin, end = address, address + size
-        while at < len(left_out) and left_out[at][0] < end:
-            first, length = left_out[at]
-            if begin < first:
-                yield begin, first - begin
-            begin = max(begin, first + length)
-            if first + length > end:
-                break  # the next range may have the rest of it
-            at += 1
-        if begin < end:
-            yield begin, end - begin

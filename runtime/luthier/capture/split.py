@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from luthier.capture.checking import Observed
 from luthier.capture.form import COUNTS, PAGE, Capture, Manifest, Triple
-from luthier.capture.replay import PreparedLaunch, Replayed, by_address, compared
+from luthier.capture.pages import by_address, compared
+from luthier.capture.replay import PreparedLaunch, Replayed
 from luthier.emulator import layout
 from luthier.errors import DeviceError
 

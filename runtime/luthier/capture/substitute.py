@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import Capture
-from luthier.capture.replay import Executed, PreparedLaunch, Program, device_of, isa_of, without
+from luthier.capture.pages import without
+from luthier.capture.program import Program, device_of, isa_of
+from luthier.capture.replay import Executed, PreparedLaunch
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.execution import Observer
 from luthier.emulator.running.loader import Image

@@ -20,7 +20,10 @@ import numpy as np
 from luthier.capture.form import Capture
 from luthier.capture.place import fresh
 from luthier.capture.replay import PreparedLaunch
+from luthier.debug.bodies import Bodies
+from luthier.debug.calls import Calls
 from luthier.debug.expressions import Expression
+from luthier.debug.lanes import Places
 from luthier.debug.stops import Breakpoint, Stop, Watchpoint
 from luthier.debug.view import View
 from luthier.emulator.inspection.debug import Step, Trace, observer_of
@@ -28,6 +31,7 @@ from luthier.emulator.inspection.debugger import DebugSession
 from luthier.emulator.running.memory import Allocation, Memory, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.objects.source import SourceFrame, SourceMap, SourceSelection
+from luthier.objects.variables import Variable
 
 
 class Debugger:
@@ -56,8 +60,8 @@ class Debugger:
         for address, size in capture.manifest.ranges:
             self._captured.register(address, size, "captured memory")
         self._session: DebugSession | None = None
-        self._calls: dict[tuple[int, int], tuple[int, int]] = {}
-        """By wave: how many calls deep it is, and the record that it executes."""
+        self._calls = Calls(self.launch.code, Places(self.launch.object.variables.near(self.addresses), self.addresses))
+        self._bodies = Bodies(self.launch.object.source, self.launch.code, self.addresses)
         self._last = 0, 0
         self._executed = 0
         """The record that was executed last."""
@@ -118,6 +122,18 @@ class Debugger:
     @staticmethod
     def _raw(address: int, size: int) -> bytes:
         return host_bytes(address, size).tobytes()
+
+    def has_frame(self, address: int, register: int) -> bool:
+        """Return whether at an instruction a scalar register has the frame of the function that it is in."""
+        return self._bodies.has_frame(address, register)
+
+    def lanes(self, view: View, variable: Variable) -> int:
+        """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
+        expression, on = variable.expression_at(view.pc), view.registers.exec
+        if expression is None:
+            return on
+        found = self._calls.lanes((view.workgroup, view.wave), view.pc, on, variable, expression)
+        return on if found is None else found
 
     # Breakpoints ----------------------------------------------------------------------------------------------------
 
@@ -232,7 +248,8 @@ class Debugger:
         symbol = self.launch.object.symbol(place)
         address = entry.entry if entry is not None else symbol.address if symbol is not None and symbol.defined else -1
         if code.record_at(address) is not None:
-            return [address]
+            body = self._bodies.body(address)
+            return [address if body is None else body.start]
         found, before = [], False
         for address in self.addresses:  # a function by its name, wherever it is inlined
             now = any(place in (frame.function, frame.name) for frame in self.frames(address))
@@ -304,6 +321,9 @@ class Debugger:
         def elsewhere(step: Step) -> bool:
             if self._of(step) != here or (over and self._depth(step) > depth):
                 return False
+            body = self._bodies.body(step.address)
+            if body is not None and step.address < body.start:
+                return False
             now = self.frames(step.address)
             if not now or not now[0].line or (over and self._depth(step) == depth and len(now) > len(frames)):
                 return False
@@ -358,7 +378,7 @@ class Debugger:
 
     def _frames(self) -> tuple[SourceFrame, ...]:
         """Return the places in the source of `_wave`'s instruction."""
-        return self.frames(self.launch.code.address_of(self._calls[self._wave()][1]))
+        return self.frames(self.launch.code.address_of(self._calls.record(self._wave())))
 
     # The launch -----------------------------------------------------------------------------------------------------
 
@@ -400,7 +420,7 @@ class Debugger:
                 watch.last = None
         if self.where is not None:
             self._last = self._of(self.where)
-            self._calls[self._last] = 0, self.where.record
+            self._calls.arrive(self._last, self.where)
 
     def _stopped(self) -> Step:
         if self.where is None:
@@ -417,24 +437,14 @@ class Debugger:
 
     def _depth(self, step: Step | None = None) -> int:
         """Return how many calls deep a wave is, of those that are not inlined; without a step that of `_wave`."""
-        return self._calls[self._wave() if step is None else self._of(step)][0]
-
-    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
-    def _call(self, record: int) -> int:
-        """Return what an instruction adds to the calls that a wave is deep."""
-        text = self.launch.code.text(record)
-        return text.startswith("s_swappc_b64") - text.startswith(("s_setpc_b64", "s_swap_pc_i64", "s_set_pc_i64"))
+        return self._calls.depth(self._wave() if step is None else self._of(step))
 
     def _arrive(self, step: Step) -> None:
         """Take note of a step: its number, and how deep its wave is."""
         self.position += 1
-        wave = self._of(step)
-        self._executed = self._calls[self._last][1]
-        depth, record = self._calls.get(wave, (0, -1))
-        if record >= 0:
-            depth += self._call(record)
-        self._calls[wave] = depth, step.record
-        self._last = wave
+        self._executed = self._calls.record(self._last)
+        self._last = self._of(step)
+        self._calls.arrive(self._last, step)
 
     def _reached(self, step: Step) -> Stop | None:
         """Return the stop that breakpoints and watchpoints make before an instruction."""
@@ -500,7 +510,7 @@ class Debugger:
         self._execute(until)
         if not found:
             self.position += 1
-            self._executed = self._calls[self._last][1]
+            self._executed = self._calls.record(self._last)
             return self._end()
         for number in found[0].numbers:
             if number in self.breakpoints and self.breakpoints[number].temporary:

@@ -49,7 +49,10 @@ def stopped(debugger: Debugger, stop: Stop) -> str:
 def variable(view: View, one: Variable, lane: int) -> str:
     """Return the value of a variable in a lane, or why there is none."""
     try:
-        return text(one.type, view.bytes_of(one)[lane].tobytes())
+        found = view.bytes_of(one)[lane]
+        if view.registers.exec & ~view.lanes_of(one) & 1 << lane:
+            return f"<optimised away here in lane {lane}>"
+        return text(one.type, found.tobytes())
     except NotAvailable as problem:
         return f"<{problem}>"
 

@@ -22,6 +22,8 @@ from luthier.objects.variables import Expression, Operation, Type, Variable
 
 ReadMemory = Callable[[int, int], bytes]
 """Device memory by address and size."""
+HasFrame = Callable[[int], bool]
+"""Whether a scalar register has the frame of the function that the wave is in."""
 Bytes = NDArray[np.uint8]
 """Of shape (lanes, bytes)."""
 _SGPRS = ((32, 64, 0), (1088, 42, 64))
@@ -67,10 +69,19 @@ class Frame:
         scratch_unit: how many bytes of the stack pointer are one byte of a lane.
         lds: contents of the work-group's LDS.
         read: device memory by address and size; raises DeviceError where there is none.
+        has_frame: whether a scalar register has the function's frame where the wave is.
     """
 
-    def __init__(self, registers: WaveRegisters, scratch_unit: int, lds: NDArray[np.uint8], read: ReadMemory) -> None:
+    def __init__(
+        self,
+        registers: WaveRegisters,
+        scratch_unit: int,
+        lds: NDArray[np.uint8],
+        read: ReadMemory,
+        has_frame: HasFrame,
+    ) -> None:
         self.registers, self.scratch_unit, self.lds, self.read = registers, scratch_unit, lds, read
+        self.has_frame = has_frame
         self.lanes = registers.wave_size
 
     def value(self, variable: Variable, address: int) -> Bytes:
@@ -99,7 +110,10 @@ class Frame:
             raise NotAvailable("its pieces do not end")
         if not parts:
             return self._bytes(self._evaluate(expression, variable), size)
-        return np.concatenate(parts, axis=1)[:, :size]
+        whole = np.concatenate(parts, axis=1)[:, :size]
+        if whole.shape[1] < size:
+            raise NotAvailable(f"only {whole.shape[1]} of its {size} bytes are anywhere here")
+        return whole
 
     def _evaluate(self, expression: Expression, variable: Variable) -> _Place:
         if not expression:
@@ -122,6 +136,8 @@ class Frame:
             base = self._evaluate(variable.frame_base, variable)
             if base.kind != "sgpr":
                 raise NotAvailable("its frame is in no register")
+            if not self.has_frame(base.number):
+                raise NotAvailable("its function has no frame here")
             lane = self.registers.sgpr(base.number) // self.scratch_unit + arguments[0]
             stack.append(_Place("memory", self._uniform(lane), _PRIVATE))
         elif name == "bregx":
@@ -149,6 +165,8 @@ class Frame:
             stack.append(_Place("memory", self._number(address), int(self._number(space)[0])))
         elif name == "deref":
             stack.append(_Place("memory", self._bytes(stack.pop(), 8).copy().view(np.uint64)[:, 0]))
+        elif name == "convert" and len(arguments) > 1:
+            stack.append(_Place("value", _converted(self._number(stack.pop()), *arguments)))
         elif name == "stack_value":
             stack.append(_Place("value", self._number(stack.pop())))
         else:
@@ -175,9 +193,8 @@ class Frame:
         if place.kind in ("memory", "value"):
             numbers: NDArray[np.uint64] = place.number
             return numbers
-        size = 8 if place.kind == "sgpr" else 4
         wide = np.zeros((self.lanes, 8), np.uint8)
-        wide[:, :size] = self._bytes(place, size)
+        wide[:, :4] = self._bytes(place, 4)
         return wide.view(np.uint64)[:, 0]
 
     def _numbers(self, values: NDArray[np.uint64], size: int) -> Bytes:
@@ -220,6 +237,18 @@ class Frame:
             return np.stack([np.frombuffer(self.read(int(one), size), np.uint8) for one in place.number])
         except DeviceError as problem:
             raise NotAvailable(problem.message) from None
+
+
+def _converted(values: NDArray[np.uint64], kind: str, size: int) -> NDArray[np.uint64]:
+    """Return numbers as those of a type: its lowest bits, extended by its sign.
+
+    Raises:
+        NotAvailable: it is no type of integers.
+    """
+    if kind not in ("signed", "unsigned") or size not in (1, 2, 4, 8):
+        raise NotAvailable(f"a conversion to {kind} of {size} bytes is not understood")
+    cut = values.astype(f"u{size}")
+    return (cut.view(f"i{size}").astype(np.int64).view(np.uint64)) if kind == "signed" else cut.astype(np.uint64)
 
 
 def numbers(kind: Type, data: Bytes) -> NDArray[Any] | None:

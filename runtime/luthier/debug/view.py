@@ -31,6 +31,12 @@ class Stopped(Protocol):
     def read(self, address: int, size: int) -> bytes:
         """Return memory; raise DeviceError where there is none."""
 
+    def has_frame(self, address: int, register: int) -> bool:
+        """Return whether at an instruction a scalar register has the frame of the function that it is in."""
+
+    def lanes(self, view: View, variable: Variable) -> int:
+        """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
+
 
 class View:
     """A wave that is stopped, or waits for others.
@@ -82,7 +88,18 @@ class View:
         unit = 1 if target.architected_flat_scratch else self.registers.wave_size
         worker = self._step.worker
         lds = worker.lds()[: worker.group_field("lds_size")]
-        return Frame(self.registers, unit, lds, self._debugger.read).value(variable, self.pc)
+
+        def has_frame(register: int) -> bool:
+            return self._debugger.has_frame(self.pc, register)
+
+        return Frame(self.registers, unit, lds, self._debugger.read, has_frame).value(variable, self.pc)
+
+    def lanes_of(self, variable: Variable) -> int:
+        """Return the mask of the lanes, of those that are on, whose value of a variable `bytes_of` has.
+
+        For others the compiler does not tell: it says where a variable is as if all lanes went the same way.
+        """
+        return self._debugger.lanes(self, variable)
 
     def variable(self, name: str) -> NDArray[Any] | None:
         """Return a variable by lane as numbers; None if there is none of that name, or it has other contents.
@@ -94,6 +111,10 @@ class View:
         if one is None:
             return None
         try:
-            return numbers(one.type, self.bytes_of(one))
+            found = numbers(one.type, self.bytes_of(one))
         except NotAvailable as problem:
             raise LuthierError(f"{name}: {problem}") from None
+        if unknown := self.registers.exec & ~self.lanes_of(one):
+            lane = (unknown & -unknown).bit_length() - 1
+            raise LuthierError(f"{name}: optimised away here in {unknown.bit_count()} active lanes, {lane} for example")
+        return found

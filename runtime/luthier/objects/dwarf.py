@@ -72,6 +72,8 @@ class Row(NamedTuple):
     file: str | None
     line: int
     column: int
+    body: bool = False
+    """A function has made its frame before this."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,8 @@ class Dwarf:
                 yield rows
                 rows = []
             else:
-                rows.append(Row(state.address, files[state.file], state.line, state.column))
+                place = files[state.file], state.line, state.column
+                rows.append(Row(state.address, *place, body=bool(state.prologue_end)))
 
     def scopes(self, cu: CompileUnit) -> list[Scope]:
         """Return the scopes of `Unit.scopes`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
@@ -116,7 +117,9 @@ class SourceMap:
         self._known: dict[SourceLocation, int] = {}
         self._text = text
         named = [one for one in functions if one[2] and self._is_code(one[1])]
-        self._symbols = [name for name, _, _ in named]
+        self._functions = named
+        self._bodies: list[int] = []
+        """Where functions have made their frames, ascending, of what has been read."""
         self._symbol_map = _paint([(address, address + size, at) for at, (_, address, size) in enumerate(named)])
         self._units: list[Unit | None] = []
         self._unit_map = _paint([])
@@ -141,6 +144,25 @@ class SourceMap:
         for unit in np.unique(units[units >= 0]).tolist():
             found[units == unit] = _owners(asked[units == unit], *self._table(unit))
         return found
+
+    def body(self, address: int) -> range | None:
+        """Return the part of a function's code behind what makes its frame.
+
+        Args:
+            address: of an instruction in the function.
+
+        Returns:
+            Virtual addresses; None where no function is known, or the compiler does not tell.
+        """
+        self.numbers([address])  # reads the unit
+        symbol = int(_owners(np.array([address], np.uint64), *self._symbol_map)[0])
+        if symbol < 0:
+            return None
+        _, begin, size = self._functions[symbol]
+        at = bisect.bisect_left(self._bodies, begin)
+        if at == len(self._bodies) or self._bodies[at] >= begin + size:
+            return None
+        return range(self._bodies[at], begin + size)
 
     def _find_units(self, elf: E.ElfFile) -> None:
         from luthier.objects.dwarf import Dwarf, DwarfError  # imports pyelftools
@@ -193,6 +215,7 @@ class SourceMap:
             self.problems.append(str(problem))
         if not rows:
             return np.zeros(0, np.uint64), np.zeros(0, np.int32)
+        self._bodies = sorted([*self._bodies, *(row.address for row in rows if row.body)])
         try:
             scopes = unit.scopes()
             painted = _paint(
@@ -215,9 +238,9 @@ class SourceMap:
             if scope not in stacks:
                 stacks[scope] = _callers(scopes[scope]) if scope >= 0 else ()
             function = scopes[scope].function if scope >= 0 else ""
-            frames = [SourceFrame(function, *rows[row][1:]), *stacks[scope]]
+            frames = [SourceFrame(function, *rows[row][1:4]), *stacks[scope]]
             if symbol >= 0 and complete:  # line tables alone tell no symbols
-                frames[-1] = frames[-1]._replace(function=self._symbols[symbol])
+                frames[-1] = frames[-1]._replace(function=self._functions[symbol][0])
             numbers.append(self._number_of(SourceLocation(tuple(frames))))
         return every, np.array(numbers, np.int32)
 

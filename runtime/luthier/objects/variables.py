@@ -55,7 +55,7 @@ class Operation:
     name: str
     """Without ``DW_OP_``."""
     arguments: tuple[Any, ...]
-    """Numbers; addresses instead of indices into the table of addresses."""
+    """Numbers; addresses instead of indices into the table of addresses, kind and size instead of types."""
 
 
 Expression = tuple[Operation, ...]
@@ -114,12 +114,16 @@ class VariableMap:
 
     def at(self, address: int) -> list[Variable]:
         """Return what is visible at an instruction, outer scopes first."""
+        return [one for one in self.near([address]) if _within(address, one.scope)]
+
+    def near(self, addresses: Sequence[int]) -> list[Variable]:
+        """Return the variables of all functions of the units that some instructions are in, outer scopes first."""
         found = []
         for number, (ranges, dwarf, cu) in enumerate(self._units):
-            if _within(address, ranges):
+            if any(_within(address, ranges) for address in addresses):
                 if number not in self._read:
                     self._read[number] = self._variables(dwarf, cu)
-                found += [one for one in self._read[number] if _within(address, one.scope)]
+                found += self._read[number]
         return found
 
     def _variables(self, dwarf: Dwarf, cu: CompileUnit) -> list[Variable]:
@@ -207,6 +211,9 @@ class _Unit:
             if name in ("addrx", "constx"):
                 name = "addr" if name == "addrx" else "constu"
                 arguments = (self.dwarf.info.get_addr(self.cu, arguments[0]),)
+            elif name == "convert" and arguments[0]:
+                kind = self._type(self.cu.get_DIE_from_refaddr(self.cu.cu_offset + arguments[0]), 0)
+                arguments = kind.kind, kind.size
             operations.append(Operation(name, arguments))
         return tuple(operations)
 

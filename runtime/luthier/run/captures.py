@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manifest, checked, room_for, write_capture
-from luthier.capture.replay import compact
+from luthier.capture.pages import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
 from luthier.errors import DeviceError, LuthierError

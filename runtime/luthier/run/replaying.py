@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from luthier.capture import Replayed
 from luthier.capture.place import NearMemory
-from luthier.capture.replay import STEP_LIMIT, PreparedLaunch, Program, isa_of
+from luthier.capture.program import Program, isa_of
+from luthier.capture.replay import STEP_LIMIT, PreparedLaunch
 from luthier.emulator.binding.program import Code
 from luthier.emulator.device import WAITING
 from luthier.emulator.inspection.checks import AnyFinding, Finding

@@ -1,5 +1,7 @@
 #include "footprint.h"
 
+#include <algorithm>
+
 #include "bytes.h"
 
 namespace luthier {
@@ -27,17 +29,23 @@ void Footprint::observe(const Instruction &instruction, const char *access, uint
 // What is not known to read or to write may do both.
 void Footprint::add(uint64_t address, uint64_t size, unsigned use) {
   const bool known = use & (USE_READS | USE_WRITES);
-  for (uint64_t at = address; at < address + size; ++at) {
-    if (at / kPage != last_) {
-      last_ = at / kPage;
-      found_ = &pages_[last_ * kPage];
-    }
-    const uint64_t bit = uint64_t{1} << at % 64, word = at % kPage / 64;
+  const uint64_t end = address + size;
+  for (uint64_t at = address, next; at < end; at = next) {
+    next = std::min(end, (at / 64 + 1) * 64);
+    const uint64_t bits = ~uint64_t{0} >> (64 - (next - at)) << at % 64, word = at % kPage / 64;
+    Page &page = page_of(at / kPage);
     if (!known || use & USE_READS)
-      found_->read[word] |= bit;
+      page.read[word] |= bits;
     if (!known || use & USE_WRITES)
-      found_->written[word] |= bit;
+      page.written[word] |= bits;
   }
+}
+
+Footprint::Page &Footprint::page_of(uint64_t number) {
+  Recent &recent = recent_[number % kRecent];
+  if (recent.number != number)
+    recent = {number, &pages_[number * kPage]};
+  return *recent.page;
 }
 
 } // namespace luthier

@@ -22,12 +22,19 @@ public:
   const std::map<uint64_t, Page> &pages() const { return pages_; }
 
 private:
+  // A page that was found lately, by its number.
+  struct Recent {
+    uint64_t number = ~uint64_t{0};
+    Page *page = nullptr;
+  };
+  static constexpr uint64_t kRecent = 256;
+
   void add(uint64_t address, uint64_t size, unsigned use);
+  Page &page_of(uint64_t number);
 
   const char *plan_ = nullptr;
   std::map<uint64_t, Page> pages_;
-  uint64_t last_ = ~uint64_t{0};
-  Page *found_ = nullptr;
+  Recent recent_[kRecent];
 };
 
 } // namespace luthier

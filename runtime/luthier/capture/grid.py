@@ -1,0 +1,49 @@
+"""Parts of a grid whose work-groups have one size, and the numbers of their work-groups."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from luthier.capture.form import Manifest, Triple
+
+Part = tuple[Triple, Triple, Triple]
+"""First work-group, number of work-groups, and work-items of one."""
+
+
+def parts(grid: Triple, block: Triple) -> Iterator[Part]:
+    """Yield first work-group, number of work-groups and work-items of one, of each part of a grid: those at its ends
+    are smaller where it is no multiple of the work-group."""
+
+    def along(whole: int, size: int) -> list[tuple[int, int, int]]:
+        full, rest = divmod(whole, size)
+        return [part for part in ((0, full, size), (full, 1, rest)) if part[1] and part[2]]
+
+    for z, y, x in itertools.product(*(along(grid[axis], block[axis]) for axis in (2, 1, 0))):
+        yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
+
+
+def number_in(told: Manifest, dispatch: Mapping[str, int], number: int) -> int:
+    """Return the number of a work-group in the whole grid, for its number in a dispatch of a part of it."""
+    wide, high = (dispatch[f"grid_{axis}"] for axis in "xy")
+    inside = number % wide, number // wide % high, number // wide // high
+    x, y, z = (dispatch[f"first_{axis}"] + at for axis, at in zip("xyz", inside, strict=True))
+    groups = [-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True)]
+    return (z * groups[1] + y) * groups[0] + x
+
+
+def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[Part]:
+    """Yield parts, as `parts`, of only these work-groups, which are in their order."""
+
+    def size(axis: int, place: int) -> int:
+        return min(block[axis], grid[axis] - place * block[axis])
+
+    at = 0
+    while at < len(groups):
+        x, y, z = groups[at]
+        items = size(0, x), size(1, y), size(2, z)
+        end = at + 1
+        while end < len(groups) and groups[end] == (x + end - at, y, z) and size(0, x + end - at) == items[0]:
+            end += 1
+        yield (x, y, z), (end - at, 1, 1), items
+        at = end

@@ -1,0 +1,125 @@
+"""Pages of captures: what is at which address, what differs, and captures with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.form import PAGE, PLACES, Capture, Pages
+from luthier.capture.place import pieces
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first byte that a replay left otherwise than it was recorded."""
+
+    address: int
+    range: tuple[int, int]
+    """Address and bytes of the memory that it is in."""
+    expected: int
+    found: int
+    bytes: int
+    """How many bytes differ in all."""
+    store: str = ""
+    """The instruction that wrote it last, with its source line; empty if none did, or nobody looked."""
+
+    def __str__(self) -> str:
+        begin, size = self.range
+        text = (
+            f"{self.bytes} bytes differ; the first is {self.address - begin} bytes into the {size} bytes at "
+            f"{begin:#x}: {self.found:#04x}, recorded {self.expected:#04x}"
+        )
+        return f"{text}; written by {self.store}" if self.store else text
+
+
+def compared(
+    capture: Capture, addresses: Collection[int], contents: Callable[[int], NDArray[np.uint8]]
+) -> tuple[Difference | None, NDArray[np.uint64]]:
+    """Return the first difference from what was recorded, and which pages have changed.
+
+    Args:
+        addresses: of the pages that may have.
+        contents: returns those of the page at an address.
+    """
+    before, after = by_address(capture.before), by_address(capture.after)
+    first: tuple[int, int, int] | None = None
+    total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
+    for address in sorted({*addresses, *after}):
+        now = contents(address)
+        old = capture.pages[before[address]] if address in before else zeros
+        wanted = capture.pages[after[address]] if address in after else old
+        here = now.tobytes()  # far quicker to compare than arrays
+        same = here == old.tobytes()
+        if not same:
+            written.append(address)
+        if (same and wanted is old) or here == wanted.tobytes():
+            continue
+        wrong = np.flatnonzero(now != wanted)
+        total += len(wrong)
+        if first is None:
+            at = int(wrong[0])
+            first = address + at, int(wanted[at]), int(now[at])
+    changed = np.array(written, np.uint64)
+    if first is None:
+        return None, changed
+    inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
+    return Difference(first[0], inside, first[1], first[2], total), changed
+
+
+def by_address(places: NDArray[np.void]) -> dict[int, int]:
+    """Return `PLACES` as a mapping of addresses to numbers of pages."""
+    return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
+
+
+def with_pages(
+    capture: Capture, before: Mapping[int, NDArray[np.uint8]], after: Mapping[int, NDArray[np.uint8]]
+) -> Capture:
+    """Return a capture with other pages, by address, each page's contents being in it once."""
+    known: dict[bytes, int] = {}
+    kept: list[Pages] = []
+    tables = []
+    for places in (before, after):
+        table = np.zeros(len(places), PLACES)
+        for row, address in enumerate(sorted(places)):
+            contents = places[address].tobytes()
+            if contents not in known:
+                known[contents] = len(kept)
+                kept.append(places[address])
+            table[row] = address, known[contents]
+        tables.append(table)
+    pages = np.stack(kept) if kept else np.zeros((0, PAGE), np.uint8)
+    return replace(capture, pages=pages, before=tables[0], after=tables[1])
+
+
+def compact(capture: Capture) -> Capture:
+    """Return a capture whose pages all have different contents."""
+    before, after = (
+        {address: capture.pages[page] for address, page in by_address(places).items()}
+        for places in (capture.before, capture.after)
+    )
+    return with_pages(capture, before, after)
+
+
+def stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
+    """Return address and bytes of the stretches of pages at these addresses, which are in their order."""
+    return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
+
+
+def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield address and bytes of what remains of ranges; both are in their order."""
+    at = 0
+    for address, size in ranges:
+        begin, end = address, address + size
+        while at < len(left_out) and left_out[at][0] < end:
+            first, length = left_out[at]
+            if begin < first:
+                yield begin, first - begin
+            begin = max(begin, first + length)
+            if first + length > end:
+                break  # the next range may have the rest of it
+            at += 1
+        if begin < end:
+            yield begin, end - begin

@@ -1,0 +1,85 @@
+"""Calls that the waves of a launch are in, and the lanes in each that have been where variables are."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from luthier.debug.lanes import Lanes, Places
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.debug import Step
+from luthier.objects.variables import Expression, Variable
+
+WaveId = tuple[int, int]
+"""Work-group, and index in it."""
+_CALLS = "s_swappc_b64", "s_swap_pc_i64", "s_call_"
+_RETURNS = "s_setpc_b64", "s_set_pc_i64"
+
+
+@dataclass
+class _Wave:
+    depth: int
+    record: int
+    """The instruction that was next when it was seen last."""
+    lanes: dict[int, Lanes] = field(default_factory=dict)
+    """By depth."""
+
+
+class Calls:
+    """The calls that waves are in, of those that are not inlined; each step of the launch is told."""
+
+    def __init__(self, code: Code, places: Places) -> None:
+        self._code, self._places = code, places
+        self._waves: dict[WaveId, _Wave] = {}
+
+    def clear(self) -> None:
+        """Forget all waves: the launch begins anew."""
+        self._waves.clear()
+
+    def arrive(self, id: WaveId, step: Step) -> None:
+        """Take note of a wave about to execute an instruction."""
+        wave = self._waves.get(id)
+        if wave is None:
+            wave = self._waves[id] = _Wave(0, step.record)
+        else:
+            moved = self._deeper(wave.record)
+            if moved < 0:
+                wave.lanes.pop(wave.depth, None)
+            wave.depth, wave.record = wave.depth + moved, step.record
+        if self._places.at:
+            lanes = wave.lanes.get(wave.depth)
+            if lanes is None:
+                lanes = wave.lanes[wave.depth] = Lanes()
+            lanes.arrive(self._places.at[step.address], step.registers.exec)
+
+    def depth(self, id: WaveId) -> int:
+        """Return how many calls deep a wave is."""
+        return self._waves[id].depth
+
+    def record(self, id: WaveId) -> int:
+        """Return the instruction of a wave that was next when it was seen last."""
+        return self._waves[id].record
+
+    def lanes(self, id: WaveId, address: int, on: int, variable: Variable, expression: Expression) -> int | None:
+        """Return the lanes of a wave, of those that are on, that a variable's place counts for; None: all.
+
+        Args:
+            address: where the wave is now, which may be one instruction behind the one that was seen last.
+            on: mask of the lanes that are on now.
+        """
+        key = self._places.number(variable, expression)
+        if key is None:
+            return None
+        wave = self._waves.get(id)
+        if wave is None:  # it has not begun
+            return on
+        lanes = wave.lanes.get(wave.depth)
+        if self._code.address_of(wave.record) != address:
+            lanes = wave.lanes.get(wave.depth + self._deeper(wave.record))
+        return on & (on if lanes is None else lanes.of(key, self._places.at[address], on))
+
+    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
+    def _deeper(self, record: int) -> int:
+        """Return what an instruction adds to the calls that a wave is deep."""
+        text = self._code.text(record)
+        return text.startswith(_CALLS) - text.startswith(_RETURNS)
