@@ -373,10 +373,14 @@ PARTS = 4
 
 
 @pytest.fixture
-def benchmark_program() -> Callable[[str], Path]:
-    """A program of HeCBench, of the sources that its Makefile names."""
+def benchmark_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A program of HeCBench, of the sources that its Makefile names. It runs in a folder of its own, since some write
+    files where they are, beside which are the data that others read."""
     if not HECBENCH.is_dir() or "LUTHIER_TEST_HECBENCH" not in os.environ:
         pytest.skip("there is no checkout of HeCBench, which LUTHIER_TEST_HECBENCH would name")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "data").symlink_to(HECBENCH / "data")
+    monkeypatch.chdir(tmp_path / "here")
 
     def build(name: str) -> Path:
         folder, shared = HECBENCH / f"{name}-hip", HECBENCH / f"{name}-cuda"
