@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from luthier.tool.observation import LiveChannel as LiveChannel
     from luthier.tool.observation import LiveVariable as LiveVariable
     from luthier.tool.observation import Run as Run
+    from luthier.tool.site_sums import Sites as Sites
     from luthier.tool.site_sums import SiteSums as SiteSums
     from luthier.tool.task import InstrumentationTask as InstrumentationTask
     from luthier.tool.task import reg as reg
@@ -69,6 +70,7 @@ _MODULE_OF = {
     "PatchedObject": "luthier.patch",
     "ReportFormat": "luthier.report.formats",
     "Run": "luthier.tool.observation",
+    "Sites": "luthier.tool.site_sums",
     "SiteSums": "luthier.tool.site_sums",
     "Table": "luthier.support.table",
     "Tool": "luthier.tool.tool",

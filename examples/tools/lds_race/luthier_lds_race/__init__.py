@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, Table, Tool, ToolModule
+from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, Sites, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
 from luthier.isa import OperandKind
-from luthier.tool.site_sums import Sites
 from luthier.tool.task import HookArgument
 
 DEVICE = ToolModule.from_package(__name__, "device")

@@ -16,6 +16,7 @@ from luthier import (
     InstrumentationTask,
     Launch,
     Run,
+    Sites,
     Table,
     Tool,
     ToolModule,
@@ -23,7 +24,6 @@ from luthier import (
 )
 from luthier.errors import HookError
 from luthier.run.findings.finding import Allocation, Finding
-from luthier.tool.site_sums import Sites
 from luthier.wire.messages import Sight
 from numpy.typing import NDArray
 
