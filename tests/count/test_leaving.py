@@ -168,6 +168,7 @@ KINDS = {"divergent": (), "uniform": ("-DUNIFORM",), "many": ("-DMANY",)}
     [("divergent", "-O0", 1.1), ("divergent", "-O3", 1.25), ("uniform", "-O3", 1.2), ("many", "-O3", 1.65)],
 )
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+@pytest.mark.covering(1)
 def test_cost(compile_object, target: str, kind: str, level: str, most: float) -> None:
     """Wave-instructions of a kernel that does little but call by pointers: each is looked up, and counted."""
     object = load_object(compile_object(ROUNDS, target, level, *KINDS[kind]))

@@ -93,6 +93,7 @@ def test_replay_takes_the_same_names(
         assert (done.returncode, message in done.stderr) == (1, True), done
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", ["divides", "halves", "mixes"])
 @pytest.mark.parametrize("kinds", ["nan,inf", "denormal,flow", "nan,inf,denormal,flow"])

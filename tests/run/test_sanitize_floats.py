@@ -61,6 +61,7 @@ def check(program: Path, log: Path, kernel: str, target: str, before: list[str])
     assert one["group"] * 256 + one["wave"] * lanes + one["lane"] == PLACE
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", BUGS)
 def test_one_in_a_million(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -68,6 +69,7 @@ def test_one_in_a_million(build_program: Build, tmp_path: Path, kernel: str, tar
 
 
 @pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("kernel", ["adds", "divides", "halves", "doubles"])
 def test_one_in_a_million_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:

@@ -119,6 +119,7 @@ def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target
 
 
 @pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("kernel", CLEAN)
 def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -136,6 +137,7 @@ def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -
 
 
 @pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str, target: str) -> None:
