@@ -74,7 +74,6 @@ def check(program: str, says: str, packages: tuple[str, ...], target: str, tmp_p
     assert [int(variable["value"]) for variable in told["variables"]] == [truth]
 
 
-@pytest.mark.thorough
 @pytest.mark.rocm(RELEASE, *FOR_CUPY)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1201"])
 def test_cupy(tmp_path: Path, target: str) -> None:
@@ -86,7 +85,6 @@ def test_cupy(tmp_path: Path, target: str) -> None:
     check("cupy_arrays.py", says, FOR_CUPY, target, tmp_path, **variables)
 
 
-@pytest.mark.thorough
 @pytest.mark.rocm(RELEASE, *FOR_JAX)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
 def test_jax(tmp_path: Path, target: str) -> None:
