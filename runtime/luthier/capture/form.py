@@ -90,6 +90,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address and bytes of pages that the launch may access, and whose contents are not in the capture: it did not."""
     groups: tuple[Triple, ...] = ()
     """Ids of the work-groups that run, in the order of z, y and x; empty: all. Each sees the whole grid."""
+    counted: bool = True
+    """It is known how often each instruction was executed. GPUs do not tell: a replay does."""
     replayed: bool = False
     """A replay has left what is recorded here, by the same instructions, before the file was written."""
 

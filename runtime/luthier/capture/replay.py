@@ -43,7 +43,7 @@ class Replayed:
     counts: NDArray[np.void]
     """`COUNTS`, of the code object that ran."""
     counts_equal: bool | None
-    """Whether they are those recorded; None where other code ran and they cannot be compared."""
+    """Whether they are those recorded; None where they cannot be compared: other code ran, or none were recorded."""
     difference: Difference | None
     fault: EmulationError | None
     touched: NDArray[np.uint64]
@@ -221,7 +221,8 @@ class PreparedLaunch:
         table = np.zeros(len(ran), COUNTS)
         table["address"], table["executions"], table["lanes"] = self.code.addresses()[ran], counts[ran], lanes[ran]
         table.sort(order="address")
-        same = bool(np.array_equal(table, capture.counts)) if self.recorded else None
+        comparable = self.recorded and capture.manifest.counted
+        same = bool(np.array_equal(table, capture.counts)) if comparable else None
         findings = () if watched is None else watched.findings(self.object.source)
         return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
 
@@ -387,7 +388,9 @@ def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
     before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
     after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
     left = sorted({*capture.before["address"].tolist()} - before.keys())
-    manifest = msgspec.structs.replace(capture.manifest, left_out=tuple(stretches(left)), replayed=True)
-    smaller = replace(with_pages(capture, before, after), manifest=manifest)
+    told = capture.manifest
+    manifest = msgspec.structs.replace(told, left_out=tuple(stretches(left)), counted=True, replayed=True)
+    counts = capture.counts if told.counted else run.counts
+    smaller = replace(with_pages(capture, before, after), manifest=manifest, counts=counts)
     difference, _ = compared(smaller, run.written.tolist(), run.left.__getitem__)
     return smaller, replace(run, difference=difference)

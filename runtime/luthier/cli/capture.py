@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from luthier.cli.reduction import reduce, tell_refused
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.support.wording import counted
-from luthier.terminal import say, say_text
+from luthier.terminal import say
 
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
+    from luthier.run.instrumentation import Instrumentation
 
-_REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
-"""Time that the replay of a new capture may take: so long, and so many times longer than the launch."""
-_TOGETHER = 64
-"""Captures that one process replays."""
-MOST = 10 << 30
-"""Bytes of all files together, and of the memory of a launch, unless told otherwise."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -37,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most",
         type=size,
-        default=MOST,
+        default=10 * UNITS["G"],
         metavar="BYTES",
         help="of all files together, and of the memory of a launch: 500M, 10G (default: 10G)",
     )
@@ -68,7 +63,7 @@ def size(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status: the program's."""
-    from luthier.run import devices_for, run_program
+    from luthier.run import MachineGpus, devices_for, run_program
     from luthier.run.captures import Captures
     from luthier.run.selection import Selection, parse_launches
 
@@ -85,10 +80,12 @@ def run(args: argparse.Namespace) -> int:
     except OSError as problem:
         raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
     captures = Captures(folder, selection, args.most, args.patience, hold=not args.all_memory)
-    code = run_program(command, devices, captures=captures)
+    if isinstance(devices, MachineGpus):
+        code = run_program(command, devices, _capturing(captures))
+    else:
+        code = run_program(command, devices, captures=captures)
     kept = captures.files if args.all_memory else reduce(captures)
-    for text in captures.refused:
-        say_text(f"luthier capture: not captured: {text}", file=sys.stderr)
+    tell_refused(captures)
     bytes = sum(path.stat().st_size for path in kept)
     say(
         f"luthier capture: {counted(len(kept), 'launch')}, {bytes} bytes; not captured: {len(captures.refused)}",
@@ -99,44 +96,10 @@ def run(args: argparse.Namespace) -> int:
     return code if code >= 0 else 128 - code
 
 
-def reduce(captures: Captures) -> list[Path]:
-    """Replay each capture, and write it without what it did not access.
+def _capturing(captures: Captures) -> Instrumentation:
+    """Return what captures launches on GPUs: no tools."""
+    from luthier.run.instrumentation import Instrumentation
+    from luthier.run.selection import Selection
+    from luthier.tool import ToolGroup
 
-    One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
-    """
-    from luthier.cli.progress import Progress
-    from luthier.cli.replay_process import replay_elsewhere
-
-    kept: list[Path] = []
-    files = [*captures.files]
-    with Progress("replaying", len(files)) as progress:
-        for at in range(0, len(files), _TOGETHER):
-            equal = _replayed(captures, files[at : at + _TOGETHER])
-            for path in files[at : at + _TOGETHER]:
-                progress.step(path.name)
-                if path in equal:
-                    kept.append(path)
-                elif path in captures.files:  # it could be written
-                    # One that waits for what others have written meanwhile would never end.
-                    limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
-                    outcome = replay_elsewhere(path, reduce=True, time_limit=limit)
-                    if outcome["status"] == 0:
-                        kept.append(path)
-                        continue
-                    path.unlink()
-                    captures.refused.append(f"{path.name}: its replay differs: {outcome['what']}")
-    return kept
-
-
-def _replayed(captures: Captures, paths: Sequence[Path]) -> set[Path]:
-    """Replay captures in one process, since to start one takes longer than most replays; return those that are equal
-    and have been written as they are to be. The others have been written as they were captured."""
-    from luthier.cli.replay_process import replay_held, replay_together
-
-    held = {str(path): captures.held[path] for path in paths if path in captures.held}
-    equal, taken = replay_held([*map(str, paths)], held, _REPLAY_SECONDS, reduce=True)
-    for path in paths:
-        if path in captures.held and str(path) in equal:
-            captures.release(path)
-    captures.write([path for path in paths if path in captures.held])
-    return {*map(Path, equal | replay_together(taken, _REPLAY_SECONDS, reduce=True))}
+    return Instrumentation(ToolGroup([]), Selection(), captures=captures)

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from luthier.cli.capture import MOST
 from luthier.cli.replay import CAPTURE, captures_of
 from luthier.cli.replay_process import TRIES, target_of
 from luthier.cli.selection import add_kernel_argument
@@ -55,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _captured(command: list[str], folder: Path, args: argparse.Namespace) -> Path:
     """Run a program, and return the capture of the launch that is asked for."""
-    from luthier.run import devices_for, run_program
-    from luthier.run.captures import Captures
+    from luthier.run import run_program, virtual_devices_for
+    from luthier.run.captures import MOST, Captures
     from luthier.run.selection import Selection, parse_launches
 
     selection = Selection(tuple(args.kernel), *parse_launches(f"{args.launch}:{args.launch + 1}"))
     captures = Captures(folder, selection, MOST)
     with _aside(args.dap):
-        code = run_program(command, devices_for(args.device, command), captures=captures)
+        code = run_program(command, virtual_devices_for(args.device, command), captures=captures)
     for text in captures.refused:
         say_text(f"luthier debug: not captured: {text}", file=sys.stderr)
     if not captures.files:

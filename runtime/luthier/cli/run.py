@@ -1,4 +1,4 @@
-"""``luthier run``: an unmodified program on virtual devices, under tools or not."""
+"""``luthier run``: an unmodified program on virtual devices or GPUs, under tools or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,11 @@ from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
+from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
-    from luthier.run import VirtualGpu
+    from luthier.run import Devices
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
@@ -53,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         metavar="DEVICES",
-        help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: what the program has code for, "
-        "emu:gfx90a if it can be)",
+        help="the GPUs that the program finds: virtual ones, e.g. emu:gfx906,emu:gfx1030, or the machine's own: hip "
+        "(all), hip:0,hip:2 (default: a virtual one that the program has code for, emu:gfx90a if it can be)",
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
@@ -90,6 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="record the program's calls of HIP functions and its ranges (roctx), too: for time lines, with -o",
     )
+    results.add_argument(
+        "--capture",
+        action="store_true",
+        help="capture the selected launches, to the folder captures of -o: `luthier replay` runs them again",
+    )
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
@@ -107,13 +113,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import devices_for, run_program
+    from luthier.run import MachineGpus, devices_for, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
     devices = devices_for(args.device, command)
-    args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
+    if isinstance(devices, MachineGpus):
+        _check_on_gpus(args)
+        args.device = ",".join(devices.names)
+    else:
+        args.device = ",".join(f"emu:{gpu.target}" for gpu in devices)
     if args.check is None:
         _check_without_checks(args)
     findings = None if args.check is None else Findings(args.check, args)
@@ -122,8 +132,10 @@ def run(args: argparse.Namespace) -> int:
         from luthier.run.executed import Executed
 
         executed = Executed()
-    if not args.tool:
+    if not args.tool and not args.capture:
         _check_without_tools(args)
+    if args.capture and not args.output:
+        raise LuthierError("--capture writes to the folder of results: give one with -o")
     if args.calls and not args.output:
         raise LuthierError("--calls is about what -o writes: give a folder with -o")
     if args.json and args.json != "-":
@@ -151,6 +163,17 @@ def _end(code: int, findings: Findings | None) -> int:
     """Tell what checks have found; the exit status."""
     status = 0 if findings is None else findings.tell()
     return status or end_as(code)
+
+
+def _check_on_gpus(args: argparse.Namespace) -> None:
+    """Raise an error if something is asked for that only virtual devices do.
+
+    Raises:
+        LuthierError: it is.
+    """
+    for name, remedy in (("executed", "-t instr_count counts by hooks"), ("check", "-t memcheck looks by hooks")):
+        if getattr(args, name):
+            raise LuthierError(f"--{name} is what virtual devices do, not {args.device}: {remedy}")
 
 
 def _check_without_checks(args: argparse.Namespace) -> None:
@@ -215,7 +238,7 @@ _LEAST_TEMPORARY = 1 << 16
 def _run_watched(
     args: argparse.Namespace,
     command: list[str],
-    devices: Sequence[VirtualGpu],
+    devices: Devices,
     recorder: Recorder | None,
     executed: Executed | None,
     findings: Findings | None,
@@ -227,13 +250,18 @@ def _run_watched(
     tools, selection = parse_tools(args.tool), _selection(args)
 
     def begin() -> Instrumentation:
-        from luthier.run.instrumentation import Instrumentation
+        from luthier.run.instrumentation import CAPTURES, Instrumentation
 
         def patching(kernel: str) -> Progress:
             seen, launches = instrumentation.patcher.seen, sum(one.launches for one in instrumentation.sessions)
             return Progress(f"luthier: {seen} kernels, {launches} launches so far; patching {kernel}")
 
-        instrumentation = Instrumentation(tools, selection, recorder, patching, hoist=args.hoist)
+        captures = None
+        if args.capture and recorder is not None:
+            from luthier.run.captures import MOST, Captures
+
+            captures = Captures(recorder.folder / CAPTURES, selection, MOST, hold=True)
+        instrumentation = Instrumentation(tools, selection, recorder, patching, hoist=args.hoist, captures=captures)
         instrumentation.begin()
         return instrumentation
 
@@ -252,6 +280,12 @@ def _run_watched(
     )
     instrumentation = later.get()
     instrumentation.end()
+    if instrumentation.captures is not None:
+        from luthier.cli.reduction import reduce, tell_refused
+
+        kept = reduce(instrumentation.captures)
+        tell_refused(instrumentation.captures)
+        say(f"luthier: {counted(len(kept), 'launch')} captured", file=sys.stderr)
     _print_executed(executed, args)
     _report(instrumentation, recorder, executed, command, code, args, findings)
     return code

@@ -82,11 +82,11 @@ def are_captures(words: Sequence[str]) -> bool:
 
 def _program(args: argparse.Namespace, command: list[str], collector: Collector) -> int:
     """Run a program, and collect what is found; its exit code."""
-    from luthier.run import devices_for, run_program
+    from luthier.run import run_program, virtual_devices_for
 
     if args.scheduler is not None:
         raise LuthierError("--scheduler is for captured launches")
-    return run_program(command, devices_for(args.device, command), findings=collector, seconds=args.time_limit)
+    return run_program(command, virtual_devices_for(args.device, command), findings=collector, seconds=args.time_limit)
 
 
 def _captures(args: argparse.Namespace, names: list[str], collector: Collector) -> int:

@@ -28,11 +28,13 @@ from luthier.wire import messages
 from luthier.wire.messages import Request
 
 _ROWS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
-_PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
+PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 """A dispatch packet (HSA specification 2.9.6)."""
 
 PATIENCE = 60.0
 """Seconds."""
+MOST = 10 << 30
+"""Bytes of all files together, and of the memory of a launch, unless told otherwise."""
 _ALIAS = ("address", "size", "host")
 _HELD_PART = 4
 """Part of the memory that captures may have, for those that wait in memory for their replay."""
@@ -106,7 +108,7 @@ class Captures:
     def _begin(self, pid: int, request: Reader, devices: Sequence[VirtualGpu], planner: Planner) -> bool:
         wanted = request.numbers(messages.Capture)
         packet, rows, aliases = request.string(), request.string(), request.string()
-        if wanted.plan >= len(planner.plans) or wanted.gpu >= len(devices) or len(packet) != _PACKET.size:
+        if wanted.plan >= len(planner.plans) or wanted.gpu >= len(devices) or len(packet) != PACKET.size:
             raise ProtocolError("a malformed request for a capture")
         plan = planner.plans[wanted.plan]
         kernel = plan.kernel.name
@@ -117,19 +119,17 @@ class Captures:
         with self._lock:
             number = self._numbers[pid, wanted.plan]
             self._numbers[pid, wanted.plan] += 1
-        chosen = self.selection
-        if not chosen.first <= number < chosen.end or (number - chosen.first) % chosen.step:
+        if not self.selection.takes(number):
             return False
         name = f"launch {number} of {kernel} in process {pid}"
         try:
             if plan.code.object is None:
                 raise DeviceError("its code object is not known: the kernel is in memory alone")
-            if self.used + self._holding >= self.most:
-                raise DeviceError(f"the captures have {self.used + self._holding} bytes, of {self.most} (--most)")
+            self.check_room()
             table = np.frombuffer(rows, layout.RANGE.dtype)
-            own = _joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
+            own = joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
             elsewhere = _elsewhere(aliases, own)
-            ranges = _joined([*own, *((address, size) for address, size, _ in elsewhere)])
+            ranges = joined([*own, *((address, size) for address, size, _ in elsewhere)])
             memory = ProcessMemory(pid, own, elsewhere, self.most)
             room = self._rooms.pop() if self._rooms else Room()
             before = memory.before(room)
@@ -137,7 +137,7 @@ class Captures:
             self.refused.append(f"{name}: {problem}")
             return False
         now = time.monotonic()
-        parts, target = _PACKET.unpack(packet), devices[wanted.gpu].target.target.name
+        parts, target = PACKET.unpack(packet), devices[wanted.gpu].target.target.name
         self._running[pid] = _Begun(wanted, parts, plan, target, number, memory, ranges, room, before, now)
         return True
 
@@ -159,16 +159,35 @@ class Captures:
                     "end (--patience): kernels that wait for each other cannot be captured"
                 )
             first, last = (_tally(request, begun.plan.code.number) for _ in range(2))
-            self._take(checked(_made(begun, _counts(begun.plan, first, last))), ended - begun.time)
+            self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
         except LuthierError as problem:
             self.refused.append(f"{name}: {problem}")
         finally:
             self._rooms.append(begun.room)
 
-    def _take(self, capture: Capture, seconds: float) -> None:
-        """Take a capture, whose launch took so many seconds."""
+    def check_room(self) -> None:
+        """Check that there is room for one more.
+
+        Raises:
+            DeviceError: there is none.
+        """
+        if self.used + self._holding >= self.most:
+            raise DeviceError(f"the captures have {self.used + self._holding} bytes, of {self.most} (--most)")
+
+    def take(self, capture: Capture, seconds: float, path: Path | None = None) -> None:
+        """Take a capture.
+
+        Args:
+            seconds: how long the launch took.
+            path: of the file; None: one in the folder.
+
+        Raises:
+            LuthierError: it is none.
+        """
+        checked(capture)
         with self._lock:
-            path = self.folder / f"{len(self.took):06}-{_plain(capture.manifest.kernel)}-{capture.manifest.number}.lcap"
+            name = f"{len(self.took):06}-{_plain(capture.manifest.kernel)}-{capture.manifest.number}.lcap"
+            path = self.folder / name if path is None else path
             self.files.append(path)
             self.took[path] = seconds
             self.held[path] = capture
@@ -198,7 +217,7 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)[:60]
 
 
-def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return ranges in their order, those that overlap as one."""
     found: list[tuple[int, int]] = []
     for address, size in sorted(ranges):
@@ -271,16 +290,21 @@ def _made(begun: _Begun, counts: NDArray[np.void]) -> Capture:
         kernarg=kernarg,
         load_address=descriptor - kernel.descriptor_address,
         id=wanted.id,
-        arguments=_arguments(kernel, begun.before, kernarg),
+        arguments=arguments_in(kernel, begun.before, kernarg),
         ranges=begun.ranges,
     )
-    before, changed = begun.before.filled(), begun.memory.changed(begun.before)
+    return assembled(manifest, code.object.data, begun.before, begun.memory.changed(begun.before), counts)
+
+
+def assembled(manifest: Manifest, object: bytes, before: Memory, changed: Memory, counts: NDArray[np.void]) -> Capture:
+    """Return a capture of what was in memory before a launch, and of the pages that it has changed."""
+    before = before.filled()
     pages = np.concatenate([before.pages, changed.pages])
-    tables = before.places(0), changed.places(len(before))
-    return Capture(manifest, code.object.data, pages, *tables, counts)
+    return Capture(manifest, object, pages, before.places(0), changed.places(len(before)), counts)
 
 
-def _arguments(kernel: Kernel, memory: Memory, kernarg: int) -> tuple[Argument, ...]:
+def arguments_in(kernel: Kernel, memory: Memory, kernarg: int) -> tuple[Argument, ...]:
+    """Return the arguments of a kernel that are in memory at an address."""
     return tuple(
         Argument(a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex())
         for a in kernel.arguments

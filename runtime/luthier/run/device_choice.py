@@ -7,17 +7,33 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from luthier.errors import LuthierError
+from luthier.errors import DeviceError, LuthierError
 from luthier.isa.targets import TARGETS, TargetId
 from luthier.objects import find_images
+from luthier.run.machine_gpus import KIND, MachineGpus, names_machine_gpus, parse_machine_gpus
 from luthier.run.virtual_gpus import VirtualGpu, parse_devices
 from luthier.terminal import say
 
 DEFAULT = "emu:gfx90a"
 
+Devices = Sequence[VirtualGpu] | MachineGpus
+"""Devices of a run."""
 
-def devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu]:
-    """Return the devices that ``--device`` names; without it one that runs the code in the program's file.
+
+def devices_for(text: str | None, command: Sequence[str]) -> Devices:
+    """Return the devices that ``--device`` names; without it a virtual one that runs the code in the program's file.
+
+    Raises:
+        DeviceError: as of `parse_devices`, `parse_machine_gpus`.
+        TargetError: as of `parse_devices`.
+    """
+    if text is not None and names_machine_gpus(text):
+        return parse_machine_gpus(text)
+    return virtual_devices_for(text, command)
+
+
+def virtual_devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu]:
+    """Return the virtual devices that ``--device`` names; without it one that runs the code in the program's file.
 
     Without such code it is `DEFAULT`. Where no device that is named runs any, a line on standard error says what would;
     libraries that the program loads may have other code.
@@ -26,6 +42,8 @@ def devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu
         DeviceError: as of `parse_devices`.
         TargetError: likewise.
     """
+    if text is not None and names_machine_gpus(text):
+        raise DeviceError(f"this needs a virtual device, emu:TARGET: {KIND} is a GPU, which tells nobody what it does")
     code = targets_of_program(command[0])
     known = (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if code else ()
     fitting = [name for name in known if _run_any(code, name)]

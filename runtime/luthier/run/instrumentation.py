@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from numpy.typing import NDArray
@@ -29,11 +29,17 @@ from luthier.tool.tool import failed
 from luthier.wire import messages
 from luthier.wire.messages import Request
 
+if TYPE_CHECKING:
+    from luthier.run.captures import Captures
+    from luthier.run.launch_captures import LaunchCaptures
+
 Result = TypeVar("Result")
 
 _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
 """Environment variables by which launchers tell a process its rank."""
 
+CAPTURES = "captures"
+"""Folder of a run directory that launches are captured to."""
 _MOST_ARGUMENTS = 1 << 16
 """Bytes of arguments that are read at a launch."""
 
@@ -70,6 +76,8 @@ class Instrumentation:
         patching: is entered while a kernel is patched, with its name: the program waits for that.
         hoist: whether hooks that do nothing but count become counts; None: as usual.
         asked: is told what tools ask for in kernels, in the recorder's place.
+        captures: gets all launches that it selects, captured, besides those that tools want captured; None: only these
+            are, to a folder in the recorder's.
     """
 
     def __init__(
@@ -81,12 +89,16 @@ class Instrumentation:
         *,
         hoist: bool | None = None,
         asked: Asked | None = None,
+        captures: Captures | None = None,
     ) -> None:
         self.tools = tools
         self.selection = selection
         self.sessions: list[Session] = []
         self.patcher = Patcher(tools, recorder if asked is None else asked, hoist=hoist)
         self._recorder = recorder
+        self._captures = captures
+        self._captures_selected = captures is not None
+        self._launch_captures: LaunchCaptures | None = None
         self._patching = patching
         self.faults: list[str] = []
         """Errors in the program's processes; the originals ran."""
@@ -100,7 +112,7 @@ class Instrumentation:
     @property
     def watches_launches(self) -> bool:
         """Return whether a tool wants every launch reported; launches run one after the other then."""
-        return any(
+        return self._captures_selected or any(
             tool.reset_each_launch or overrides(tool, "at_kernel_launch") or overrides(tool, "at_kernel_end")
             for tool in self.tools.tools
         )
@@ -228,8 +240,33 @@ class Instrumentation:
             self._open_channels(session, made)
         return made
 
-    def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
-        """Do what a process asks, after tools have got the calls of its API functions before."""
+    @property
+    def captures(self) -> Captures | None:
+        """Return the captures of launches; None if there are none."""
+        return self._captures
+
+    def _capturing(self) -> LaunchCaptures:
+        """Return what captures launches, made at the first call."""
+        from luthier.run.captures import MOST, Captures  # few runs need them
+        from luthier.run.launch_captures import LaunchCaptures
+
+        with self._lock:
+            if self._captures is None:
+                folder = Path() if self._recorder is None else self._recorder.folder / CAPTURES
+                self._captures = Captures(folder, self.selection, MOST)
+            if self._launch_captures is None:
+                self._captures.folder.mkdir(exist_ok=True)
+                self._launch_captures = LaunchCaptures(self._captures)
+            return self._launch_captures
+
+    def answer(
+        self, session: Session, kind: int, request: Reader, descriptors: Sequence[int] = ()
+    ) -> tuple[Writer, list[int]]:
+        """Do what a process asks, after tools have got the calls of its API functions before.
+
+        Args:
+            descriptors: files that came with the request.
+        """
         self._tell_events(session)
         if kind == Request.OBJECT:
             return Writer().number(self._object(session, request.text(), request.string())), []
@@ -252,7 +289,10 @@ class Instrumentation:
                 self._call(tool, tool.at_code_object, told)
             return Writer(), []
         if kind == Request.LAUNCH:
-            return Writer().number(self._launch(session, request)), []
+            return Writer().numbers(self._launch(session, request)), []
+        if kind == Request.LAUNCH_MEMORY:
+            self._launch_memory(session, request, descriptors)
+            return Writer(), []
         if kind == Request.LAUNCH_END:
             self._launch_end(session, request)
             return Writer(), []
@@ -350,7 +390,7 @@ class Instrumentation:
         limits = (most(kernel, patched) for most in (most_private, most_group, most_items))
         return reply.numbers(messages.Limits(*limits))
 
-    def _launch(self, session: Session, request: Reader) -> bool:
+    def _launch(self, session: Session, request: Reader) -> messages.LaunchAnswer:
         asked = request.numbers(messages.Launch)
         if asked.row >= len(session.kernels):
             raise ProtocolError("a launch of a kernel that was never launched")
@@ -369,7 +409,17 @@ class Instrumentation:
             request.string(),
         )
         self.begin_launch(session, launch)
-        return launch.instrumented
+        if self._captures_selected and self._capturing().selects(launch):
+            launch.captured = launch.captured or True
+        room = self._capturing().room_for(launch) if launch.captured else 0
+        return messages.LaunchAnswer(launch.instrumented, room, kernel.kernel.kernarg_size)
+
+    def _launch_memory(self, session: Session, request: Reader, descriptors: Sequence[int]) -> None:
+        wanted = request.numbers(messages.LaunchMemory)
+        launch = session.running.get(wanted.gpu)
+        if launch is None or not launch.captured:
+            raise ProtocolError("memory of a launch that nobody wants")
+        self._capturing().take(session, launch, wanted, request, descriptors)
 
     def begin_launch(self, session: Session, launch: Launch) -> None:
         """Tell the tools that a launch is about to begin."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ from luthier.run.space import SharedSpace
 
 if TYPE_CHECKING:
     from luthier.run.watching import Watching
+
+ReadMemory = Callable[[int, int], bytes]
+"""Returns bytes of a program's memory, from an address on."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,15 @@ class Planner:
         self.codes: list[PlannedCode] = []
         """By their numbers."""
 
-    def plan_file(self, target: TargetId, address: int, load_address: int, uri: str, contents: bytes) -> Plan | None:
+    def plan_file(
+        self,
+        target: TargetId,
+        address: int,
+        load_address: int,
+        uri: str,
+        contents: bytes,
+        read: ReadMemory | None = None,
+    ) -> Plan | None:
         """Return the plan of a kernel in a code object that a program has loaded; None if it has no such kernel.
 
         The kernel's descriptor is at `address` of the program's memory, and the object at its virtual addresses plus
@@ -115,6 +127,7 @@ class Planner:
         Args:
             uri: URI of the code object, as ROCr makes it.
             contents: the code object; empty if `uri` is a file's.
+            read: reads the program's memory, where code has addresses of symbols that the program alone knows.
 
         Raises:
             LuthierError: the kernel cannot be executed.
@@ -123,20 +136,21 @@ class Planner:
             data = contents or _read_file(uri)
             digest = hashlib.blake2b(data).digest()
             virtual = address - load_address
-            found = self._plans.get((target, digest, virtual)) or self._plans.get(
-                (target, digest, virtual, load_address)
-            )
+            found = self._plans.get((target, digest, virtual))
             if found is not None:
                 return found
             object = self._object(target, digest, data, uri)
             if object is None:
                 return None
+            ranges = _text(object, load_address, read)
+            # Code that the loader has written addresses into is another one wherever it is loaded.
+            written = b"".join(data for _, data in ranges) if object.text_relocations else b""
+            place = (load_address, hashlib.blake2b(written).digest()) if written else ()
+            if place and (found := self._plans.get((target, digest, virtual, *place))) is not None:
+                return found
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
             if kernel is None:
                 return None
-            # Code that the loader has written addresses into is another one wherever it is loaded.
-            place = (load_address,) if object.text_relocations else ()
-            ranges = _text(object, load_address)
             code = self._code((target, digest, kernel.wave_size, *place), target, kernel.wave_size, ranges, object)
             code.code.origin = teller(object)
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
@@ -341,8 +355,11 @@ class Planner:
             put_field(plan.fields, layout.PLAN, name, value)
 
 
-def _text(object: CodeObject, load_address: int) -> list[tuple[int, bytes]]:
+def _text(object: CodeObject, load_address: int, read: ReadMemory | None = None) -> list[tuple[int, bytes]]:
     """Return the code of an object that is loaded there, by its virtual addresses."""
+    named = (object.symbol(one.symbol) for one in object.text_relocations)
+    if read is not None and any(symbol is None or not symbol.defined for symbol in named):
+        return [(start, read(start + load_address, size)) for start, size in object.text_ranges]
 
     def address_of(name: str) -> int | None:
         symbol = object.symbol(name)

@@ -16,10 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from luthier.errors import DeviceError, LuthierError
+from luthier.run.device_choice import Devices
+from luthier.run.machine_gpus import MachineGpus
 from luthier.run.rocr import find_runtime
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import say
+from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
+from luthier.wire.topology import FILES_VARIABLE
 
+DRIVER = "/dev/kfd"
 SHARED_BYTES = 1 << 40
 """Bytes of addresses that the service shares with each process of the program."""
 _OTHER_BYTES = 8 << 30
@@ -28,28 +33,33 @@ _DESCRIPTORS = 32
 """Open files of the service: a small program under a tool needs 20, and each of its processes two more."""
 
 
-def check(command: Sequence[str], devices: Sequence[VirtualGpu], base: Mapping[str, str], socket: str) -> None:
+def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> None:
     """Look for what would make the run fail later, and less clearly; warn of what may.
 
     Args:
         command: the program and its arguments.
         base: its environment.
-        socket: the environment variable that names the service.
 
     Raises:
-        DeviceError: a limit is too low.
+        DeviceError: a limit is too low, or there is no GPU.
         LuthierError: the program is one that no library can stand before, or the run is inside of another one.
     """
-    if os.path.exists(base.get(socket, "")):
+    virtual = not isinstance(devices, MachineGpus)
+    # A program finds the virtual devices of an outer run as it finds the GPUs of a machine.
+    if any(
+        os.path.exists(base.get(one, "")) for one in (TOOLS_SOCKET_VARIABLE, *([SOCKET_VARIABLE] if virtual else []))
+    ):
         raise LuthierError(
             "this is inside of another `luthier run`, whose devices and tools the program has already: give the outer"
             " one all tools (-t several times), or start this one outside of it"
         )
     check_limits()
+    if isinstance(devices, MachineGpus):
+        check_driver(base)
     path = shutil.which(command[0], path=base.get("PATH"))
     if path is not None:
         check_rights(Path(path))
-    if unknown := unknown_targets(command[0], devices, base):
+    if not isinstance(devices, MachineGpus) and (unknown := unknown_targets(command[0], devices, base)):
         say(f"luthier run: warning: {unknown}", file=sys.stderr)
 
 
@@ -71,6 +81,18 @@ def check_limits() -> None:
     if files != resource.RLIM_INFINITY and files < _DESCRIPTORS:
         raise DeviceError(
             f"the limit of open files (ulimit -n) is {files}, and a run needs {_DESCRIPTORS} or more: `ulimit -n 1024`"
+        )
+
+
+def check_driver(base: Mapping[str, str]) -> None:
+    """Look whether this machine has the kernel driver of AMD GPUs, or a run around this one.
+
+    Raises:
+        DeviceError: it has not.
+    """
+    if not os.path.exists(DRIVER) and not os.path.exists(base.get(FILES_VARIABLE, "")):
+        raise DeviceError(
+            f"there is no AMD GPU here, or no driver of it ({DRIVER}): --device emu:TARGET makes a virtual one"
         )
 
 

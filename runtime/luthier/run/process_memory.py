@@ -106,9 +106,6 @@ class ProcessMemory:
         self._own = np.array(pieces(own), np.uint64).reshape(-1, 2)
         self._elsewhere = elsewhere
 
-    def _unreadable(self, problem: OSError) -> DeviceError:
-        return DeviceError(f"the memory of process {self._pid} cannot be read: {problem}")
-
     def before(self, room: Room) -> Memory:
         """Return its pages, with zeros beside the ranges, until the room is taken for something else.
 
@@ -177,7 +174,7 @@ class ProcessMemory:
         try:
             shared = _shared(self._pid)
         except OSError as problem:
-            raise self._unreadable(problem) from None
+            raise _unreadable(self._pid, problem) from None
         found = [present(self._pid, self._stretches)]
         for begin, end in self._stretches:
             at = bisect.bisect_right(shared, begin, key=lambda one: one[1])
@@ -204,11 +201,29 @@ class ProcessMemory:
             try:
                 _read_each(self._pid, stretches)
             except OSError as problem:
-                raise self._unreadable(problem) from None
+                raise _unreadable(self._pid, problem) from None
         if self._edges:
             for at, address in enumerate(addresses.tolist()):
                 if address in self._edges:
                     pages[at][~self._edges[address]] = 0
+
+
+def read_memory(pid: int, address: int, size: int) -> bytes:
+    """Return bytes of a process's memory.
+
+    Raises:
+        DeviceError: they cannot be read.
+    """
+    contents = np.empty(size, np.uint8)
+    try:
+        _read_each(pid, [(address, contents)])
+    except OSError as problem:
+        raise _unreadable(pid, problem) from None
+    return contents.tobytes()
+
+
+def _unreadable(pid: int, problem: OSError) -> DeviceError:
+    return DeviceError(f"the memory of process {pid} cannot be read: {problem}")
 
 
 def _edges(ranges: Ranges) -> Iterator[tuple[int, NDArray[np.bool_]]]:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import preflight, topology
+from luthier.run.device_choice import Devices
+from luthier.run.machine_gpus import MachineGpus
 from luthier.run.private_folder import private_folder
-from luthier.run.virtual_gpus import VirtualGpu
 from luthier.support.processes import start, wait
 from luthier.terminal import say, say_text
-from luthier.wire.messages import SOCKET_VARIABLE
+from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
 from luthier.wire.topology import FILES_VARIABLE
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from luthier.run.executed import Executed
     from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
+    from luthier.run.virtual_gpus import VirtualGpu
 
 ENDED = 124
 """Exit code of a program that ran for too long, as timeout(1) has it."""
@@ -60,6 +62,7 @@ def environment(
     base: Mapping[str, str],
     folder: Path,
     *,
+    virtual: bool = True,
     tools: bool,
     checked: bool = False,
     ranges: bool = False,
@@ -69,6 +72,7 @@ def environment(
 
     Args:
         folder: what `private_folder` gives, with a link to the libraries and the kernel driver's files.
+        virtual: whether its devices are virtual; else there is no shim.
         tools: whether ROCr is to load the tool library.
         checked: whether the program's allocations are to be told of.
         ranges: whether its own marks and ranges (roctx) are.
@@ -77,15 +81,18 @@ def environment(
     result = dict(base)
     others = result.get("LD_PRELOAD")
     first = [
-        LIBRARY,
+        *([LIBRARY] if virtual else []),
         *([SANITIZER_LIBRARY] if checked or memory else []),
         *([TOOL_LIBRARY] if ranges or memory else []),
     ]
     ours = [str(folder / _LIBRARIES / library) for library in first]
-    result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
-    result[FILES_VARIABLE] = str(folder / _DRIVER)
-    result[SOCKET_VARIABLE] = str(folder / _SERVICE)
+    if ours:
+        result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
+    if virtual:
+        result[FILES_VARIABLE] = str(folder / _DRIVER)
+        result[SOCKET_VARIABLE] = str(folder / _SERVICE)
     if tools:
+        result[TOOLS_SOCKET_VARIABLE] = str(folder / _SERVICE)
         others = result.get("HSA_TOOLS_LIB")
         # ROCr separates them by spaces; the last one's functions are called first.
         result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / _LIBRARIES / TOOL_LIBRARY)])
@@ -118,7 +125,7 @@ class Later:
 
 def run_program(
     command: Sequence[str],
-    devices: Sequence[VirtualGpu],
+    devices: Devices,
     tools: Instrumentation | Later | None = None,
     executed: Executed | None = None,
     captures: Captures | None = None,
@@ -133,9 +140,9 @@ def run_program(
 
     Args:
         tools: to run it under; what they found is in them afterwards.
-        executed: gets what the virtual devices have counted, of processes that end by themselves.
+        executed: gets what the virtual devices have counted, of processes that end by themselves; GPUs count nothing.
         captures: gets launches with the memory that they may access.
-        findings: gets what is wrong with the program's use of memory, which is then checked.
+        findings: gets what is wrong with the program's use of memory, which virtual devices then check.
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
         ranges: whether the tools' recorder wants the program's own ranges (roctx).
 
@@ -144,16 +151,20 @@ def run_program(
         LuthierError: the program cannot be started.
     """
     libraries = library_folder()
-    preflight.check(command, devices, os.environ, SOCKET_VARIABLE)
+    preflight.check(command, devices, os.environ)
+    virtual = [] if isinstance(devices, MachineGpus) else devices
+    seen = devices.environment(os.environ) if isinstance(devices, MachineGpus) else {}
     with private_folder() as folder, _listening(folder) as listener, _signals() as forward_to:
         # Lists in environment variables can hold the link, wherever Luthier is installed.
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
-        topology.write(folder / _DRIVER, devices)
+        if virtual:
+            topology.write(folder / _DRIVER, virtual)
         child = start(
             command,
             env=environment(
-                os.environ,
+                {**os.environ, **seen},
                 folder,
+                virtual=bool(virtual),
                 tools=tools is not None,
                 checked=findings is not None,
                 ranges=ranges,
@@ -162,7 +173,7 @@ def run_program(
         )
         forward_to(child.send_signal)
         imported = threading.Event()
-        arguments = listener, devices, tools, executed, captures, findings, imported
+        arguments = listener, virtual, tools, executed, captures, findings, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once

@@ -142,6 +142,8 @@ class ReplayedRun:
         )
         now = time.time_ns()
         self.instrumentation.begin_launch(self._session, began)
+        if began.captured:
+            self.instrumentation.tell("replays are not captured again: tools asked for it in vain")
         done = launch.run(threads, check)
         groups = sum(count[0] * count[1] * count[2] * launch.waves(items) for _, count, items in launch.parts())
         self._session.add_launch(number, began, groups, now)

@@ -32,6 +32,10 @@ class Selection:
     runtime_kernels: bool = False
     """Also those that HIP itself launches."""
 
+    def takes(self, number: int) -> bool:
+        """Return whether the launch of a kernel that has this number may be instrumented."""
+        return self.first <= number < self.end and (number - self.first) % self.step == 0
+
     def skips(self, kernel: str, gpu: int) -> str | None:
         """Return why no launch of this kernel on that device is instrumented; None if some may be."""
         if self.devices is not None and gpu not in self.devices:

@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +44,12 @@ if TYPE_CHECKING:  # what few runs need
 
 _Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
+
+
+def _read_memory(pid: int, address: int, size: int) -> bytes:
+    from luthier.run.process_memory import read_memory  # few runs need it
+
+    return read_memory(pid, address, size)
 
 
 class _Shared:
@@ -162,7 +169,7 @@ class Service:
                         session, body, sent = self._instrumentation.connect(Reader(payload))
                         sessions.append(session)
                     else:
-                        body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload))
+                        body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload), descriptors)
                     reply.data += body.data
                 except LuthierError as problem:
                     reply = Writer().number(1).text(visible_lines(str(problem)))
@@ -335,7 +342,7 @@ class Service:
             plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
             plan.code.code.origin = patched.origin
         elif is_file:
-            plan = self._planner.plan_file(target, address, load_address, uri, contents)
+            plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
             if plan is not None and self._findings is not None:
                 self._findings.arguments.takes(plan.kernel)
         else:

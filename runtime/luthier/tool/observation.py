@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.channels import Channel, Ring
+from luthier.errors import ToolError
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.arguments import Argument, arguments_of
@@ -193,6 +194,24 @@ class Launch:
     kernarg: bytes = b""
     """Contents of the arguments that the program gives; empty if they could not be read."""
     run: Run = field(init=False, repr=False)
+    captured: Path | bool = False
+    """Whether it is to be captured, or to which file."""
+
+    def capture(self, path: str | Path | None = None) -> None:
+        """Have the launch captured: `luthier replay` runs the file again, without the program.
+
+        To be called in `Tool.at_kernel_launch`. The file is written when the launch has ended. When the program has, it
+        loses the memory that the launch did not access, or is removed if its replay differs.
+
+        Args:
+            path: of the file; None: one in the folder ``captures`` of the run directory.
+
+        Raises:
+            ToolError: there is no run directory.
+        """
+        if path is None and self.run.folder is None:
+            raise ToolError("captures go to the run directory (-o), or to a file that is named")
+        self.captured = True if path is None else Path(path).absolute()
 
     def arguments(self) -> list[Argument]:
         """Return the arguments that the program gives, with names, types and contents as far as they are known."""

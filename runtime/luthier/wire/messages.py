@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from luthier.wire.structures import Message
 
-VERSION = 4
+VERSION = 5
 """Version of the order of strings and single numbers in messages; raised when it changes."""
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
-"""Environment variable that tells programs where the service is."""
+"""Environment variable that tells the virtual device where its service is."""
+TOOLS_SOCKET_VARIABLE = "LUTHIER_TOOLS_SOCKET"
+"""The same for the tool library. On GPUs that a run does not make, the device may be that of another run."""
 
 
 class Request(enum.IntEnum):
@@ -74,9 +76,13 @@ class Request(enum.IntEnum):
     CODE_OBJECT = 23
     """`LoadedObject`."""
     LAUNCH = 24
-    """`Launch`; contents of the arguments, empty if they could not be read. Reply: whether it runs instrumented."""
+    """`Launch`; contents of the arguments, empty if they could not be read. Reply: `LaunchAnswer`."""
     LAUNCH_END = 25
     """`LaunchEnd`."""
+    LAUNCH_MEMORY = 26
+    """`LaunchMemory`, the device's name, and a text that says why the memory cannot be told, else empty; triples of
+    numbers, as bytes: address and size of memory, and where its contents are in the file. Comes with the file, before
+    the launch and after."""
     FUNCTIONS = 40
     """Functions that there will be events of. Reply: how many events there is room for, and a file."""
     DRAIN = 41
@@ -434,3 +440,33 @@ class LaunchEnd(Message):
     gpu: int
     row: int
     number: int
+
+
+@dataclass(frozen=True)
+class LaunchAnswer(Message):
+    """Reply to a launch that is about to begin."""
+
+    instrumented: bool
+    capture: int
+    """Bytes of memory that it may have if it is to be captured; 0: it is not."""
+    arguments: int
+    """Bytes of its arguments, the hidden ones among them."""
+
+
+@dataclass(frozen=True)
+class LaunchMemory(Message):
+    """Memory that a launch may access, where it is captured."""
+
+    gpu: int
+    row: int
+    number: int
+    is_after: bool
+    """True when the launch has ended."""
+    kernarg: int
+    queue: int
+    """Addresses of the arguments and of the queue."""
+    load_address: int
+    """Value that is added to the virtual addresses of the kernel's code object."""
+    id: int
+    """Number of the packet in its queue."""
+    cooperative: bool

@@ -28,7 +28,7 @@ std::string command_line() {
 } // namespace
 
 Client::Client() : owner_(getpid()) {
-  const char *path = std::getenv(wire::kSocketVariable);
+  const char *path = std::getenv(wire::kToolsSocketVariable);
   if (!path)
     throw Failure("it works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
@@ -60,12 +60,12 @@ Client::Client() : owner_(getpid()) {
 
 bool Client::is_own() const { return getpid() == owner_; }
 
-Reader Client::ask(wire::Request kind, const std::string &payload, int *received) {
+Reader Client::ask(wire::Request kind, const std::string &payload, int *received, int sent) {
   if (!is_own())
     throw Failure("a forked process uses the GPU of the process it comes from");
   std::lock_guard lock(mutex_);
   int attached = -1;
-  channel_->send(kind, payload);
+  channel_->send(kind, payload, sent);
   Reader reply(channel_->receive(attached));
   if (received)
     *received = attached;
@@ -118,8 +118,8 @@ void Client::code_object(unsigned gpu, uint64_t object) {
   ask(Request::kCodeObject, Writer().numbers(wire::LoadedObject{gpu, object}).text());
 }
 
-bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
-                    const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments) {
+wire::LaunchAnswer Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
+                                  const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments) {
   const wire::Launch launch{
       .gpu = gpu,
       .row = row,
@@ -134,7 +134,15 @@ bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrument
       .group_segment = packet.group_segment_size,
       .private_segment = packet.private_segment_size,
   };
-  return ask(Request::kLaunch, Writer().numbers(launch).bytes(arguments).text()).number() != 0;
+  return ask(Request::kLaunch, Writer().numbers(launch).bytes(arguments).text()).numbers<wire::LaunchAnswer>();
+}
+
+void Client::launch_memory(const wire::LaunchMemory &launch, const std::string &device, const std::string &problem,
+                           const LaunchMemory *memory) {
+  const auto ranges = memory ? memory->ranges() : std::vector<LaunchMemory::Range>();
+  Writer message;
+  message.numbers(launch).bytes(device).bytes(problem).bytes(ranges.data(), ranges.size() * sizeof ranges[0]);
+  ask(Request::kLaunchMemory, message.text(), nullptr, memory ? memory->file() : -1);
 }
 
 void Client::ended(unsigned gpu, uint64_t row, uint64_t number) {

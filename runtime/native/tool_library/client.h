@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "launch_memory.h"
 #include "ledger.h"
 #include "wire.h"
 
@@ -72,9 +73,12 @@ public:
   void loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks);
   // A code object has been loaded on a device.
   void code_object(unsigned gpu, uint64_t object);
-  // A launch with these arguments is about to begin: whether it is to run instrumented.
-  bool launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
-              const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments);
+  // A launch with these arguments is about to begin.
+  wire::LaunchAnswer launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
+                            const hsa_kernel_dispatch_packet_t &packet, std::string_view arguments);
+  // The memory of a launch that is captured, at its begin or end; `problem`, if not empty, says why it cannot be told.
+  void launch_memory(const wire::LaunchMemory &launch, const std::string &device, const std::string &problem,
+                     const LaunchMemory *memory);
   // It has ended.
   void ended(unsigned gpu, uint64_t row, uint64_t number);
   // There will be events of these functions.
@@ -85,7 +89,7 @@ public:
   void tell(std::string_view fault);
 
 private:
-  Reader ask(wire::Request kind, const std::string &payload, int *received = nullptr);
+  Reader ask(wire::Request kind, const std::string &payload, int *received = nullptr, int sent = -1);
 
   std::mutex mutex_;
   std::unique_ptr<Channel> channel_;

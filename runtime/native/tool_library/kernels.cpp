@@ -172,6 +172,7 @@ std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
   const Answer answer = client_.kernel(gpu, object(loaded), kernel_object - loaded.delta);
   kernel->row = answer.row;
   kernel->arguments = answer.arguments;
+  kernel->delta = loaded.delta;
   if (!answer.object.empty()) {
     try {
       load(*kernel, gpu, loaded, answer);

@@ -42,6 +42,7 @@ public:
 
   uint64_t row = ~0ull;                      // in the ledger; a number that is too large if there is none
   uint64_t arguments = 0;                    // bytes of them
+  uint64_t delta = 0;                        // added to the virtual addresses of its code object
   uint64_t patched = 0;                      // kernel object, 0 if there is none
   uint32_t more_private = 0, more_group = 0; // bytes that the patched one needs beyond the original
   wire::Limits limits{};                     // what a launch may ask for, so that there is room for what hooks need

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "events.h"
 #include "timing.h"
@@ -107,9 +108,11 @@ Library *library = nullptr;
 
 // State of an intercepted queue, used under the queue's own lock.
 struct QueueState {
-  QueueState(unsigned gpu, unsigned number) : gpu(gpu), number(static_cast<uint16_t>(number)) {}
+  QueueState(unsigned gpu, unsigned number, const hsa_queue_t *queue)
+      : gpu(gpu), number(static_cast<uint16_t>(number)), queue(queue) {}
   const unsigned gpu;
   const uint16_t number;
+  const hsa_queue_t *const queue;
   uint64_t generation = 0;
   std::unordered_map<uint64_t, Kernel *> known;
 
@@ -154,8 +157,23 @@ struct Packet {
   char bytes[kPacket];
 };
 
+// What a launch that is captured is, but for its memory.
+wire::LaunchMemory described(const QueueState &state, const Kernel &kernel, uint64_t number, uint64_t id,
+                             const hsa_kernel_dispatch_packet_t &packet) {
+  return {.gpu = state.gpu,
+          .row = kernel.row,
+          .number = number,
+          .is_after = 0,
+          .kernarg = reinterpret_cast<uint64_t>(packet.kernarg_address),
+          .queue = reinterpret_cast<uint64_t>(state.queue),
+          .load_address = kernel.delta,
+          .id = id,
+          .cooperative = state.queue->type == HSA_QUEUE_TYPE_COOPERATIVE};
+}
+
 // Let a launch wait for its turn, and add it to what is to be written, followed by the packet that reports its end.
-void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vector<Packet> &out) {
+// `id`: the packet's number in its queue.
+void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *original, std::vector<Packet> &out) {
   const auto add = [&](const void *packet) { std::memcpy(out.emplace_back().bytes, packet, kPacket); };
   hsa_kernel_dispatch_packet_t packet;
   std::memcpy(&packet, original, kPacket);
@@ -167,13 +185,25 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
     mine.begin(kernel.row, number);
     turn = &mine;
     const std::string arguments = kernel.read_arguments(packet);
-    const bool instrumented = client.launch(state.gpu, kernel.row, number, chosen, packet, arguments) && chosen;
-    const hsa_barrier_and_packet_t watch = turn->watch();
+    const wire::LaunchAnswer answer = client.launch(state.gpu, kernel.row, number, chosen, packet, arguments);
+    const bool instrumented = answer.instrumented && chosen;
+    std::vector<hsa_barrier_and_packet_t> after;
+    if (answer.capture) {
+      const wire::LaunchMemory launch = described(state, kernel, number, id, packet);
+      const LaunchRoots roots{launch.kernarg, answer.arguments, packet.kernel_object, launch.queue};
+      for (const hsa_barrier_and_packet_t &before : turn->capture(launch, roots, answer.capture))
+        add(&before);
+      packet.header |= 1 << HSA_PACKET_HEADER_BARRIER; // it waits for these
+      const Turn::Barriers completing = turn->complete(std::exchange(packet.completion_signal, {}));
+      after.assign(completing.begin(), completing.end());
+    }
+    after.push_back(turn->watch());
     if (instrumented)
       kernel.substitute(packet);
     record(state, kernel, number, instrumented, packet);
     add(&packet);
-    add(&watch);
+    for (const hsa_barrier_and_packet_t &one : after)
+      add(&one);
   } catch (const std::exception &problem) {
     library->faults.tell(problem.what());
     add(original);
@@ -183,7 +213,8 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
 }
 
 // The input of a handler can be written once only, all of it together.
-void write_in_turn(QueueState &state, const char *originals, uint64_t count, Writer write) {
+// `first`: number of the first packet in its queue.
+void write_in_turn(QueueState &state, const char *originals, uint64_t count, uint64_t first, Writer write) {
   std::vector<Packet> out;
   bool taken = false;
   for (uint64_t index = 0; index < count; ++index) {
@@ -201,7 +232,7 @@ void write_in_turn(QueueState &state, const char *originals, uint64_t count, Wri
             "launches came several at once: only the first could wait for its turn, others ran as they were");
       continue;
     }
-    take_turn(state, *kernel, packet, out);
+    take_turn(state, *kernel, first + index, packet, out);
     taken = true;
   }
   write(out.data(), out.size());
@@ -232,21 +263,21 @@ void write_all(QueueState &state, const char *originals, uint64_t count, Writer 
   write(copies, count);
 }
 
-void on_packets(const void *packets, uint64_t count, uint64_t, void *data, Writer write) {
+void on_packets(const void *packets, uint64_t count, uint64_t first, void *data, Writer write) {
   auto &state = *static_cast<QueueState *>(data);
   const char *originals = static_cast<const char *>(packets);
   if (library->timing)
     for (uint64_t index = 0; index < count; ++index)
       library->timing->reused(completion_signal(originals + index * kPacket));
   if (library->client.wishes().launches)
-    write_in_turn(state, originals, count, write);
+    write_in_turn(state, originals, count, first, write);
   else
     write_all(state, originals, count, write);
 }
 
 void intercept(hsa_queue_t *queue, int gpu) {
   const auto &amd = library->runtime.amd;
-  auto *state = new QueueState(static_cast<unsigned>(gpu), library->queues++);
+  auto *state = new QueueState(static_cast<unsigned>(gpu), library->queues++, queue);
   if (library->timing)
     amd.hsa_amd_profiling_set_profiler_enabled_fn(queue, 1);
   if (amd.hsa_amd_queue_intercept_register_fn(queue, on_packets, state) != HSA_STATUS_SUCCESS)

@@ -1,6 +1,7 @@
 // Launches one after the other, for tools that want each reported.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <memory>
 
@@ -15,7 +16,15 @@ public:
 
   // Wait until the launch before has ended and its end has been reported.
   void begin(uint64_t row, uint64_t number);
-  // Return the packet to be written after the launch, which reports its end.
+  using Barriers = std::array<hsa_barrier_and_packet_t, 2>;
+
+  // The launch is to be captured. Return the packets to be written before it: it waits until all that was written to
+  // the queue before is done, and its memory has been read.
+  Barriers capture(const wire::LaunchMemory &launch, const LaunchRoots &roots, uint64_t most);
+  // Return the packets to be written after a launch that is captured: who waits for its completion, goes on when its
+  // memory has been read again.
+  Barriers complete(hsa_signal_t completion);
+  // Return the packet to be written last, which reports the launch's end.
   hsa_barrier_and_packet_t watch();
   // The launch does not take place, or nothing can tell of its end.
   void give_up();
@@ -23,13 +32,30 @@ public:
   void finish();
 
 private:
+  // A launch that is captured.
+  struct Captured {
+    wire::LaunchMemory launch;
+    LaunchRoots roots;
+    uint64_t most;
+    std::unique_ptr<LaunchMemory> memory; // null if it could not be read
+  };
+
+  static bool on_ready(hsa_signal_value_t, void *self);
+  static bool on_done(hsa_signal_value_t, void *self);
   static bool on_end(hsa_signal_value_t, void *self);
+  hsa_signal_t make_signal();
+  void handle(hsa_signal_t signal, hsa_amd_signal_handler handler);
+  void read_before();
+  void read_after();
+  std::string device_name();
 
   Runtime &runtime_;
   Client &client_;
   Faults &faults_;
   const unsigned gpu_;
   hsa_signal_t signal_{};
+  hsa_signal_t ready_{}, read_{}, done_{}, read_again_{}; // made when a launch is captured
+  Captured captured_{};                                   // the last one
   std::mutex mutex_;
   std::condition_variable ended_;
   bool busy_ = false;

@@ -1,0 +1,200 @@
+"""Launches that are captured by what the tool library reads of their memory, on GPUs and on virtual devices."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.capture.form import COUNTS, PAGE, SCHEMA, Manifest
+from luthier.errors import DeviceError, LuthierError
+from luthier.objects import Kernel
+from luthier.run.captures import PACKET, Captures, arguments_in, assembled, joined
+from luthier.run.process_memory import Memory
+from luthier.run.protocol import ProtocolError, Reader
+from luthier.run.sessions import LaunchedKernel, Session
+from luthier.tool.observation import Launch
+from luthier.wire import messages
+
+_RANGE = np.dtype([("address", "<u8"), ("size", "<u8"), ("offset", "<u8")])
+_FIRST_FREE = 1 << 32
+"""Address from which on there is a place for the packet: programs have nothing there."""
+
+
+@dataclass
+class _Begun:
+    """A launch that runs."""
+
+    told: messages.LaunchMemory
+    target: str
+    before: Memory
+    ranges: tuple[tuple[int, int], ...]
+    time: float
+    """When it began, by `time.monotonic`."""
+
+
+class LaunchCaptures:
+    """Captures of launches, from what the processes of a run tell of their memory.
+
+    Args:
+        captures: gets the captures.
+    """
+
+    def __init__(self, captures: Captures) -> None:
+        self.captures = captures
+        self._begun: dict[tuple[int, int], _Begun] = {}
+
+    def selects(self, launch: Launch) -> bool:
+        """Return whether a launch is to be captured, whatever tools want."""
+        chosen = self.captures.selection
+        return chosen.skips(launch.kernel.name, launch.gpu) is None and chosen.takes(launch.number)
+
+    def room_for(self, launch: Launch) -> int:
+        """Return how many bytes of memory a launch may have that is to be captured; 0: it cannot be, which is told."""
+        try:
+            self.captures.check_room()
+        except LuthierError as problem:
+            self.captures.refused.append(f"{_name(launch)}: {problem}")
+            return 0
+        return self.captures.most
+
+    def take(
+        self,
+        session: Session,
+        launch: Launch,
+        told: messages.LaunchMemory,
+        request: Reader,
+        descriptors: Sequence[int],
+    ) -> None:
+        """Take the memory of a launch at its begin or end.
+
+        Args:
+            told: begin of the message.
+            request: the rest of it.
+            descriptors: files that came with it.
+
+        Raises:
+            ProtocolError: the message is malformed.
+        """
+        device, problem, rows = request.text(), request.text(), request.string()
+        if told.row >= len(session.kernels) or len(rows) % _RANGE.itemsize or told.number != launch.number:
+            raise ProtocolError("memory of a launch that there is not")
+        key = session.pid, told.gpu
+        begun = self._begun.pop(key, None)
+        try:
+            if problem:
+                raise DeviceError(problem)
+            if len(descriptors) != 1:
+                raise ProtocolError("memory of a launch without its file")
+            table = np.frombuffer(rows, _RANGE)
+            memory = _memory(table, descriptors[0])
+            if not told.is_after:
+                ranges = joined((int(row["address"]), int(row["size"])) for row in table)
+                self._begun[key] = _Begun(told, device, memory, ranges, time.monotonic())
+            elif begun is not None:
+                self._end(begun, session.kernels[told.row], launch, memory)
+        except ProtocolError:
+            raise
+        except LuthierError as refused:
+            self.captures.refused.append(f"{_name(launch)}: {refused}")
+
+    def _end(self, begun: _Begun, launched: LaunchedKernel, launch: Launch, after: Memory) -> None:
+        seconds = time.monotonic() - begun.time
+        kernel, told = launched.kernel, begun.told
+        packet = _free_page(begun.ranges)
+        before = _with_page(begun.before, packet, _packet(launch, kernel, told))
+        manifest = Manifest(
+            schema=SCHEMA,
+            target=begun.target,
+            kernel=kernel.name,
+            object=launched.object.name,
+            number=launch.number,
+            grid=(launch.grid[0], launch.grid[1], launch.grid[2]),
+            block=(launch.block[0], launch.block[1], launch.block[2]),
+            group_segment=launch.group_segment,
+            private_segment=launch.private_segment,
+            dynamic_lds=max(0, launch.group_segment - kernel.group_segment_fixed_size),
+            cooperative=bool(told.cooperative),
+            packet=packet,
+            queue=told.queue,
+            kernarg=told.kernarg,
+            load_address=told.load_address,
+            id=told.id,
+            arguments=arguments_in(kernel, before, told.kernarg),
+            ranges=joined([*begun.ranges, (packet, PAGE)]),
+            counted=False,
+        )
+        changed = _changed(begun.before, after)
+        counts = np.zeros(0, COUNTS)
+        path = None if launch.captured is True else launch.captured or None
+        self.captures.take(assembled(manifest, launched.object.data, before, changed, counts), seconds, path)
+
+
+def _name(launch: Launch) -> str:
+    return f"launch {launch.number} of {launch.kernel.name} in process {launch.pid}"
+
+
+def _memory(table: NDArray[np.void], file: int) -> Memory:
+    """Return the pages of ranges of which a file has the contents; beside the ranges are zeros.
+
+    Raises:
+        ProtocolError: they are not there.
+    """
+    pages: dict[int, NDArray[np.uint8]] = {}
+    with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
+        for address, size, offset in table.tolist():
+            first, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
+            place = offset - (address - first)
+            if place < 0 or place % PAGE or place + end - first > len(mapped):
+                raise ProtocolError("memory of a launch that is not in its file")
+            contents = np.frombuffer(mapped[place : place + end - first], np.uint8).reshape(-1, PAGE)
+            for row, page in enumerate(range(first, end, PAGE)):
+                # Two ranges may have parts of one page.
+                pages[page] = contents[row] | pages[page] if page in pages else contents[row]
+    return _as_memory(pages)
+
+
+def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> Memory:
+    addresses = sorted(pages)
+    contents = np.stack([pages[one] for one in addresses]) if addresses else np.zeros((0, PAGE), np.uint8)
+    return Memory(np.array(addresses, np.uint64), contents)
+
+
+def _with_page(memory: Memory, address: int, contents: bytes) -> Memory:
+    """Return memory with one more page."""
+    page = np.zeros((1, PAGE), np.uint8)
+    page[0, : len(contents)] = np.frombuffer(contents, np.uint8)
+    at = int(np.searchsorted(memory.addresses, np.uint64(address)))
+    addresses = np.insert(memory.addresses, at, np.uint64(address))
+    return Memory(addresses, np.concatenate([memory.pages[:at], page, memory.pages[at:]]))
+
+
+def _changed(before: Memory, after: Memory) -> Memory:
+    """Return the pages that are no longer what they were."""
+    other = (before.pages != after.pages).any(axis=1)
+    return Memory(after.addresses[other], after.pages[other])
+
+
+def _free_page(ranges: Sequence[tuple[int, int]]) -> int:
+    """Return the address of a page that is in no range."""
+    page = _FIRST_FREE
+    for address, size in ranges:
+        if address < page + PAGE and page < address + size:
+            page = -(-(address + size) // PAGE) * PAGE
+    return page
+
+
+def _packet(launch: Launch, kernel: Kernel, told: messages.LaunchMemory) -> bytes:
+    """Return the packet as kernels read it: where it lies in the queue of the device, only the device knows."""
+    dimensions = max(axis + 1 for axis in range(3) if axis == 0 or launch.grid[axis] > 1)
+    sizes = launch.private_segment, launch.group_segment
+    code = kernel.descriptor_address + told.load_address
+    return PACKET.pack(_DISPATCH, dimensions, *launch.block, 0, *launch.grid, *sizes, code, told.kernarg, 0, 0)
+
+
+_DISPATCH = 2
+"""Header of a dispatch packet: its type (HSA specification 2.9.1)."""
