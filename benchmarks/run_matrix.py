@@ -83,6 +83,12 @@ class Suite:
     filters: Mapping[str, str] = field(default_factory=lambda: {"": "*"})
     """What of a program is tried: GoogleTest's filter, by the name of the case; all of it has none."""
     read: Callable[[str], Tally | None] = field(default=read_gtest)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the programs want there besides."""
+    repair: str = "true"
+    """Command of a shell that mends in the root what the packages lack."""
+    devices: int = 1
+    """How many of a target there are."""
 
 
 LARGE = {
@@ -107,6 +113,19 @@ TRANSFORMS = {
     "pow2_3D": "len_4_8_4_*",
 }
 FACTORIZATIONS = ("POTF2", "POTRF", "GETF2", "GETRF", "GEQR2", "GEQRF", "GETRS", "SYTF2", "STEDC", "BDSQR")
+LAYERS = {
+    "BatchNorm": "BNInferSmall2D_FP32*",
+    "Fused": "bn_infer_fused_spatial_FP32*/1?",
+    "Kthvalue": "Kthvalue_fwd_FP32*",
+    "MultiMarginLoss": "MultiMarginLoss_FP32*",
+    "PReLU": "PReLU_bwd_FP32*",
+    "TensorOps": "unaryTensorOps_*:Smoke/GPU_binaryTensorOps_*_FP32*",
+    "VecAdd": "VecAddTest_FP32*",
+    "Naive": "UnitTestConvSolverDirectNaive*",
+    "OpenCL": "UnitTestConvSolverOcl*FP32*",
+    "GEMM": "UnitTestConvSolverGemm*FP32*",
+}
+COLLECTIVES = {"ProxyTraceTestFixture": "*", "CollTraceUtilsTest": "*", "Recorder": "*", "Standalone": "SplitComms_*"}
 SUITES = {
     "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
     "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
@@ -142,9 +161,32 @@ SUITES = {
         {name: f"checkin_lapack/{name}.__float/*" for name in FACTORIZATIONS},
     ),
     "hipBLASLt": Suite(
-        dict.fromkeys(("6.4", "7.2"), "libhipblaslt1-tests"), "hipblaslt-test", {"matmul": "*quick*matmul*"}
+        {"7.2": "libhipblaslt1-tests"},
+        "hipblaslt-test",
+        {
+            "helpers": "_/aux_test*",
+            "extensions": "ExtOpTest*",
+            "vectors": "*quick_matmul_one_f32_r*_1_1_*_0_*",
+            "products": "*quick_matmul_8_f32_r*",
+        },
     ),
-    "RCCL": Suite(dict.fromkeys(EVERYWHERE, "librccl1-tests"), "*"),
+    "MIOpen": Suite(
+        # Its compiler is called when the tests run.
+        {"6.4": "libmiopen1-tests,clang-21,lld-21,rocm-device-libs-21"},
+        "miopen_gtest",
+        {name: f"Smoke/GPU_{tests}" for name, tests in LAYERS.items()},
+        # Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
+        environment={"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"},
+        # It calls the compiler of OpenCL where Debian built it.
+        repair="d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d",
+    ),
+    "RCCL": Suite(
+        {"7.2": "librccl1-tests,librccl-dev,libopenmpi-dev,openmpi-bin"},
+        "rccl-UnitTests",
+        {name: f"{name}.{tests}" for name, tests in COLLECTIVES.items()},
+        environment={"HSA_NO_SCRATCH_RECLAIM": "1", "UT_MIN_GPUS": "2", "UT_TIMEOUT_US": "200000000"},
+        devices=2,
+    ),
 }
 
 
@@ -194,10 +236,13 @@ def attempt(
 ) -> dict[str, object]:
     """Run one case, and return its outcome."""
     tools = ["-t", tool] if tool else []
-    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit), "--device", f"emu:{target}"]
+    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit)]
+    luthier += ["--device", ",".join([f"emu:{target}"] * suite.devices)]
+    repaired = ["sh", "-c", f'{suite.repair} && exec env "$@"', "sh"]
+    repaired += [f"{name}={value}" for name, value in suite.environment.items()]
     begun = time.monotonic()
     done = subprocess.run(
-        stack(release, suite.packages[release], *luthier, "--", *command),
+        stack(release, suite.packages[release], *repaired, *luthier, "--", *command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -85,6 +85,8 @@ def environment(
     result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
     result[FILES_VARIABLE] = str(folder / _DRIVER)
     result[SOCKET_VARIABLE] = str(folder / _SERVICE)
+    # Open MPI overwrites the code of `mmap`, also of the shim's, by one that goes to the kernel.
+    result.setdefault("OMPI_MCA_memory", "^patcher")
     if tools:
         others = result.get("HSA_TOOLS_LIB")
         # ROCr separates them by spaces; the last one's functions are called first.
