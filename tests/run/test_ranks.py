@@ -76,3 +76,12 @@ def test_a_run_for_each_rank(tmp_path: Path) -> None:
     counts = of_ranks(tmp_path / "all")
     assert set(counts) == {0, 1}
     assert counts == of_ranks(tmp_path / "0") | of_ranks(tmp_path / "1")
+
+
+def test_who_overwrites_the_way_to_the_devices_is_told() -> None:
+    """Open MPI does where the user wants it to: no device then, and no crash."""
+    ranks = program("ranks", "$(mpicc --showme:compile) $(mpicc --showme:link)")
+    before = [*stack(RELEASE, *PACKAGES), "env", "OMPI_MCA_memory=patcher"]
+    done = run_luthier("run", "--device", "emu:gfx942", "--", ranks, before=before)
+    assert done.returncode == 2, done
+    assert "has overwritten the code of mmap" in done.stderr
