@@ -307,7 +307,7 @@ def record(key: str, outcome: Mapping[str, object]) -> None:
 
 
 def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """Yield the lines of the table: a row for each suite, stack, target and tool."""
+    """Yield the lines of the table, a row for each suite, stack, target and tool, and of what it sums up to."""
     yield "| suite | ROCm | target | tool | cases passed | tests in them | failed |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
 
@@ -315,7 +315,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         release, target, suite, _, tool = key.split("/")
         return suite, release, target, tool
 
-    order = list(SUITES)
+    order, cases_passed, cases_tried = list(SUITES), 0, 0
     for (suite, release, target, tool), keys in itertools.groupby(
         sorted(results, key=lambda key: (order.index(row(key)[0]), row(key))), row
     ):
@@ -327,6 +327,10 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         told = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
         count = f"{len(tried) - len(failed)} of {len(tried)}"
         yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {told or '–'} |"
+        cases_passed, cases_tried = cases_passed + len(tried) - len(failed), cases_tried + len(tried)
+    passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
+    yield ""
+    yield f"In all {cases_passed:,} of {cases_tried:,} cases; {passed:,} tests passed and {failures:,} failed."
 
 
 def escape(text: object) -> str:

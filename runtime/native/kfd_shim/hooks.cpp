@@ -204,7 +204,7 @@ LUTHIER_STATE(64, struct stat64)
 namespace {
 
 // The first bytes of the functions that devices are mapped by.
-auto code_of_mapping() {
+auto code_of_mapping() noexcept {
   std::array<std::array<uint8_t, 16>, 2> code;
   std::memcpy(code[0].data(), reinterpret_cast<const void *>(&::mmap), code[0].size());
   std::memcpy(code[1].data(), reinterpret_cast<const void *>(&::mmap64), code[1].size());
