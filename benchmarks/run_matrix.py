@@ -83,8 +83,16 @@ class Suite:
     filters: Mapping[str, str] = field(default_factory=lambda: {"": "*"})
     """What of a program is tried: GoogleTest's filter, by the name of the case; all of it has none."""
     read: Callable[[str], Tally | None] = field(default=read_gtest)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the programs want there besides."""
+    repair: str = "true"
+    """Command of a shell that mends in the root what the packages lack."""
+    devices: int = 1
+    """How many of a target there are."""
 
 
+HARMLESS = "nothing was instrumented|Expect performance degradation"
+"""What is said of runs that are right, too."""
 LARGE = {
     "CONV_2D": r"ne_input=\[1,1,1,2\],",
     "FLASH_ATTN_EXT": r"hsk=64,hsv=64,.*kv=113,nb=1,",
@@ -107,6 +115,33 @@ TRANSFORMS = {
     "pow2_3D": "len_4_8_4_*",
 }
 FACTORIZATIONS = ("POTF2", "POTRF", "GETF2", "GETRF", "GEQR2", "GEQRF", "GETRS", "SYTF2", "STEDC", "BDSQR")
+LAYERS = {
+    "BatchNorm": "BNInferSmall2D_FP32*",
+    "Fused": "bn_infer_fused_spatial_FP32*/1?",
+    "Kthvalue": "Kthvalue_fwd_FP32*",
+    "MultiMarginLoss": "MultiMarginLoss_FP32*",
+    "PReLU": "PReLU_bwd_FP32*",
+    "TensorOps": "unaryTensorOps_*:Smoke/GPU_binaryTensorOps_*_FP32*",
+    "VecAdd": "VecAddTest_FP32*",
+    "Naive": "UnitTestConvSolverDirectNaive*",
+    "OpenCL": "UnitTestConvSolverOcl*FP32*",
+    "GEMM": "UnitTestConvSolverGemm*FP32*",
+}
+COLLECTIVES = {
+    "ProxyTraceTestFixture": "*",
+    "CollTraceUtilsTest": "*",
+    "Recorder": "*",
+    "Standalone": "SplitComms_*:Standalone.CommCuDevice_Check",
+    **dict.fromkeys(("AllGather", "AllReduce", "Broadcast"), "OutOfPlace"),
+}
+SMALL_COLLECTIVES = {
+    "HSA_NO_SCRATCH_RECLAIM": "1",
+    "UT_DATATYPES": "ncclFloat32",
+    "UT_MIN_GPUS": "2",
+    "UT_REDOPS": "ncclSum",
+    "UT_TIMEOUT_US": "200000000",
+}
+"""What the tests of RCCL want on gfx942, of their types and operations one each, and the time of a call."""
 SUITES = {
     "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
     "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
@@ -142,9 +177,32 @@ SUITES = {
         {name: f"checkin_lapack/{name}.__float/*" for name in FACTORIZATIONS},
     ),
     "hipBLASLt": Suite(
-        dict.fromkeys(("6.4", "7.2"), "libhipblaslt1-tests"), "hipblaslt-test", {"matmul": "*quick*matmul*"}
+        {"7.2": "libhipblaslt1-tests"},
+        "hipblaslt-test",
+        {
+            "helpers": "_/aux_test*",
+            "extensions": "ExtOpTest*",
+            "vectors": "*quick_matmul_one_f32_r*_1_1_*_0_*",
+            "products": "*quick_matmul_8_f32_r*",
+        },
     ),
-    "RCCL": Suite(dict.fromkeys(EVERYWHERE, "librccl1-tests"), "*"),
+    "MIOpen": Suite(
+        # Its compiler is called when the tests run.
+        {"6.4": "libmiopen1-tests,clang-21,lld-21,rocm-device-libs-21"},
+        "miopen_gtest",
+        {name: f"Smoke/GPU_{tests}" for name, tests in LAYERS.items()},
+        # Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
+        environment={"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"},
+        # It calls the compiler of OpenCL where Debian built it.
+        repair="d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d",
+    ),
+    "RCCL": Suite(
+        {"7.2": "librccl1-tests,librccl-dev,libopenmpi-dev,openmpi-bin"},
+        "rccl-UnitTests",
+        {name: f"{name}.{tests}" for name, tests in COLLECTIVES.items()},
+        environment=SMALL_COLLECTIVES,
+        devices=2,
+    ),
 }
 
 
@@ -194,10 +252,13 @@ def attempt(
 ) -> dict[str, object]:
     """Run one case, and return its outcome."""
     tools = ["-t", tool] if tool else []
-    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit), "--device", f"emu:{target}"]
+    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit)]
+    luthier += ["--device", ",".join([f"emu:{target}"] * suite.devices)]
+    repaired = ["sh", "-c", f'{suite.repair} && exec env "$@"', "sh"]
+    repaired += [f"{name}={value}" for name, value in suite.environment.items()]
     begun = time.monotonic()
     done = subprocess.run(
-        stack(release, suite.packages[release], *luthier, "--", *command),
+        stack(release, suite.packages[release], *repaired, *luthier, "--", *command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -222,7 +283,7 @@ def complaint(said: str) -> str:
     """Return the line of what a program said that tells best why it failed."""
     for wanted in (r"^luthier", r"\berror\b|HSA_STATUS|fault by", r"assert|abort|terminate|cannot|not found"):
         for line in said.splitlines():
-            if re.search(wanted, line, re.IGNORECASE) and "nothing was instrumented" not in line:
+            if re.search(wanted, line, re.IGNORECASE) and not re.search(HARMLESS, line):
                 return line.strip()[:110]
     return ""
 
@@ -246,7 +307,7 @@ def record(key: str, outcome: Mapping[str, object]) -> None:
 
 
 def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """Yield the lines of the table: a row for each suite, stack, target and tool."""
+    """Yield the lines of the table, a row for each suite, stack, target and tool, and of what it sums up to."""
     yield "| suite | ROCm | target | tool | cases passed | tests in them | failed |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
 
@@ -254,7 +315,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         release, target, suite, _, tool = key.split("/")
         return suite, release, target, tool
 
-    order = list(SUITES)
+    order, cases_passed, cases_tried = list(SUITES), 0, 0
     for (suite, release, target, tool), keys in itertools.groupby(
         sorted(results, key=lambda key: (order.index(row(key)[0]), row(key))), row
     ):
@@ -266,6 +327,10 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         told = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
         count = f"{len(tried) - len(failed)} of {len(tried)}"
         yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {told or '–'} |"
+        cases_passed, cases_tried = cases_passed + len(tried) - len(failed), cases_tried + len(tried)
+    passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
+    yield ""
+    yield f"In all {cases_passed:,} of {cases_tried:,} cases; {passed:,} tests passed and {failures:,} failed."
 
 
 def escape(text: object) -> str:

@@ -278,7 +278,7 @@ def test_commands_and_options_exist(document: Path) -> None:
             if actions and rest:
                 assert rest.split()[0] in actions[1].split(","), f"{line!r} in {name_of(document)}"
                 text = help_of(command, rest.split()[0])
-            for option in re.findall(r"(?<=\s)--?[a-zA-Z][\w-]*", rest):
+            for option in re.findall(r"(?<=\s)--?[a-zA-Z][\w-]*", rest.partition(" -- ")[0]):
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), f"{option} of {line!r}"
 
 

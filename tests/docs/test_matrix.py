@@ -66,4 +66,6 @@ def test_rows(matrix: ModuleType) -> None:
     assert rows == [
         r"| llama.cpp | 6.4 | gfx90a | – | 1 of 2 | 7 | MUL: a\|b |",
         "| llama.cpp | 6.4 | gfx90a | instr_count | 1 of 1 | 5 | – |",
+        "",
+        "In all 2 of 3 cases; 12 tests passed and 1 failed.",
     ]

@@ -23,7 +23,7 @@ Build = Callable[[str], Path]
 LIMIT = 3000 if EVERYTHING else 200
 STARTER = """
 import json, random, signal, subprocess, sys, time
-program, seed, starts, most = sys.argv[1], *map(int, sys.argv[2:])
+seed, starts, most, life = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 chance, running, counts = random.Random(seed), [], {"right": 0, "killed": 0, "wrong": 0}
 
 def ended(one):
@@ -41,51 +41,67 @@ def ended(one):
     return True
 
 while starts or running:
-    if starts and len(running) < most:
-        starts -= 1
-        process = subprocess.Popen([program], stdout=subprocess.PIPE)
+    # The last one comes alone and lives: a run removes the folders of those that were killed.
+    if starts and len(running) < (most if starts > 1 else 1):
+        process = subprocess.Popen(sys.argv[5:], stdout=subprocess.PIPE)
         # Every third one may be killed: before it has the device, while its kernel runs, or when it ends.
-        kills = chance.random() < 1 / 3
-        running.append((process, time.monotonic() + chance.uniform(0, 0.3 * most) if kills else None))
+        kills = starts > 1 and chance.random() < 1 / 3
+        running.append((process, time.monotonic() + chance.uniform(0, life) if kills else None))
+        starts -= 1
         continue
     running = [one for one in running if not ended(one)]
     time.sleep(0.01)
 print(json.dumps(counts))
 """
-"""Starts a program so often, so many of them at once, and kills some."""
+"""Starts a command so often, so many of them at once, and kills some within so many seconds."""
+WATCHER = """
+import os, pathlib, subprocess, sys, time
+
+def others():
+    found = [pathlib.Path("/proc", name, "comm") for name in os.listdir("/proc") if name.isdigit()]
+    return [path.read_text().strip() for path in found if path.parent.name not in ("1", str(os.getpid()))]
+
+done, deadline = subprocess.run(sys.argv[1:]), time.monotonic() + 30
+while others() and time.monotonic() < deadline:
+    time.sleep(0.1)
+print("still there:", others())
+sys.exit(done.returncode)
+"""
+"""Runs a command, and tells which other processes of its name space have not ended 30 seconds later."""
 OWN_SHARED_MEMORY = [
     *("unshare", "--mount", "sh", "-c"),
     'mount -t tmpfs none /dev/shm || exit; "$@" || exit; ls -A /dev/shm "$TMPDIR"',
     "sh",
 ]
 """A command with a /dev/shm of its own; what is left there, and in TMPDIR, is printed at the end."""
+STORMS = [(False, 1000, 4), (False, 1000, 64), (True, 200, 16)] if EVERYTHING else [(False, 12, 6), (True, 8, 4)]
+"""Whether each start is a `luthier run` of its own, or all are in one; how many there are; how many at once."""
 
 
 @pytest.mark.parametrize("tools", [(), ("-t", "instr_count")] if EVERYTHING else [("-t", "instr_count")])
-@pytest.mark.parametrize(("starts", "most"), [(1000, 4), (64, 64)] if EVERYTHING else [(12, 6)])
-def test_nothing_is_left(build_newer: Build, temporary: Path, starts: int, most: int, tools: tuple[str, ...]) -> None:
-    """All starts in one run: each is right or was killed, and shared memory and TMPDIR are as before."""
-    if subprocess.run(
-        [*OWN_SHARED_MEMORY, "true"], capture_output=True, env={**os.environ, "TMPDIR": str(temporary)}
-    ).returncode:
+@pytest.mark.parametrize(("apart", "starts", "most"), STORMS)
+def test_nothing_is_left(
+    build_newer: Build, temporary: Path, apart: bool, starts: int, most: int, tools: tuple[str, ...]
+) -> None:
+    """Each start is right or was killed; no process is left, and shared memory and TMPDIR are as before."""
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    if subprocess.run([*OWN_SHARED_MEMORY, "true"], capture_output=True, env=environment).returncode:
         pytest.skip("mounting needs rights that this user has not")
-    program = str(build_newer("saxpy"))
     run = [LUTHIER, "run", *tools, "--device", "emu:gfx1100", "--"]
-    command = [*stack(RELEASE), *run, "python3", "-c", STARTER, program, "7", str(starts), str(most)]
+    starter = ["python3", "-c", STARTER, "7", str(starts), str(most), str(most * (1 if apart else 0.3))]
+    storm = [*starter, *run] if apart else [*run, *starter]
+    command = [*stack(RELEASE), "python3", "-c", WATCHER, *storm, str(build_newer("saxpy"))]
     begun = time.monotonic()
     done = subprocess.run(
-        [*OWN_SHARED_MEMORY, *command],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        env={**os.environ, "TMPDIR": str(temporary)},
+        [*OWN_SHARED_MEMORY, *command], capture_output=True, text=True, timeout=LIMIT, env=environment
     )
     assert done.returncode == 0, done
-    counted, *left = done.stdout.splitlines()
+    counted, processes, *left = done.stdout.splitlines()
     counts = json.loads(counted)
     print(f"{starts} starts, {most} at once: {counts}, {time.monotonic() - begun:.0f} s")
     assert (counts["wrong"], sum(counts.values())) == (0, starts), done
     assert min(counts["right"], counts["killed"]) > 0
+    assert processes == "still there: []"
     # ROCm's compiler library keeps its files in folders comgr-…, which stay when it is killed, on a GPU, too.
     own = [line for line in left if line and not (counts["killed"] and line.startswith("comgr-"))]
     assert own == ["/dev/shm:", f"{temporary}:"]

@@ -16,11 +16,8 @@ from pathlib import Path
 import pytest
 from commands import LUTHIER, PATIENCE, run_luthier
 from effort import EMULATED
-from kept import ROOT, kept
-from kept import run as run_command
-from rocm_stacks import SUITES, stack
-
-from luthier_build.workspace import digest
+from kept import ROOT
+from rocm_stacks import SUITES, built, stack
 
 from .conftest import PROGRAMS, Outcome
 from .test_programs import SAYS, in_order
@@ -60,11 +57,7 @@ def build_newer() -> Build:
     """``build_newer(name, *flags)``: the program of ``programs/<name>.hip``, built by the root's own hipcc."""
 
     def build(name: str, *flags: str) -> Path:
-        source = PROGRAMS / f"{name}.hip"
-        offload = [f"--offload-arch={target}" for target in TARGETS]
-        command = ["hipcc", *offload, "-O1", "-w", "-pthread", *flags]
-        key = "rocm-stack", RELEASE, *command, digest(source), digest(PROGRAMS / "check.h")
-        return kept(key, lambda output: run_command([*stack(RELEASE), *command, str(source), "-o", str(output)]), name)
+        return built(PROGRAMS / f"{name}.hip", TARGETS, *flags, release=RELEASE)
 
     return build
 

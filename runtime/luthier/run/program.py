@@ -91,6 +91,8 @@ def environment(
     if virtual:
         result[FILES_VARIABLE] = str(folder / _DRIVER)
         result[SOCKET_VARIABLE] = str(folder / _SERVICE)
+        # Open MPI overwrites the code of `mmap`, also of the shim's, by one that goes to the kernel.
+        result.setdefault("OMPI_MCA_memory", "^patcher")
     if tools:
         result[TOOLS_SOCKET_VARIABLE] = str(folder / _SERVICE)
         others = result.get("HSA_TOOLS_LIB")

@@ -17,6 +17,8 @@ from luthier.wire import topology as facts
 _FRAME_BUFFER, _SYSTEM = 1, 0
 _DATA_CACHE_OF_UNITS = 1 | 8
 _PCI_EXPRESS = 2
+_LINK_MB_PER_SECOND = 31500
+"""Bandwidth of a link: of PCI Express 4.0 with 16 lanes, which programs choose their ways by."""
 
 
 def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
@@ -52,8 +54,7 @@ def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
             yield f"{node}/caches/{place}/properties", _cache(place + 1, kib)
         for place, other in enumerate(other for other in range(count) if other != number):
             weight = facts.LINK_BETWEEN_DEVICES if number and other else facts.LINK_TO_HOST
-            link = f"type {_PCI_EXPRESS}\nnode_from {number}\nnode_to {other}\nweight {weight}\nflags 1\n"
-            yield f"{node}/io_links/{place}/properties", link
+            yield f"{node}/io_links/{place}/properties", _link(number, other, weight)
         if device:
             minor = facts.FIRST_MINOR + number - 1
             yield f"{facts.RENDER}/renderD{minor}", ""
@@ -125,6 +126,23 @@ sdma_fw_version 0
 unique_id {facts.UNIQUE_ID + number}
 num_xcc 1
 max_engine_clk_ccompute {facts.HOST_CLOCK_MHZ}
+"""
+
+
+def _link(begin: int, end: int, weight: int) -> str:
+    return f"""\
+type {_PCI_EXPRESS}
+version_major 0
+version_minor 0
+node_from {begin}
+node_to {end}
+weight {weight}
+min_latency 0
+max_latency 0
+min_bandwidth {_LINK_MB_PER_SECOND}
+max_bandwidth {_LINK_MB_PER_SECOND}
+recommended_transfer_size 0
+flags 1
 """
 
 

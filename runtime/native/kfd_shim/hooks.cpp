@@ -201,6 +201,34 @@ LUTHIER_PATH(int, statx, (int where, const char *given, int flags, unsigned mask
 LUTHIER_STATE(, struct stat)
 LUTHIER_STATE(64, struct stat64)
 
+namespace {
+
+// The first bytes of the functions that devices are mapped by.
+auto code_of_mapping() noexcept {
+  std::array<std::array<uint8_t, 16>, 2> code;
+  std::memcpy(code[0].data(), reinterpret_cast<const void *>(&::mmap), code[0].size());
+  std::memcpy(code[1].data(), reinterpret_cast<const void *>(&::mmap64), code[1].size());
+  return code;
+}
+
+const auto loaded_code = code_of_mapping();
+
+// Return whether a library has put its own code into these functions, as those of MPI do. It goes to the kernel, where
+// a device is an empty file: the program would end by SIGBUS at its first access.
+bool is_overwritten() {
+  if (code_of_mapping() == loaded_code)
+    return false;
+  static const int told =
+      std::fputs("luthier: a library of the program has overwritten the code of mmap, by which memory "
+                 "of virtual devices is mapped; for Open MPI set OMPI_MCA_memory=^patcher, for UCX "
+                 "UCX_MEM_EVENTS=no\n",
+                 stderr);
+  static_cast<void>(told);
+  return true;
+}
+
+} // namespace
+
 LUTHIER_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list list;
   va_start(list, request);
@@ -211,6 +239,10 @@ LUTHIER_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   const int device = type == kKfdRequest || type == kRenderRequest ? device_of(fd) : kNone;
   if (device == kNone)
     return syscall(SYS_ioctl, fd, request, argument);
+  if (is_overwritten()) {
+    errno = ENODEV;
+    return -1;
+  }
   const int result =
       device == kKfd ? luthier::kfd_ioctl(request, argument) : luthier::render_ioctl(device - 1, request, argument);
   if (result >= 0)
