@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.checks import AnyFinding, Checks, Finding, LaunchChecker, LaunchWatch, with_sources
 from luthier.emulator.inspection.debug import observer_of
@@ -37,7 +38,7 @@ class Observed:
 
     def begin(self, code: Code) -> int:
         """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
-        code.floats = self.floats
+        code.floats, code.undefined = self.floats, bool(self.what & layout.OBSERVE_UNDEFINED)
         return uses_of(code)
 
     def take(self, executor: Executor) -> None:

@@ -40,6 +40,17 @@ def add_floats_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_init_argument(parser: argparse._ActionsContainer) -> None:
+    """Declare the option that says what the check ``init`` tells of."""
+    parser.add_argument(
+        "--init",
+        default="reads",
+        metavar="KIND[,KIND]",
+        help="what the check init tells of: reads of what was never written; decisions: branches, addresses and masks "
+        "of lanes that follow from it, also from registers and scratch (default: %(default)s)",
+    )
+
+
 def add_files_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the options for what is left out of findings, and for the files that they are written to."""
     parser.add_argument(
@@ -84,7 +95,7 @@ class Findings:
         self._left_out = [one for path in args.suppress for one in suppressions.read(path)]
         for path in filter(None, (args.sarif, args.gen_suppressions)):
             check_writable(path)
-        self.collector = collector_of(checks, args.fp)
+        self.collector = collector_of(checks, args.fp, args.init)
 
     @property
     def told(self) -> list[Finding]:
@@ -106,25 +117,26 @@ class Findings:
         return int(args.error_exitcode) if told else 0
 
 
-def collector_of(checks: str, floats: str) -> Collector:
+def collector_of(checks: str, floats: str, init: str) -> Collector:
     """Return what takes the findings of checks.
 
     Args:
         checks: their names, separated by commas.
         floats: the words of ``--fp``, likewise.
+        init: those of ``--init``.
 
     Raises:
         LuthierError: there is no such check, or no such word.
     """
     from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import CHECKS
+    from luthier.run.findings.finding import CHECKS, kinds_of_init
     from luthier.run.findings.floats import kinds_of
 
     unknown = [check for check in checks.split(",") if check not in CHECKS]
     if unknown:
         raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
-    exceptional = kinds_of(floats.split(","))
-    kinds = [exceptional if check == "fp" else CHECKS[check] for check in checks.split(",")]
+    asked_for = {"fp": kinds_of(floats.split(",")), "init": kinds_of_init(init.split(","))}
+    kinds = [asked_for.get(check, CHECKS[check]) for check in checks.split(",")]
     return Collector(frozenset[str]().union(*kinds))
 
 

@@ -28,6 +28,7 @@ from luthier.cli.findings import (
     Findings,
     add_files_arguments,
     add_floats_argument,
+    add_init_argument,
     unchecked_under_tools,
 )
 from luthier.cli.progress import Progress
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checks = parser.add_argument_group("checks")
     checks.add_argument("--check", metavar="CHECK[,CHECK]", help=f"look for what is done wrong; {HELP}")
     add_floats_argument(checks)
+    add_init_argument(checks)
     add_files_arguments(checks)
     select = parser.add_argument_group("what of the program is instrumented")
     add_kernel_argument(select)

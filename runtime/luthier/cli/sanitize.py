@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.findings import HELP, Findings, add_files_arguments, add_floats_argument
+from luthier.cli.findings import HELP, Findings, add_files_arguments, add_floats_argument, add_init_argument
 from luthier.cli.replay import CAPTURE, add_scheduler_argument
 from luthier.cli.replay_process import SANITIZED
 from luthier.cli.run import seconds
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{HELP} (default: %(default)s)",
     )
     add_floats_argument(parser)
+    add_init_argument(parser)
     parser.add_argument(
         "--device",
         metavar="DEVICES",

@@ -74,7 +74,7 @@ WAVE = Layout(
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
     scratch_size=8,  # bytes a lane
-    stepping=4,  # STEPPING, or OBSERVED, WATCHED_FLOATS
+    stepping=4,  # STEPPING, or OBSERVED, WATCHED_VALUES
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
@@ -125,6 +125,16 @@ FLOATS = Layout(
 )
 """Exceptional floats of one instruction, as bits of lanes."""
 
+DECIDED = Layout(lanes=8, kind=4, scalar=4)
+"""An undefined value that decides something: bits of lanes, what it decides, whether it is one of the whole wave."""
+DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK = range(3)
+"""Kinds: where the wave goes on, which memory is accessed, which lanes are active."""
+UNDEFINED_MASK = (1 << 44) - 1
+"""Bits of a host address by which the shadow of memory is ordered."""
+UNDEFINED_COPY = UNDEFINED_MASK + 1
+"""Distance in bytes from the shadow to what memory held when it became undefined: what holds something else now was
+written since."""
+
 CONTEXT = Layout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
@@ -148,6 +158,8 @@ CONTEXT = Layout(
     access_log=ACCESSES * ACCESS.size,
     observe=8,  # function that observed code calls: of a wave, its record, ACCESS, FLOATS or 0, and an EVENT
     floats=FLOATS.size,
+    undefined=8,  # host address of the shadow of memory: which bits are undefined
+    decided=DECIDED.size,
 )
 """One thread."""
 
@@ -218,6 +230,11 @@ LAUNCH = Layout(
     entry=8,  # byte offset of the first record in a table
     told=4,  # WAVE.told at the beginning
     named=4,  # GROUP.named of work-groups of more than one wave
+    undefined=8,  # CONTEXT.undefined; 0: undefined values are not followed
+    shadow=8,  # bytes from a wave to the shadow of its registers
+    lane_scratch=8,  # bytes of a lane's scratch
+    wave_size=4,
+    given_sgprs=4,  # from s0 on: SGPRs that have a value
 )
 """One launch, shared by its threads."""
 
@@ -245,12 +262,12 @@ SKIPPING = 1 << 16
 """Bit of vector skip mode in a table key."""
 OBSERVED = 1 << 17
 """Bit of a table key: code that says what it accesses, and where it waits."""
-WATCHED_FLOATS = 1 << 18
-"""Bit of a table key: code that tells of exceptional floats."""
+WATCHED_VALUES = 1 << 18
+"""Bit of a table key: code that tells of its values: exceptional floats, undefined ones that decide something."""
 TABLES = 1 << 19
 """Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
 bits of VGPR numbers, FP16_OVFL, STEPPING, SKIPPING, OBSERVED and
-WATCHED_FLOATS."""
+WATCHED_VALUES."""
 
 
 def mode_key(mode: int) -> int:
@@ -303,7 +320,7 @@ PLAN = Layout(
     watch=8,  # WATCH that launches begin with a copy of; 0 where neither waits nor hazards are checked
     key=4,
     mode=4,
-    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; or OBSERVED, WATCHED_FLOATS
+    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; or OBSERVED, WATCHED_VALUES
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -333,6 +350,8 @@ PLAN = Layout(
     kernarg_preload=4,
     kernarg_preload_offset=4,  # bytes
     kernarg_preload_size=4,  # bytes
+    given_sgprs=4,  # LAUNCH.given_sgprs
+    undefined=4,  # undefined values are followed
 )
 """Plan of a kernel's start: all that does not depend on the dispatch packet."""
 
@@ -343,10 +362,10 @@ decides on an atomic at the same place."""
 USE_LDS_SHIFT = 6
 """Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
-EVENT_FLOATS, EVENT_BEYOND_LDS = 7, 8
+EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED = 7, 8, 9
 """What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
-has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats; and all code: it
-is about to access what is beyond the end of LDS."""
+has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats; an undefined value
+decides something (`DECIDED`); and all code: it is about to access what is beyond the end of LDS."""
 
 FACT_SPANS = 26
 FACT = Layout(
@@ -456,8 +475,12 @@ DISPATCH = Layout(
 )
 """A launch in this process."""
 OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
+OBSERVE_UNDEFINED = 64
 """What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, without
-these, which bytes are read and written; results that are exceptional floats, also where operands are."""
+these, which bytes are read and written; results that are exceptional floats, also where operands are; undefined values
+that decide something."""
+OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
+"""What needs `WATCHED_VALUES`."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
 """Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
 what stopped it."""

@@ -88,6 +88,7 @@ class Planner:
         waits: they are checked for missing waits,
         hazards: and for missing wait states.
         floats: kinds of exceptional floats that they tell of: `layout.FLOAT_NAN` and the like.
+        undefined: they follow undefined values.
     """
 
     def __init__(
@@ -98,9 +99,11 @@ class Planner:
         waits: bool = False,
         hazards: bool = False,
         floats: int = 0,
+        undefined: bool = False,
     ) -> None:
         self._space = space
         self._observed, self._waits, self._hazards, self._floats = observed, waits, hazards, floats
+        self._undefined = undefined
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
@@ -300,9 +303,10 @@ class Planner:
         entry = fields["entry"] // layout.RECORD.size
         if self._observed and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._observe(planned, fields["key"])
-        if self._floats and planned.object is not None and not is_of_runtime(kernel.name):
-            code.floats = self._floats
-            fields |= {name: fields[name] | layout.WATCHED_FLOATS for name in ("key", "stepping")}
+        if (self._floats or self._undefined) and planned.object is not None and not is_of_runtime(kernel.name):
+            code.floats, code.undefined = self._floats, self._undefined
+            fields |= {name: fields[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
+            fields["undefined"] = int(self._undefined)
         if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._watch(planned, planned.object.target)
         code.ensure(fields["key"], entry)

@@ -113,6 +113,7 @@ class Setup(Message):
     uninitialised: bool
     barriers: bool
     floats_flow: bool
+    undefined: bool
     """Checks that are wanted."""
     findings: bool
     """Findings of any check are."""
@@ -220,6 +221,12 @@ class Sight(enum.IntEnum):
     """A stream is destroyed that has not done its work."""
     UNORDERED_READ = 22
     """A read of LDS and an atomic of another wave that nothing orders: a race, unless the read is an atomic one."""
+    UNDEFINED_BRANCH = 24
+    """An undefined value decides where the wave goes on …"""
+    UNDEFINED_ADDRESS = 25
+    """… which memory is accessed …"""
+    UNDEFINED_MASK = 26
+    """… which lanes are active."""
     SHORT_ARGUMENTS = 23
     """A launch gives so many bytes of arguments: of a `CallSighting` that names the kernel instead of an error. Whether
     these are too few, the service knows."""

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "undefined_memory.h"
+
 namespace luthier {
 
 using namespace layout;
@@ -37,12 +39,20 @@ Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispat
   shape_.lds_limit = get(plan_, plan::lds_limit);
   shape_.scratch_lane = dispatch.scratch_lane;
   shape_.watch = dispatch.watch;
+  shape_.undefined = get(plan_, plan::undefined);
+}
+
+Execution::~Execution() {
+  if (shape_.undefined && scratch_size_)
+    UndefinedMemory::get().define(shape_.scratch, scratch_size_);
 }
 
 void Execution::set_up(Triple first, Triple groups, Triple items, unsigned workers) {
   set_items(items);
+  // Of parts of a launch the whole ones come first, which have the most work-items.
   const uint64_t scratch = uint64_t{workers} * shape_.waves * shape_.wave_size * shape_.scratch_lane;
   shape_.scratch = scratch ? host_.scratch(scratch) : 0;
+  scratch_size_ = std::max(scratch_size_, scratch);
   ranges_ = host_.ranges();
   bounds_ = host_.bounds();
   observer_ = host_.observer();
@@ -135,6 +145,7 @@ void Execution::fill() {
                           {launch::mode, plan::mode},
                           {launch::stepping, plan::stepping},
                           {launch::architected_scratch, plan::architected_scratch},
+                          {launch::given_sgprs, plan::given_sgprs},
                           {launch::entry, plan::entry}})
     put(launch_, to, get(plan_, from));
   put(launch_, launch::quantum, dispatch_.quantum);
@@ -146,6 +157,10 @@ void Execution::fill() {
   put(launch_, launch::scc, dispatch_.scc);
   put(launch_, launch::lds_image, dispatch_.lds_image);
   put(launch_, launch::told, observer_ && observer_->wants_accesses());
+  put(launch_, launch::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
+  put(launch_, launch::shadow, wave_stride(shape_.wave_size));
+  put(launch_, launch::lane_scratch, shape_.scratch_lane);
+  put(launch_, launch::wave_size, shape_.wave_size);
 }
 
 void Execution::prepare(Worker &worker, unsigned number) {
@@ -155,6 +170,7 @@ void Execution::prepare(Worker &worker, unsigned number) {
   worker.context(context::translate,
                  bounds_ ? checked_translate() : reinterpret_cast<uint64_t>(worker.engine().translate));
   worker.context(context::observe, observe_function());
+  worker.context(context::undefined, get(launch_, launch::undefined));
   worker.context(context::code_base, dispatch_.code);
   worker.context(context::code_size, get(plan_, plan::code_size));
   worker.context(context::code_index, get(plan_, plan::code_index));

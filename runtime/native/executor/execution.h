@@ -37,6 +37,7 @@ struct Dispatch {
 class Execution {
 public:
   Execution(Host &host, const Dispatch &dispatch);
+  ~Execution();
 
   // Makes ready to run `groups` work-groups of `items` work-items, the first of which has the id `first`, on that many
   // workers.
@@ -81,6 +82,7 @@ private:
   std::mutex mutex_;
   std::deque<Worker *> ready_; // of a cooperative launch: whose turn it is next
   unsigned unfinished_ = 0;
+  uint64_t scratch_size_ = 0; // of all workers
   std::chrono::steady_clock::time_point moved_;
 };
 

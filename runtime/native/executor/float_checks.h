@@ -33,22 +33,4 @@ private:
   std::map<std::pair<uint32_t, wire::Sight>, wire::Sighting> found_;
 };
 
-// Tells each observer what is its own; null: nobody wants it.
-class Observers final : public Observer {
-public:
-  Observers(Observer *accesses, Observer *floats, Observer *beyond_lds = nullptr)
-      : accesses_(accesses), floats_(floats), beyond_lds_(beyond_lds) {}
-  bool wants_accesses() const override { return accesses_ && accesses_->wants_accesses(); }
-  void observe(const Instruction &instruction, const char *what, uint32_t event) override {
-    Observer *its = event == layout::EVENT_BEYOND_LDS ? beyond_lds_
-                    : event == layout::EVENT_FLOATS   ? floats_
-                                                      : accesses_;
-    if (its)
-      its->observe(instruction, what, event);
-  }
-
-private:
-  Observer *accesses_, *floats_, *beyond_lds_;
-};
-
 } // namespace luthier

@@ -8,10 +8,12 @@
 #include <thread>
 
 #include "access_checks.h"
+#include "decision_checks.h"
 #include "execution.h"
 #include "exported.h"
 #include "float_checks.h"
 #include "footprint.h"
+#include "undefined_memory.h"
 
 namespace luthier {
 
@@ -38,6 +40,9 @@ public:
     checks_.reset();
     footprint_.reset();
     floats_.reset();
+    if (decisions_)
+      UndefinedMemory::get().define_all();
+    decisions_.reset();
     sightings_.clear();
   }
   // Return what the checks have found since it was cleared.
@@ -49,6 +54,8 @@ public:
       add(checks_->take());
     if (floats_)
       add(floats_->take());
+    if (decisions_)
+      add(decisions_->take());
     return sightings_;
   }
   const Footprint *footprint() const { return footprint_ ? &*footprint_ : nullptr; }
@@ -88,12 +95,13 @@ private:
   std::unique_ptr<Execution> execution_;
   std::shared_ptr<const RangeTable> ranges_;
   bool stepped_ = false, together_ = false;
-  bool observes_accesses() const { return observed_ & ~(layout::OBSERVE_FLOATS | layout::OBSERVE_FLOW); }
+  bool observes_accesses() const { return observed_ & ~layout::OBSERVE_VALUES; }
   void observe(const Part &part, const char *plan);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
   std::optional<AccessChecks> checks_;
   std::optional<Footprint> footprint_;
   std::optional<FloatChecks> floats_;
+  std::optional<DecisionChecks> decisions_;
   std::optional<Observers> observers_;
   std::vector<wire::Sighting> sightings_;
   unsigned helpers_ = 0;
@@ -341,7 +349,12 @@ void Executor::observe(const Part &part, const char *plan) {
   }
   if (accesses)
     helpers_ = 0; // accesses are looked at in the order in which they happen
-  observers_.emplace(accesses, floats_ ? &*floats_ : nullptr);
+  if (observed_ & layout::OBSERVE_UNDEFINED) {
+    if (!decisions_)
+      decisions_.emplace();
+    decisions_->next_part(part, plan);
+  }
+  observers_.emplace(accesses, floats_ ? &*floats_ : nullptr, decisions_ ? &*decisions_ : nullptr);
 }
 
 Observer *Executor::observer() { return observed_ && observers_ ? &*observers_ : nullptr; }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "bytes.h"
+
 namespace luthier {
 
 class Observer {
@@ -21,6 +23,33 @@ public:
   virtual bool wants_accesses() const = 0;
   // An event (layout::EVENT_ACCESS and the others); `access` is a layout::access or null.
   virtual void observe(const Instruction &instruction, const char *access, uint32_t event) = 0;
+};
+
+// Tells each observer what is its own; null: nobody wants it.
+class Observers final : public Observer {
+public:
+  Observers(Observer *accesses, Observer *floats, Observer *decisions, Observer *beyond_lds = nullptr)
+      : accesses_(accesses), floats_(floats), decisions_(decisions), beyond_lds_(beyond_lds) {}
+  bool wants_accesses() const override { return accesses_ && accesses_->wants_accesses(); }
+  void observe(const Instruction &instruction, const char *what, uint32_t event) override {
+    if (Observer *its = whose(event))
+      its->observe(instruction, what, event);
+  }
+
+private:
+  Observer *whose(uint32_t event) const {
+    switch (event) {
+    case layout::EVENT_BEYOND_LDS:
+      return beyond_lds_;
+    case layout::EVENT_FLOATS:
+      return floats_;
+    case layout::EVENT_UNDEFINED:
+      return decisions_;
+    default:
+      return accesses_;
+    }
+  }
+  Observer *accesses_, *floats_, *decisions_, *beyond_lds_;
 };
 
 // What this thread's compiled code tells; null: nobody listens.

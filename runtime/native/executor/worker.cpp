@@ -1,15 +1,16 @@
 #include "worker.h"
 
+#include "undefined_memory.h"
+
 namespace luthier {
 
 using namespace layout;
 
-namespace {
-
-// As layout.wave_stride.
 uint64_t wave_stride(unsigned wave_size) {
   return VECTORS + (wave_size == 32 ? 4 * VECTOR_ROWS + 2 : 2 * VECTOR_ROWS + 1) * 4 * wave_size;
 }
+
+namespace {
 
 // Bytes of copied tables that a worker keeps; of code that it runs, all.
 constexpr uint64_t kKept = 64 << 20;
@@ -23,7 +24,17 @@ Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + 
   ExecutionCounters::get().enter(*this);
 }
 
-Worker::~Worker() { ExecutionCounters::get().leave(*this, engine_.counts_wanted); }
+Worker::~Worker() {
+  leave_lds();
+  ExecutionCounters::get().leave(*this, engine_.counts_wanted);
+}
+
+// Before LDS is given back: others will have its addresses.
+void Worker::leave_lds() {
+  if (undefined_)
+    UndefinedMemory::get().define(reinterpret_cast<uint64_t>(lds_.data()), lds_.size());
+  undefined_ = false;
+}
 
 void Worker::make_waves(uint64_t stride, unsigned count) {
   waves_ = Arena(count * stride + 256);
@@ -44,12 +55,15 @@ void Worker::make_waves(uint64_t stride, unsigned count) {
 }
 
 void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
-  const uint64_t stride = wave_stride(shape.wave_size);
+  const uint64_t stride = wave_stride(shape.wave_size) * (shape.undefined ? 2 : 1);
   if (stride != stride_ || shape.waves > room_)
     make_waves(stride, shape.waves);
   waves_count_ = 0; // none of this launch is anywhere yet
-  if (lds_.size() < shape.lds_size || !lds_.data())
+  if (lds_.size() < shape.lds_size || !lds_.data()) {
+    leave_lds();
     lds_ = Arena(shape.lds_limit);
+  }
+  undefined_ |= shape.undefined;
   plan_ = shape.plan;
   const uint64_t code = get(plan_, plan::code);
   {

@@ -18,7 +18,11 @@ struct Shape {
   uint32_t lds_size, lds_limit;
   uint64_t scratch, scratch_lane; // address for the first wave of the first worker, bytes a lane
   const char *watch;              // layout::watch; null where neither waits nor hazards are checked
+  bool undefined;                 // undefined values are followed: waves have a shadow behind them
 };
+
+// Return the bytes of a wave, as layout.wave_stride.
+uint64_t wave_stride(unsigned wave_size);
 
 class Worker {
 public:
@@ -69,6 +73,7 @@ private:
   void sync(uint64_t key, uint64_t record, Host &host);
   void go_to(uint64_t record, uint64_t key, Host &host);
   void make_waves(uint64_t stride, unsigned count);
+  void leave_lds();
   uint64_t executions(const uint32_t *records, uint64_t count) const;
 
   // Makes room for more records; waves that are in the copy stay at theirs.
@@ -93,7 +98,7 @@ private:
   uint64_t copied_ = 0; // bytes of all copies
   const char *plan_ = nullptr;
   Watch watch_;
-  bool watched_ = false;
+  bool watched_ = false, undefined_ = false;
   const uint32_t *beyond_ = nullptr;
   uint64_t beyond_count_ = 0, beyond_before_ = 0;
   uint64_t stride_ = 0;

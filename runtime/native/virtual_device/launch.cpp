@@ -73,11 +73,13 @@ Launch::Launch(Resources &resources, const Packet &packet)
       execution_(*this, dispatch_of(packet, resources.service.setup().checks, watched_.get())) {
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
-  if (get(plan_, plan::stepping) & WATCHED_FLOATS)
+  if (get(plan_, plan::stepping) & WATCHED_VALUES)
     floats_.emplace(resources.service.setup().floats_flow);
+  if (get(plan_, plan::undefined))
+    decisions_.emplace();
   if (checked_ || observed_ || floats_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
-                       checked_ ? &sightings_ : nullptr);
+                       decisions_ ? &*decisions_ : nullptr, checked_ ? &sightings_ : nullptr);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -121,6 +123,8 @@ std::optional<Fault> Launch::run() {
     tell(observed_->take());
   if (floats_)
     tell(floats_->take());
+  if (decisions_)
+    tell(decisions_->take());
   if (watched_)
     watched_->tell(launch);
   if (observed_)
@@ -159,6 +163,8 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
     observed_->next_part(part, plan_);
   if (floats_)
     floats_->next_part(part, plan_);
+  if (decisions_)
+    decisions_->next_part(part, plan_);
   const bool in_order = observed_ && observed_->wants_order();
   if (!packet_.cooperative && !in_order) {
     execution_.set_up(first, groups, items, 1 + helpers);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "access_checks.h"
+#include "decision_checks.h"
 #include "execution.h"
 #include "float_checks.h"
 #include "hsa_layouts.h"
@@ -106,6 +107,7 @@ private:
   Sightings sightings_;
   std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end
   std::optional<FloatChecks> floats_;
+  std::optional<DecisionChecks> decisions_;
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Execution execution_;

@@ -51,6 +51,7 @@ Service::Service() {
   setup_.capture_patience = told.capture_patience;
   setup_.checks = {told.races != 0, told.uninitialised != 0, told.barriers != 0};
   setup_.floats_flow = told.floats_flow != 0;
+  setup_.undefined = told.undefined != 0;
   setup_.findings = told.findings != 0;
   setup_.counts_told = told.counts_wanted != 0;
   setup_.engine.counts_wanted = setup_.counts_told || setup_.capture_patience != 0;

@@ -25,6 +25,7 @@ struct Setup {
   uint64_t capture_patience = 0; // milliseconds; 0: none are wanted
   Checks checks;
   bool floats_flow = false; // floats are told where an operand is exceptional, too
+  bool undefined = false;   // undefined values are followed
   bool findings = false;    // somebody wants to know what checks find
 };
 

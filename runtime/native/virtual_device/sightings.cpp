@@ -4,6 +4,7 @@
 
 #include "system.h"
 #include "take.h"
+#include "undefined_memory.h"
 #include "unwritten.h"
 
 namespace luthier {
@@ -95,13 +96,23 @@ LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t 
     luthier::ProgramMemory::get().allocated(address, size, reserved);
 }
 LUTHIER_EXPORT void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
-LUTHIER_EXPORT void luthier_forget(uint64_t address) { luthier::ProgramMemory::get().forget(address); }
+LUTHIER_EXPORT void luthier_forget(uint64_t address) {
+  using namespace luthier;
+  const System *system = System::current();
+  if (system && system->service.setup().undefined)
+    if (const auto extent = ProgramMemory::get().nearest(address); extent && extent->address == address)
+      UndefinedMemory::get().define(address, extent->reserved);
+  ProgramMemory::get().forget(address);
+}
 
 // New memory of a device: what nobody writes is known again.
 LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;
   System *system = System::current();
-  if (!system || !system->service.setup().checks.uninitialised)
+  if (!system)
+    return;
+  const Setup &setup = system->service.setup();
+  if (!setup.checks.uninitialised && !setup.undefined)
     return;
   const auto leave = [size](const char *why) {
     std::fprintf(stderr, "luthier: reads of an allocation of %llu bytes are not checked by init: %s\n",
@@ -118,6 +129,8 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
     const uint32_t value = unwritten(at);
     std::memcpy(reinterpret_cast<void *>(at), &value, sizeof value);
   }
+  if (setup.undefined)
+    UndefinedMemory::get().leave(address, size);
 }
 
 // What the library that stands before HIP's functions found itself: a bad free, or memory never given back.

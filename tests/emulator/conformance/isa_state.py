@@ -59,9 +59,13 @@ class State:
 class Bench:
     """Runs instructions one by one, each followed by the end of the program, on states."""
 
-    def __init__(self, isa: Isa, pieces: Sequence[bytes], end: bytes, modes: Sequence[int] = ()) -> None:
-        """`modes`: what MODE will be when each piece runs; the default for all if empty."""
+    def __init__(
+        self, isa: Isa, pieces: Sequence[bytes], end: bytes, modes: Sequence[int] = (), *, undefined: bool = False
+    ) -> None:
+        """`modes`: what MODE will be when each piece runs; the default for all if empty. `undefined`: by code that
+        follows undefined values."""
         self.isa = isa
+        self.undefined = undefined
         self.lanes = isa.wave_size
         self.memory = Memory()
         self.place = self.memory.allocate(4096)
@@ -107,6 +111,7 @@ class Bench:
             scc=before.scc,
             lds=before.lds.tobytes(),
             step_limit=1,
+            undefined=self.undefined,
         )
         return State(
             after.vgpr(0, ROWS),

@@ -81,7 +81,14 @@ def test_wave64(target: str) -> None:
     compare(isa, sample([number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow], SHARE))
 
 
-def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[int]]:
+@pytest.mark.parametrize("target", TARGETS)
+def test_following_undefined_values(target: str) -> None:
+    """Code that follows undefined values computes the same."""
+    isa = Isa.of(target)
+    compare(isa, sample(executed(isa), 4 * SHARE, 2 * TARGETS.index(target)), undefined=True)
+
+
+def compare(isa: Isa, numbers: list[int], rounding: int = 0, *, undefined: bool = False) -> dict[str, set[int]]:
     """Run each opcode on the device and by the documents; which values each modifier and MODE had."""
     tried: dict[str, set[int]] = {}
     machine = MemoryMachine(isa)
@@ -115,7 +122,8 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[in
             todo.append((ins, code, mode, random))
     for start in range(0, len(todo), BATCH):
         part = todo[start : start + BATCH]
-        bench = Bench(isa, [code for _, code, _, _ in part], end, [mode for _, _, mode, _ in part])
+        modes = [mode for _, _, mode, _ in part]
+        bench = Bench(isa, [code for _, code, _, _ in part], end, modes, undefined=undefined)
         machine.address = bench.place.address
         for position, (ins, _, mode, random) in enumerate(part):
             try:

@@ -154,7 +154,9 @@ class Code:
         self.origin: Teller = lambda address, scalar_pair: ""
         """Says of an address whose code is there."""
         self.floats = 0
-        """Kinds of exceptional floats that tables with `layout.WATCHED_FLOATS` tell of."""
+        """Kinds of exceptional floats that tables with `layout.WATCHED_VALUES` tell of."""
+        self.undefined = False
+        """Code in tables with `layout.WATCHED_VALUES` follows undefined values."""
         self.watchers: list[Watcher] = []
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""
@@ -321,7 +323,8 @@ class Code:
                 stepping=bool(key & layout.STEPPING),
                 skipping=bool(key & layout.SKIPPING),
                 observed=bool(key & layout.OBSERVED),
-                floats=self.floats if key & layout.WATCHED_FLOATS else 0,
+                floats=self.floats if key & layout.WATCHED_VALUES else 0,
+                undefined=bool(self.undefined and key & layout.WATCHED_VALUES),
             )
             for watcher in self.watchers:  # before another thread may come upon the records
                 watcher.fill(reached.tolist())

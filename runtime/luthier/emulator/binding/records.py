@@ -69,6 +69,8 @@ class Mode:
     """Accesses of memory and barriers are told."""
     floats: int = 0
     """Kinds of exceptional floats that are told: `layout.FLOAT_NAN` and the like."""
+    undefined: bool = False
+    """Undefined values are followed."""
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,8 @@ class RecordBinder:
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
         observed = mode.observed and shape.variant.operation.startswith(_OBSERVED)
         floats = mode.floats if mode.floats and self._float_results(shape.variant) else 0
-        return replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats), shape.recipe
+        variant = replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats)
+        return replace(variant, undefined=mode.undefined), shape.recipe
 
     @staticmethod
     def _float_results(variant: Variant) -> bool:

@@ -38,7 +38,13 @@ class WaveState(WaveRegisters):
     counts: NDArray[np.uint64]
     """Executions of each instruction."""
     sightings: tuple[Sighting, ...] = ()
-    """Exceptional floats that instructions made, or that went through them."""
+    """Exceptional floats that instructions made, or that went through them; undefined values that decided something."""
+
+    @property
+    def undefined(self) -> WaveRegisters:
+        """Return the registers' undefined bits, where undefined values were followed."""
+        shadow = self.memory[layout.wave_stride(self.wave_size) :]
+        return WaveRegisters(shadow, self.wave_size, self.vgprs)
 
 
 class Bench:
@@ -76,6 +82,7 @@ class Bench:
         lds: bytes = b"",
         step_limit: int = 1 << 14,
         floats: int = 0,
+        undefined: bool = False,
     ) -> WaveState:
         """Run from the record `entry` to the end.
 
@@ -85,6 +92,7 @@ class Bench:
             lds: contents, and with them the size.
             step_limit: quanta of backward branches.
             floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
+            undefined: whether undefined values are followed: registers that are not given, VCC, M0, scratch.
 
         Raises:
             EmulationError: the wave faulted.
@@ -108,9 +116,10 @@ class Bench:
         }
         plan = code_plan(code, entry, mode, isa.target.target) | {"lds_limit": len(lds)}
         observed = layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW if floats else 0
+        observed |= layout.OBSERVE_UNDEFINED if undefined else 0
         if observed:
             plan |= {"uses": uses_of(code)}
-            code.floats = floats
+            code.floats, code.undefined = floats, undefined
             self._executor.forget()
         outcome = execute(
             *(self._executor, self._memory, code, plan, dispatch, "assembly"),
@@ -146,6 +155,7 @@ def run_assembly(
     scratch: int = 0,
     memory: Memory | None = None,
     floats: int = 0,
+    undefined: bool = False,
 ) -> WaveState:
     """Run `source` (assembly or machine code; `s_endpgm` is appended) on one wave.
 
@@ -158,6 +168,7 @@ def run_assembly(
         scratch: bytes of scratch a lane.
         memory: allocations the wave may touch; its addresses go into registers.
         floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
+        undefined: whether undefined values are followed.
 
     Raises:
         EmulationError: the wave faulted.
@@ -171,7 +182,7 @@ def run_assembly(
     bench = Bench(isa, _code_of(isa, source), memory, scratch)
     mask = (1 << isa.wave_size) - 1 if exec is None else exec
     rows = _rows(vgprs or {}, isa.wave_size)
-    return bench.run(image, rows, mask, mode=mode, scc=scc, lds=bytes(lds), floats=floats)
+    return bench.run(image, rows, mask, mode=mode, scc=scc, lds=bytes(lds), floats=floats, undefined=undefined)
 
 
 def _code_of(isa: Isa, source: str | bytes) -> bytes:

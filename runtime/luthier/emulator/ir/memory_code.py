@@ -122,6 +122,7 @@ def check_global(
 
     The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
     """
+    w.decide(layout.DECIDES_ADDRESS, addresses, w.exec if mask is None else mask)
     position = w.free_slot
     index = w.slot_value(position)
     ranges = w.pointer(w.context_field("ranges"))
@@ -166,6 +167,7 @@ def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]
     A lane that reaches beyond the end of LDS reads zeros and writes nothing (ISA documents, "Out-of-Range Behavior").
     That this holds for a whole access of which a part is beyond, the documents of GFX11 and later say alone.
     """
+    w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
     limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
     fits = w.wrap(w.ir.icmp_unsigned(">=", limit.llvm, ir.Constant(I32, size)), "scc")
     last = w.select(fits, limit - size, 0)
@@ -188,6 +190,7 @@ def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]
 
 def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
     """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
+    w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
     limit = w.load(w.wave_field("scratch_size"), "u64")
     ends = offsets.to("u64") + size
     fault_if_any(w, ends > w.splat(limit), offsets, size, layout.FAULT_SCRATCH)
@@ -197,6 +200,7 @@ def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
 
 def check_scalar(w: WaveBuilder, address: Value, size: int | Value) -> Any:
     """Return a pointer to `size` readable bytes at a scalar address."""
+    w.decide(layout.DECIDES_ADDRESS, address)
     position = w.free_slot
     entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
     offset = address - w.load(entry, "u64")

@@ -15,7 +15,7 @@ from llvmlite import ir
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.wave import NEXT
-from luthier.isa.registers import FLAT_SCRATCH_SGPR
+from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, TTMPS
 from luthier.wire.structures import Layout
 
 _LINE = ir.VectorType(I32, 32)
@@ -89,8 +89,12 @@ class Code:
 
     def clear(self, target: Any, size: Any) -> None:
         """Emit zeros over `size` bytes."""
+        self.fill(target, size, 0)
+
+    def fill(self, target: Any, size: Any, byte: int) -> None:
+        """Fill `size` bytes."""
         callee = self._declare("llvm.memset.p0.i64", [PTR, I8, I64, ir.IntType(1)])
-        self.ir.call(callee, [target, ir.Constant(I8, 0), size, ir.Constant(ir.IntType(1), 0)])
+        self.ir.call(callee, [target, ir.Constant(I8, byte), size, ir.Constant(ir.IntType(1), 0)])
 
     def clear_lines(self, target: Any, size: Any) -> None:
         """Emit zeros over `size` bytes, a multiple of 128: most sizes are too small for a call."""
@@ -246,6 +250,38 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
                 c.set(layout.WAVE, waiter, "status", freed)
 
 
+def _leave_undefined(c: Code, launch: Any, start: Any, size: Any) -> None:
+    """Let memory count as written by nobody, whatever it holds, if undefined values are followed."""
+    base = c.get(layout.LAUNCH, launch, "undefined")
+    with c.ir.if_then(c.ir.icmp_unsigned("!=", base, c.number(0))):
+        low = c.ir.and_(c.ir.ptrtoint(start, I64), c.number(layout.UNDEFINED_MASK))
+        shadow = c.ir.inttoptr(c.ir.add(base, low), PTR)
+        c.fill(shadow, size, 0xFF)
+        c.copy(c.at(shadow, layout.UNDEFINED_COPY), start, size)
+
+
+def _leave_scratch_undefined(c: Code, launch: Any, wave: Any) -> None:
+    """Let the scratch of a wave count as written by nobody."""
+    lanes, each = (c.get(layout.LAUNCH, launch, name) for name in ("wave_size", "lane_scratch"))
+    scratch, size = c.pointer(layout.WAVE, wave, "scratch"), c.ir.mul(lanes, each)
+    with c.ir.if_then(c.ir.icmp_unsigned("!=", size, c.number(0))):
+        _leave_undefined(c, launch, scratch, size)
+
+
+def _leave_registers_undefined(c: Code, launch: Any, wave: Any) -> None:
+    """Emit the shadow of a wave's registers at its begin: defined are those that the ABI gives a value."""
+    shadow = c.at(wave, c.get(layout.LAUNCH, launch, "shadow"))
+    c.fill(shadow, c.number(layout.SCALARS), 0xFF)
+    c.clear(shadow, c.ir.shl(c.get(layout.LAUNCH, launch, "given_sgprs"), c.number(2)))
+    for first, count in ((FLAT_SCRATCH_SGPR, 2), (TTMPS[0], len(TTMPS)), (EXEC_LO, 2)):
+        c.clear(c.at(shadow, 4 * first), c.number(4 * count))
+    c.ir.store(ir.Constant(I32, 1), c.at(shadow, layout.WAVE["scc"]))
+    vectors, accumulators = c.at(shadow, layout.VECTORS), c.at(shadow, c.get(layout.LAUNCH, launch, "agprs"))
+    c.fill(vectors, c.get(layout.LAUNCH, launch, "vgpr_bytes"), 0xFF)
+    c.fill(accumulators, c.get(layout.LAUNCH, launch, "agpr_bytes"), 0xFF)
+    c.clear(vectors, c.get(layout.LAUNCH, launch, "lane_image_size"))
+
+
 def _table_key(c: Code, mode: ir.Value) -> ir.Value:
     """Return `layout.mode_key` of a mode."""
     overflow = c.ir.and_(c.ir.lshr(mode, c.number(layout.FP16_OVERFLOW_SHIFT)), c.number(1))
@@ -291,6 +327,8 @@ def _emit_start(module: ir.Module) -> ir.Function:
             c.clear(lds, lds_size)
         with filled:
             c.copy(lds, contents, lds_size)
+    with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "lds_image"), 0)):
+        _leave_undefined(c, launch, lds, lds_size)
     with c.loop(c.number(0), count) as index:
         stride = c.get(layout.GROUP, group, "wave_stride")
         wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
@@ -303,6 +341,9 @@ def _emit_start(module: ir.Module) -> ir.Function:
         image = c.at(c.pointer(layout.LAUNCH, launch, "lane_images"), c.ir.mul(index, image_stride))
         c.ir.store(c.ir.load(image, typ=I64), c.at(wave, layout.EXEC))
         c.copy_lines(vectors, c.at(image, 64), c.get(layout.LAUNCH, launch, "lane_image_size"))
+        with c.ir.if_then(c.ir.icmp_unsigned("!=", c.get(layout.LAUNCH, launch, "undefined"), c.number(0))):
+            _leave_registers_undefined(c, launch, wave)
+            _leave_scratch_undefined(c, launch, wave)
         for axis, value in (("x", x), ("z", z), ("y", y)):
             c.store_word(wave, c.get(layout.LAUNCH, launch, f"group_id_{axis}"), value)
         first = c.ir.shl(c.ir.zext(c.is_equal(index, 0), I64), c.number(31))

@@ -102,6 +102,8 @@ class Variant:
     """The code says what it accesses, and where it waits."""
     floats: int = 0
     """Kinds of exceptional results that the code tells of: `layout.FLOAT_NAN` and the like."""
+    undefined: bool = False
+    """The code follows undefined values, and tells where they decide something."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

@@ -11,13 +11,15 @@ from llvmlite import ir
 from luthier.emulator import layout
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperandSpec
-from luthier.emulator.ir.exact import I8, I32, I64, MASK, PTR, SCC
+from luthier.emulator.ir.exact import I8, I32, I64, MASK, PTR, SCC, overload_name
 from luthier.emulator.ir.operands import merged_rows, read_typed, typed_rows
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
 
 NEXT = ir.FunctionType(I32, [PTR, PTR])
+DECIDES = "luthier.decides."
+"""Beginning of the names of functions that stand for decisions until code is complete (`ir.tracking`)."""
 _GOES_ON = (layout.YIELD, layout.BARRIER, layout.MODE, layout.MESSAGE)
 
 
@@ -198,6 +200,17 @@ class WaveBuilder(Builder):
             return
         function = self.ir.load(record, typ=NEXT.as_pointer())
         self.ir.ret(self.ir.call(function, [self.wave, record], tail="musttail"))
+
+    def decide(self, kind: int, value: Value, mask: Value | None = None) -> None:
+        """Mark that a value decides something, in the lanes of `mask`: it should be defined.
+
+        Args:
+            kind: what it decides, `layout.DECIDES_BRANCH` and the like.
+        """
+        if self.variant.undefined:
+            arguments = [I32(kind), *(one.llvm for one in (value, mask) if one is not None)]
+            name = DECIDES + ".".join(overload_name(one.type) for one in arguments)
+            self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
 
     def stop(self, code: int, record: Any | None = None) -> None:
         """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""

@@ -16,6 +16,7 @@ from luthier.emulator.ir.declare import Form, OperandSpec, Operation
 from luthier.emulator.ir.dpp import apply_dpp
 from luthier.emulator.ir.exceptional import halves_of, tell_floats
 from luthier.emulator.ir.operands import finish_float, flush_input, read_typed, typed_rows
+from luthier.emulator.ir.tracking import track
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value, flatten
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
@@ -64,6 +65,8 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
             w.next()
         if not w.ir.block.is_terminated:
             raise ValueError(f"{variant.operation} does not end its code")
+    if variant.undefined:
+        track(w)
     return function
 
 

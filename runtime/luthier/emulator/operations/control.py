@@ -33,6 +33,7 @@ def take(w: WaveBuilder, target: Slot) -> None:
 
 
 def _branch_if(w: WaveBuilder, condition: Value, target: Slot) -> None:
+    w.decide(layout.DECIDES_BRANCH, condition)
     with w.ir.if_then(condition.llvm):
         take(w, target)
     w.next()
@@ -40,6 +41,7 @@ def _branch_if(w: WaveBuilder, condition: Value, target: Slot) -> None:
 
 def go_to_address(w: WaveBuilder, address: Value) -> None:
     """Go to a code address that only now is known."""
+    w.decide(layout.DECIDES_BRANCH, address)
     base = w.load(w.context_field("code_base"), "u64")
     offset = address - base
     inside = (offset < w.load(w.context_field("code_size"), "u64")) & ((offset & 3) == 0)

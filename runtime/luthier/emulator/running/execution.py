@@ -72,9 +72,10 @@ def execute(
     """
     entry = plan["entry"] // layout.RECORD.size
     if observed:
-        floats = layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW
-        bits = (layout.OBSERVED if observed & ~floats else 0) | (layout.WATCHED_FLOATS if observed & floats else 0)
-        plan = {**plan, "key": plan["key"] | bits, "stepping": bits}
+        values = layout.OBSERVE_VALUES
+        bits = (layout.OBSERVED if observed & ~values else 0) | (layout.WATCHED_VALUES if observed & values else 0)
+        undefined = bool(observed & layout.OBSERVE_UNDEFINED)
+        plan = {**plan, "key": plan["key"] | bits, "stepping": bits, "undefined": undefined}
         dispatch = {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
     if observer is not None:

@@ -15,7 +15,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.start import initial_mode, scratch_bytes
 from luthier.errors import DeviceError, EmulationError
-from luthier.isa.registers import TTMPS
+from luthier.isa.registers import SGPRS, TTMPS
 from luthier.isa.targets import Target
 from luthier.objects import Kernel
 
@@ -58,6 +58,7 @@ def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, in
         "vgpr_bytes": layout.VECTOR_ROWS * row,
         "agpr_bytes": layout.VECTOR_ROWS * row if target.has_agprs else 0,
         "lds_limit": target.lds_bytes,
+        "given_sgprs": len(SGPRS),
         **dict.fromkeys(("group_id_x", "group_id_y", "group_id_z"), _SINK),
         **dict.fromkeys(("group_info", "scratch_offset", "wave_id"), _SINK),
         **dict.fromkeys(USER_SGPRS, layout.ABSENT),
@@ -86,6 +87,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
         "architected_scratch": target.architected_flat_scratch + (not target.private_aperture),
         "simd_waves": target.occupancy(descriptor.vgprs, kernel.wave_size),
         "named": 4 * descriptor.named_bar_cnt,
+        "given_sgprs": max((first + count for first, count in descriptor.sgpr_inputs.values()), default=0),
         "kernarg_preload_offset": 4 * descriptor.kernarg_preload_offset,
         "kernarg_preload_size": 4 * descriptor.kernarg_preload_length,
         **_sgpr_places(kernel, target),

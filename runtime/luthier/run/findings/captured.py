@@ -11,7 +11,7 @@ from luthier.emulator import layout
 from luthier.emulator.inspection.sighted import wanted
 from luthier.errors import EmulationError
 from luthier.run.findings.collector import Collector, Place, Running, frames_of
-from luthier.run.findings.finding import CHECKS, Finding
+from luthier.run.findings.finding import CHECKS, DECISIONS, Finding
 from luthier.run.findings.floats import has_flow, looked_for
 
 _ATTEMPT = "invalid-address"
@@ -31,6 +31,8 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
     bits = wanted(checks) | (layout.OBSERVE_UNWRITTEN if "init" in checks else 0)
     if floats := looked_for(collector.kinds):
         bits |= layout.OBSERVE_FLOATS | (layout.OBSERVE_FLOW if has_flow(collector.kinds) else 0)
+    if DECISIONS & collector.kinds:
+        bits |= layout.OBSERVE_UNDEFINED
     observed = Observed(bits, floats) if bits else None
     done = launch.run(threads, observed=observed)
     number = launch.capture.manifest.number

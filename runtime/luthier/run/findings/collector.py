@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from luthier.emulator import layout
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.arguments import ArgumentSizes
-from luthier.run.findings.finding import COPY, FLOAT_KINDS, SHORT_ARGUMENTS, Allocation, Finding, Other
+from luthier.run.findings.finding import COPY, DECISIONS, FLOAT_KINDS, SHORT_ARGUMENTS, Allocation, Finding, Other
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import frames_of_host
 from luthier.run.planner import Plan
@@ -30,6 +31,9 @@ _KINDS = {
     Sight.RACE: "race",
     Sight.UNORDERED_READ: "unordered-read",
     Sight.UNINITIALISED: "uninitialised-read",
+    Sight.UNDEFINED_BRANCH: "uninitialised-branch",
+    Sight.UNDEFINED_ADDRESS: "uninitialised-address",
+    Sight.UNDEFINED_MASK: "uninitialised-mask",
     Sight.DIVERGENT_BARRIER: "divergent-barrier",
     Sight.MISSED_BARRIER: "missed-barrier",
     Sight.NAN: "nan",
@@ -98,6 +102,8 @@ class Collector:
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
         if code is not None:
             _locate(finding, seen, code, other)
+        if kind in DECISIONS and seen.lane == layout.ABSENT:
+            finding.lane = -1
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
         self.keep(finding)

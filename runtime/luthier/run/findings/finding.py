@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+from luthier.errors import LuthierError
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
 from luthier.support.wording import counted
@@ -22,6 +23,9 @@ KINDS = {
     "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
     "unordered-read": "read of LDS beside an atomic of another wave that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
+    "uninitialised-branch": "a value that nobody has written decides where the wave goes on",
+    "uninitialised-address": "a value that nobody has written decides which memory is accessed",
+    "uninitialised-mask": "a value that nobody has written decides which lanes are active",
     "missing-wait": "use of a register before a wait for the operation that writes or reads it",
     "hazard": "instructions nearer to each other than the hardware allows",
     "divergent-barrier": "barrier that lanes skipped which went on behind it",
@@ -58,6 +62,8 @@ CHECKS = {
     ),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
+DECISIONS = frozenset({"uninitialised-branch", "uninitialised-address", "uninitialised-mask"})
+"""Kinds of undefined values that decide something: what `init` finds if that is asked for."""
 SHORT_ARGUMENTS = "short-arguments"
 COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
@@ -126,7 +132,7 @@ class Finding:
     frames: tuple[SourceFrame, ...] = ()
     """Of the source, innermost first; empty if it is not known."""
     lane: int = 0
-    """-1: it is about a scalar register, or about no lane."""
+    """-1: it is about a scalar register or value, or about no lane."""
     wave: int = 0
     group: int = 0
     """Number of the work-group in the launch."""
@@ -274,7 +280,7 @@ class Finding:
         if self.kind in WATCHED:
             yield from self._watched()
             return
-        lane = "" if self.kind == "missed-barrier" else f"lane {self.lane} of "
+        lane = "" if self.kind == "missed-barrier" or self.lane < 0 else f"lane {self.lane} of "
         yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
         yield from _code(self.offset, self.instruction, self.frames)
         if self.other is not None and self.other.call:
@@ -290,6 +296,19 @@ class Finding:
         if self.last_launch != self.first_launch:
             launches = f"{self.first_launch} to {self.last_launch}"
         yield f"    {counted(self.count, 'lane' if lane else 'time')} in all, launch {launches} of the kernel"
+
+
+def kinds_of_init(words: Collection[str]) -> frozenset[str]:
+    """Return the kinds of findings that the words of ``--init`` mean.
+
+    Raises:
+        LuthierError: there is no such word.
+    """
+    meant = {"reads": CHECKS["init"], "decisions": DECISIONS}
+    for word in words:
+        if word not in meant:
+            raise LuthierError(f"--init has no {word!r}: {', '.join(meant)}")
+    return frozenset[str]().union(*(meant[word] for word in words))
 
 
 def access_of(instruction: str, *, in_lds: bool) -> str:

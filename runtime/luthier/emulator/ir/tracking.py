@@ -1,0 +1,405 @@
+"""Code that follows undefined values: written into the code of an operation, once that is complete.
+
+Registers have their shadow behind the wave, memory of every kind (LDS, scratch, buffers, the host's stack) at
+`CONTEXT.undefined` plus its address modulo 16 TiB. The bits of memory count while it holds what it held when they were
+set (`layout.UNDEFINED_COPY`): whatever the host, a copy engine or code that does not follow undefined values has
+written since is defined. The semantic functions of operations know nothing of all this but `WaveBuilder.decide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir import instructions as forms
+
+from luthier.emulator import layout
+from luthier.emulator.ir.definedness import (
+    Shadow,
+    any_bit,
+    bits_of,
+    bits_type,
+    either,
+    every,
+    has_bits,
+    lane_bits,
+    lanes_of,
+    result_shadow,
+    spread,
+)
+from luthier.emulator.ir.exact import I1, I32, I64, PTR
+from luthier.emulator.ir.support import OBSERVE_TYPE
+from luthier.emulator.ir.wave import DECIDES, WaveBuilder
+
+_LOADS = ("llvm.masked.load.", "llvm.masked.gather.")
+_STORES = ("llvm.masked.store.", "llvm.masked.scatter.")
+_NO_RESULT = ("ptrtoint", "inttoptr", "getelementptr", "alloca", "store", "br", "ret", "switch", "fence")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Target of a pointer."""
+
+    kind: str
+    """``wave``, ``memory``, or ``other``: what is always defined."""
+    offset: int | None = 0
+    """In the wave; None where it is known late."""
+    indices: tuple[Any, ...] = ()
+    """Offsets that are known late."""
+
+    @property
+    def is_tracked(self) -> bool:
+        """Return whether what is there has a shadow."""
+        if self.kind != "wave" or self.offset is None:
+            return self.kind != "other"
+        is_register = self.offset < layout.SCALARS and not self.is_exec
+        return is_register or self.offset == layout.WAVE["scc"] or self.offset >= layout.VECTORS
+
+    @property
+    def is_exec(self) -> bool:
+        """Return whether it is EXEC, known now."""
+        return self.kind == "wave" and self.offset in (layout.EXEC, layout.EXEC + 4)
+
+
+class Tracker:
+    """Adds to the code of one operation what follows undefined values through it."""
+
+    def __init__(self, w: WaveBuilder) -> None:
+        self.w, self.b = w, w.ir
+        self._shadows: dict[int, Shadow] = {}
+        self._places: dict[int, _Place] = {}
+        self._last: dict[int, Any] = {}
+        """Block -> the one in which its code now ends."""
+        self._phis: list[tuple[Any, Any]] = []
+        """Each with its shadow's, or None."""
+
+    def run(self) -> None:
+        """Rewrite the function."""
+        blocks = self._in_order()
+        self._reached = self._find_reached(blocks)
+        for block in blocks:
+            self._rewrite(block)
+        for phi, shadow in self._phis:
+            phi.incomings = [(value, self._last.get(id(block), block)) for value, block in phi.incomings]
+            for value, block in phi.incomings if shadow is not None else ():
+                mine = self.shadow(value)
+                shadow.add_incoming(every(shadow.type, 0) if mine is None else mine, block)
+
+    def shadow(self, value: Any) -> Shadow:
+        """Return the shadow of a value; None if it is defined."""
+        return self._shadows.get(id(value))
+
+    # Order, and what undefined bits may reach -----------------------------------------------------------------------
+
+    def _in_order(self) -> list[Any]:
+        """Return the blocks so that values come before their uses, but for those of loops."""
+        seen: set[int] = set()
+        order = []
+        stack = [(self.w.llvm_function.entry_basic_block, False)]
+        while stack:
+            block, done = stack.pop()
+            if done:
+                order.append(block)
+            elif id(block) not in seen:
+                seen.add(id(block))
+                stack.append((block, True))
+                last = block.instructions[-1]
+                stack += [(next_, False) for next_ in last.operands if isinstance(next_, ir.Block)]
+        return order[::-1]
+
+    def _find_reached(self, blocks: list[Any]) -> set[int]:
+        """Return the values that undefined bits may get into."""
+        reached: set[int] = set()
+        before = -1
+        while before != len(reached):
+            before = len(reached)
+            for block in blocks:
+                for instruction in block.instructions:
+                    if id(instruction) not in reached and self._may_be_undefined(instruction, reached):
+                        reached.add(id(instruction))
+        return reached
+
+    def _may_be_undefined(self, instruction: Any, reached: set[int]) -> bool:
+        name = instruction.opname
+        if name in _NO_RESULT or not (has_bits(instruction.type) or name == "cmpxchg"):
+            return False
+        if name in ("load", "atomicrmw", "cmpxchg") or isinstance(instruction, forms.LoadAtomicInstr):
+            place = self.place(instruction.operands[0])
+            return place.is_tracked or any(id(index) in reached for index in place.indices)
+        if name == "call" and not isinstance(instruction.callee, ir.Function):
+            return False
+        if name == "call" and instruction.callee.name.startswith(_LOADS):
+            return True
+        return any(id(value) in reached for value in _operands(instruction))
+
+    def place(self, pointer: Any) -> _Place:
+        """Return what a pointer leads to."""
+        found = self._places.get(id(pointer))
+        if found is None:
+            found = self._places[id(pointer)] = self._find_place(pointer)
+        return found
+
+    def _find_place(self, pointer: Any) -> _Place:
+        if pointer is self.w.wave:
+            return _Place("wave")
+        if isinstance(pointer, forms.GEPInstr):
+            base = self.place(pointer.pointer)
+            late = tuple(index for index in pointer.indices if not isinstance(index, ir.Constant))
+            if late or base.offset is None or base.kind != "wave":
+                return _Place(base.kind, None, (*base.indices, *late))
+            return _Place(base.kind, base.offset + pointer.indices[0].constant)  # of bytes
+        if isinstance(pointer, (forms.AllocaInstr, forms.CastInstr)):
+            return _Place("memory")
+        if isinstance(pointer, (forms.PhiInstr, forms.SelectInstr)):
+            raise TypeError("a pointer that is one of several")
+        return _Place("other")
+
+    # Rewriting ------------------------------------------------------------------------------------------------------
+
+    def _rewrite(self, block: Any) -> None:
+        old, block.instructions, block.terminator = block.instructions, [], None
+        self.b.position_at_end(block)
+        phis = [one for one in old if isinstance(one, forms.PhiInstr)]
+        for phi in phis:
+            self._again(phi)
+        for phi in phis:
+            shadow = self.b.phi(bits_type(phi.type)) if id(phi) in self._reached else None
+            self._shadows[id(phi)] = shadow
+            self._phis.append((phi, shadow))
+        for instruction in old[len(phis) :]:
+            self._instruction(instruction)
+        self._last[id(block)] = self.b.block
+
+    def _again(self, instruction: Any) -> None:
+        """Put an instruction back. llvmlite has no public function for it."""
+        self.b._insert(instruction)
+        if isinstance(instruction, forms.Terminator):
+            self.b.block.terminator = instruction
+
+    def _instruction(self, instruction: Any) -> None:
+        name = instruction.opname
+        if name == "call" and isinstance(instruction.callee, ir.Function):
+            callee = instruction.callee.name
+            if callee.startswith(DECIDES):
+                self._decide(instruction)
+                return
+            special = next((does for start, does in self._calls().items() if callee.startswith(start)), None)
+            if special is not None:
+                self._again(instruction)
+                special(instruction)
+                return
+        if name in ("atomicrmw", "cmpxchg"):
+            self._atomic(instruction)
+            return
+        self._again(instruction)
+        if name == "store":
+            self._store(instruction)
+        elif name == "load" or isinstance(instruction, forms.LoadAtomicInstr):
+            self._load(instruction)
+        elif name == "extractvalue":
+            self._shadows[id(instruction)] = self.shadow(instruction.aggregate) if instruction.indices[0] == 0 else None
+        elif id(instruction) in self._reached:
+            operands = instruction.args if name == "call" else instruction.operands
+            shadows = [self.shadow(value) for value in operands]
+            if any(shadow is not None for shadow in shadows):
+                found = result_shadow(self.b, instruction, shadows)
+                self._shadows[id(instruction)] = self._but_same(instruction, found)
+
+    def _but_same(self, instruction: Any, shadow: Shadow) -> Shadow:
+        """Return the shadow of a result that is 0 where both operands are the same register."""
+        loads = [value for value in instruction.operands if isinstance(value, forms.LoadInstr)]
+        if instruction.opname not in ("xor", "sub") or len(loads) != len(instruction.operands):
+            return shadow
+        one, other = (self.b.ptrtoint(load.operands[0], I64) for load in loads)
+        return self.b.select(self.b.icmp_unsigned("==", one, other), every(shadow.type, 0), shadow)
+
+    def _calls(self) -> dict[str, Callable[[Any], None]]:
+        return {
+            **dict.fromkeys(_LOADS, self._masked_load),
+            **dict.fromkeys(_STORES, self._masked_store),
+            "llvm.memcpy.": self._copied,
+            "llvm.memset.": self._cleared,
+        }
+
+    # Registers ------------------------------------------------------------------------------------------------------
+
+    def _beside(self, pointer: Any) -> Any:
+        """Return where the shadow of a register is."""
+        return self.w.address(pointer, layout.wave_stride(self.w.wave_size))
+
+    def _load(self, load: Any) -> None:
+        if id(load) not in self._reached:
+            return
+        pointer, type = load.operands[0], bits_type(load.type)
+        place, found = self.place(pointer), None
+        if place.kind == "wave":
+            found = self.b.load(self._beside(pointer), typ=type, align=load.align)
+        elif place.is_tracked:
+            found = self._loaded(pointer, load, lambda at: self.b.load(at, typ=type, align=load.align or 1))
+        late = [self.shadow(index) for index in place.indices]
+        flags = either(self.b, [any_bit(self.b, one) for one in late if one is not None])
+        self._shadows[id(load)] = either(self.b, [found, None if flags is None else spread(self.b, flags, type)])
+
+    def _store(self, store: Any) -> None:
+        value, pointer = store.operands
+        place = self.place(pointer)
+        if not has_bits(value.type):
+            return
+        shadow = self.shadow(value)
+        if place.is_exec:
+            self._tell(layout.DECIDES_MASK, shadow)
+        elif place.kind == "wave" and place.is_tracked:
+            if place.offset is None and shadow is not None and not lanes_of(value.type):
+                shadow = self._but_exec(pointer, shadow)
+            filled = every(bits_type(value.type), 0) if shadow is None else shadow
+            self.b.store(filled, self._beside(pointer), align=store.align)
+        elif place.kind == "memory":
+            align = store.align or 1
+            self._stored(pointer, value, lambda what, at: self.b.store(what, at, align=align))
+
+    def _but_exec(self, pointer: Any, shadow: Any) -> Any:
+        """Return the shadow of what is written to a scalar register, after telling of it where that is EXEC."""
+        base, place = (self.b.ptrtoint(one, I64) for one in (self.w.wave, pointer))
+        offset = self.b.sub(self.b.sub(place, base), ir.Constant(I64, layout.EXEC))
+        is_exec = self.b.icmp_unsigned("<", offset, ir.Constant(I64, 8))
+        nothing = every(shadow.type, 0)
+        self._tell(layout.DECIDES_MASK, self.b.select(is_exec, shadow, nothing))
+        return self.b.select(is_exec, nothing, shadow)
+
+    # Memory ---------------------------------------------------------------------------------------------------------
+
+    def _shadow_of_memory(self, pointer: Any, apart: int = 0) -> Any:
+        """Return where the shadow of memory is, or with `UNDEFINED_COPY` what it held: a pointer, or one a lane."""
+        lanes = lanes_of(pointer.type)
+        type = ir.VectorType(I64, lanes) if lanes else I64
+        base = self.w.load(self.w.context_field("undefined"), "u64") + apart
+        start = self.w.splat(base).llvm if lanes else base.llvm
+        low = self.b.and_(self.b.ptrtoint(pointer, type), every(type, layout.UNDEFINED_MASK))
+        return self.b.inttoptr(self.b.add(low, start), ir.VectorType(PTR, lanes) if lanes else PTR)
+
+    def _loaded(self, pointer: Any, value: Any, load: Callable[[Any], Any]) -> Any:
+        """Return the shadow of what was loaded from memory.
+
+        Args:
+            load: emits the same load from another place.
+        """
+        found = load(self._shadow_of_memory(pointer))
+        before = self.b.block
+        with self.b.if_then(any_bit(self.b, found), likely=False):
+            held = load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
+            kept = _where_equal(self.b, bits_of(self.b, value), held, found)
+            after = self.b.block
+        merged = self.b.phi(found.type)
+        merged.add_incoming(found, before)
+        merged.add_incoming(kept, after)
+        return merged
+
+    def _stored(self, pointer: Any, value: Any, store: Callable[[Any, Any], Any]) -> None:
+        """Set the shadow of memory to which a value was stored.
+
+        Args:
+            store: emits the same store of something else, to another place.
+        """
+        shadow, type = self.shadow(value), bits_type(value.type)
+        store(every(type, 0) if shadow is None else shadow, self._shadow_of_memory(pointer))
+        # Of parts of dwords what was there counts as a whole.
+        always = not lanes_of(type) and type.width < 32
+        if shadow is None and not always:
+            return
+        with self.b.if_then(ir.Constant(I1, 1) if always else any_bit(self.b, shadow)):
+            store(bits_of(self.b, value), self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
+
+    def _masked_load(self, call: Any) -> None:
+        pointer, *rest = call.args
+
+        def load(at: Any) -> Any:
+            return self.b.call(call.callee, [at, *rest])
+
+        self._shadows[id(call)] = self._loaded(pointer, call, load)
+
+    def _masked_store(self, call: Any) -> None:
+        value, pointer, *rest = call.args
+        self._stored(pointer, value, lambda what, at: self.b.call(call.callee, [what, at, *rest]))
+
+    def _copied(self, call: Any) -> None:
+        target, source, *rest = call.args
+        for apart in (0, layout.UNDEFINED_COPY):
+            places = [self._shadow_of_memory(pointer, apart) for pointer in (target, source)]
+            self.b.call(call.callee, [*places, *rest])
+
+    def _cleared(self, call: Any) -> None:
+        target, _, *rest = call.args
+        self.b.call(call.callee, [self._shadow_of_memory(target), ir.Constant(ir.IntType(8), 0), *rest])
+
+    def _atomic(self, atomic: Any) -> None:
+        """Put an atomic operation back: what it leaves is undefined where what was there is, or an operand."""
+        pointer, new = atomic.operands[0], atomic.operands[-1]
+        type = new.type
+        self._again(atomic)
+        is_swap = atomic.opname == "cmpxchg"
+        old = self.b.extract_value(atomic, 0) if is_swap else atomic
+        before = self._loaded(pointer, old, lambda at: self.b.load(at, typ=type, align=1))
+        self._shadows[id(atomic)] = before
+        after = self.shadow(new)
+        if not is_swap and atomic.operation != "xchg":
+            after = spread(self.b, any_bit(self.b, either(self.b, [before, after])), type)
+        place = self._shadow_of_memory(pointer)
+        self.b.store(every(type, 0) if after is None else after, place, align=1)
+        if after is not None:
+            with self.b.if_then(any_bit(self.b, after), likely=False):
+                held = self.b.load(pointer, typ=type, align=1)
+                self.b.store(held, self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), align=1)
+
+    # Decisions ------------------------------------------------------------------------------------------------------
+
+    def _decide(self, call: Any) -> None:
+        kind, value, *masks = call.args
+        shadow = self.shadow(value)
+        if shadow is None:
+            return
+        if masks:  # lanes of which it is undefined whether they take part count as well
+            (mask,) = masks
+            shadow = self.b.and_(lane_bits(self.b, shadow), either(self.b, [mask, self.shadow(mask)]))
+        self._tell(kind.constant, shadow)
+
+    def _tell(self, kind: int, shadow: Shadow) -> None:
+        """Emit the call that tells of undefined bits, where there are some."""
+        if shadow is None:
+            return
+        is_scalar = not lanes_of(shadow.type) and kind != layout.DECIDES_MASK
+        lanes = lane_bits(self.b, shadow) if lanes_of(shadow.type) else any_bit(self.b, shadow) if is_scalar else shadow
+        if lanes_of(lanes.type):
+            lanes = self.b.bitcast(lanes, ir.IntType(lanes.type.count))
+        wide = lanes if lanes.type == I64 else self.b.zext(lanes, I64)
+        with self.b.if_then(self.b.icmp_unsigned("!=", wide, ir.Constant(I64, 0)), likely=False):
+            place = self.w.context_field("decided")
+            for field, value in (("lanes", wide), ("kind", I32(kind)), ("scalar", I32(int(is_scalar)))):
+                self.b.store(value, self.w.address(place, layout.DECIDED[field]))
+            observe = self.b.load(self.w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+            self.b.call(observe, [self.w.wave, self.w.record, place, I32(layout.EVENT_UNDEFINED)])
+
+
+def _operands(instruction: Any) -> Any:
+    """Return the values that an instruction computes with."""
+    if isinstance(instruction, forms.PhiInstr):
+        return [value for value, _ in instruction.incomings]
+    return instruction.operands
+
+
+def _where_equal(b: ir.IRBuilder, value: Any, held: Any, shadow: Any) -> Any:
+    """Return a shadow where two values have equal dwords."""
+    type = shadow.type
+    width = type.element.width if lanes_of(type) else type.width
+    count = max(1, lanes_of(type)) * width // 32
+    if width % 32 == 0 and (width, count) != (32, 1):
+        dwords = ir.VectorType(I32, count)
+        value, held, shadow = (one if one.type == dwords else b.bitcast(one, dwords) for one in (value, held, shadow))
+    kept = b.select(b.icmp_unsigned("==", value, held), shadow, every(shadow.type, 0))
+    return kept if kept.type == type else b.bitcast(kept, type)
+
+
+def track(w: WaveBuilder) -> None:
+    """Let the code of a complete operation follow undefined values."""
+    Tracker(w).run()

@@ -1,0 +1,47 @@
+#include "undefined_memory.h"
+
+#include <cstring>
+#include <sys/mman.h>
+
+#include "bytes.h"
+
+namespace luthier {
+
+using namespace layout;
+
+UndefinedMemory &UndefinedMemory::get() {
+  static UndefinedMemory all;
+  return all;
+}
+
+UndefinedMemory::UndefinedMemory() {
+  void *made =
+      mmap(nullptr, 2 * UNDEFINED_COPY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED)
+    throw Failure("undefined values cannot be followed: this process may not reserve 32 TiB of addresses");
+  madvise(made, 2 * UNDEFINED_COPY, MADV_DONTDUMP);
+  base_ = static_cast<char *>(made);
+}
+
+void UndefinedMemory::leave(uint64_t address, uint64_t size) {
+  char *shadow = base_ + (address & UNDEFINED_MASK);
+  std::memcpy(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(address), size);
+  std::memset(shadow, 0xFF, size);
+}
+
+void UndefinedMemory::define_all() { madvise(base_, 2 * UNDEFINED_COPY, MADV_DONTNEED); }
+
+void UndefinedMemory::define(uint64_t address, uint64_t size) {
+  constexpr uint64_t kPage = 4096;
+  char *shadow = base_ + (address & UNDEFINED_MASK);
+  const uint64_t first = round_up(address, kPage), last = (address + size) & ~(kPage - 1);
+  if (first < last) { // whole pages go back to the system
+    madvise(base_ + (first & UNDEFINED_MASK), last - first, MADV_DONTNEED);
+    std::memset(shadow, 0, first - address);
+    std::memset(base_ + (last & UNDEFINED_MASK), 0, address + size - last);
+  } else {
+    std::memset(shadow, 0, size);
+  }
+}
+
+} // namespace luthier

@@ -1,0 +1,111 @@
+"""`luthier sanitize --init decisions`: undefined values are told where they decide something, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+
+from .conftest import PROGRAMS
+
+Build = Callable[..., Path]
+TARGETS = ["gfx906", "gfx90a", "gfx1030"]
+MEMORY = ("memory_branch", "memory_mask", "memory_address", "arithmetic_mask")
+"""Kernels that read memory which the program writes in another mode."""
+DECIDE = (*MEMORY, "lds_mask", "lds_address", "register_mask", "local_mask")
+"""Kernels, the last part of whose name is what an undefined value decides."""
+QUIET = ("copied", "masked_away", "low_bits", "selected", "structs", "locals")
+"""Kernels with undefined values that decide nothing."""
+
+
+def look(program: Path, log: Path, *words: str, target: str) -> list[dict[str, Any]]:
+    """Return what is found in a program."""
+    options = ["--checks", "init", "--init", "decisions", "--device", f"emu:{target}", "--json", str(log)]
+    done = run_luthier("sanitize", *options, "--", program, *words)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout.splitlines()[-1:], told["exit_code"]) == (["done"], 0), done
+    assert done.returncode == bool(told["findings"]), done
+    found: list[dict[str, Any]] = told["findings"]
+    return found
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kernel", DECIDE)
+def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
+    (one,) = look(build_program("undefined", "-g"), tmp_path / "log", kernel, target=target)
+    text = (PROGRAMS / "undefined.hip").read_text().splitlines()
+    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
+    assert (one["kind"], one["name"]) == (f"uninitialised-{kernel.rpartition('_')[2]}", kernel)
+    assert line in {frame["line"] for frame in one["frames"] if frame["file"].endswith("undefined.hip")}
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("kernel", "mode"), [*((name, "unwritten") for name in QUIET), *((name, "written") for name in MEMORY)]
+)
+def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, mode: str, target: str) -> None:
+    assert look(build_program("undefined", "-g"), tmp_path / "log", kernel, mode, target=target) == []
+
+
+@pytest.mark.parametrize("kernel", ["copied", "memory_mask"])
+def test_reads_are_told_as_before(build_program: Build, kernel: str) -> None:
+    """Without the option reads are told, and with both words both."""
+    program = build_program("undefined", "-g")
+    done = run_luthier("sanitize", "--checks", "init", "--", program, kernel)
+    assert ("uninitialised-read" in done.stderr, "uninitialised-mask" in done.stderr) == (True, False), done
+    done = run_luthier("sanitize", "--checks", "init", "--init", "reads,decisions", "--", program, kernel)
+    assert ("uninitialised-read" in done.stderr, "uninitialised-mask" in done.stderr) == (True, kernel != "copied"), (
+        done
+    )
+
+
+@pytest.mark.parametrize("kernel", ["lds_mask", "register_mask", "copied"])
+def test_other_commands(build_program: Build, tmp_path: Path, kernel: str) -> None:
+    """The same is found in captured launches, and by `luthier run`."""
+    program, device = build_program("undefined", "-g"), ["--device", "emu:gfx90a"]
+    options = ["--init", "decisions"]
+    assert run_luthier("capture", "-o", tmp_path, *device, "--", program, kernel).returncode == 0
+    for done in (
+        run_luthier("sanitize", "--checks", "init", *options, tmp_path),
+        run_luthier("run", "--check", "init", *options, *device, "--", program, kernel),
+    ):
+        assert ("uninitialised-mask" in done.stderr) == (kernel != "copied") == bool(done.returncode), done
+
+
+CLEAN = (
+    "streams",
+    "reduction",
+    "stack",
+    "histogram",
+    "sort",
+    "managed",
+    "boxes",
+    "host_memory",
+    "grid_barrier",
+    "print",
+)
+MORE = ("pointers", "variables", "graph", "processes", "scan", "transpose", "physics", "sparse", "fourier", "exchange")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *(pytest.param(name, target, marks=pytest.mark.covering(1)) for name in CLEAN for target in TARGETS[1:]),
+        *(pytest.param(name, target, marks=pytest.mark.thorough) for name in MORE for target in TARGETS[1:]),
+    ],
+)
+def test_clean(build_program: Build, name: str, target: str) -> None:
+    words = ["--checks", "init", "--init", "decisions", "--device", f"emu:{target}", "--", build_program(name)]
+    done = run_luthier("sanitize", *words)
+    assert (done.returncode, "luthier: 0 findings" in done.stderr) == (0, True), done
+
+
+def test_wrong_word() -> None:
+    done = run_luthier("sanitize", "--checks", "init", "--init", "reeds", "--", "true")
+    assert (done.returncode, "--init has no 'reeds': reads, decisions" in done.stderr) == (1, True), done
