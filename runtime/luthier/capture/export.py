@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,8 @@ from luthier.errors import LuthierError
 from luthier.objects import CodeObject, Symbol
 from luthier.support.files import write_atomically
 
-_ARGUMENTS, _BEFORE, _AFTER = range(3)
+ARGUMENTS, BEFORE, AFTER = range(3)
+"""Where a pointer is."""
 _WORD = 8
 SOURCE = "launch.cpp"
 COMPILE = f"hipcc -std=c++17 {SOURCE} -o launch"
@@ -50,13 +51,25 @@ class Buffer:
     variable: str = ""
 
 
+Piece = tuple[int, int, bytes]
+"""Contents of a buffer: its number, the offset and the bytes."""
+
+
 @dataclass
 class Exported:
-    """Parts of the program."""
+    """Parts of a launch whose memory may be anywhere."""
 
+    object: CodeObject
+    groups: tuple[int, ...]
+    """Work-groups in three dimensions."""
     buffers: list[Buffer] = field(default_factory=list)
+    arguments: bytes = b""
+    """The explicit ones."""
+    before: list[Piece] = field(default_factory=list)
+    after: list[Piece] = field(default_factory=list)
+    """What is in the buffers before the launch, and what of it is otherwise after."""
     relocations: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    """As in the file: where, buffer, offset, buffer that is pointed at, offset in it."""
+    """Where a pointer is (`ARGUMENTS` …), buffer, offset, buffer that is pointed at, offset in it."""
     pointers: int = 0
     """Words in memory that were taken for addresses."""
 
@@ -70,8 +83,8 @@ def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bo
     Raises:
         LuthierError: the program would not be the launch; it cannot be written.
     """
-    work = _Export(capture, relocate=relocate)
-    parts = work.files()
+    made = exported(capture, relocate=relocate)
+    parts = _files(capture, made)
     path = Path(folder)
     try:
         path.mkdir(exist_ok=True)
@@ -81,15 +94,65 @@ def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bo
             write_atomically(path / name, data)
     except OSError as problem:
         raise LuthierError(f"cannot be written: {problem.strerror or problem}", object=str(path)) from None
-    return work.made
+    return made
+
+
+def exported(capture: Capture, *, relocate: bool = False) -> Exported:
+    """Return the parts of a captured launch, whose memory may then be anywhere; arguments as of `export_hip`.
+
+    Raises:
+        LuthierError: they would not be the launch.
+    """
+    return _Export(capture, relocate=relocate).parts()
+
+
+def _files(capture: Capture, made: Exported) -> dict[str, bytes]:
+    """Return the files of the program by their names."""
+    return {
+        SOURCE: (files("luthier.capture") / "assets" / SOURCE).read_bytes(),
+        "launch.h": _header(capture, made).encode(),
+        "CMakeLists.txt": _CMAKE.encode(),
+        "kernel.hsaco": made.object.data,
+        "arguments.bin": made.arguments,
+        "before.bin": _packed(made.before),
+        "after.bin": _packed(made.after),
+        "relocations.bin": b"".join(struct.pack("<5Q", *row) for row in made.relocations),
+    }
+
+
+def _packed(pieces: Iterable[Piece]) -> bytes:
+    return b"".join(struct.pack("<3Q", number, offset, len(data)) + data for number, offset, data in pieces)
+
+
+def _header(capture: Capture, made: Exported) -> str:
+    told = capture.manifest
+    rows = [
+        f"    {{{json.dumps(one.variable) if one.variable else 'nullptr'}, {one.size}}}, // was at {one.address:#x}"
+        for one in made.buffers
+    ]
+    return "\n".join(
+        (
+            f"static const Buffer BUFFERS[{max(len(rows), 1)}] = {{",
+            *rows,
+            "};",
+            f"#define BUFFER_COUNT {len(rows)}",
+            f"#define KERNEL {json.dumps(told.kernel)}",
+            f"#define GRID {', '.join(map(str, made.groups))}",
+            f"#define BLOCK {', '.join(map(str, told.block))}",
+            f"#define DYNAMIC_LDS {told.dynamic_lds}",
+            f"#define TARGET {json.dumps(str(made.object.target))}",
+            "",
+        )
+    )
 
 
 class _Export:
     def __init__(self, capture: Capture, *, relocate: bool) -> None:
         self.capture, self.relocate = capture, relocate
         self.object = CodeObject(capture.object, capture.manifest.object)
-        self.made = Exported()
         self._check()
+        told = capture.manifest
+        self.made = Exported(self.object, tuple(a // b for a, b in zip(told.grid, told.block, strict=True)))
         self._starts = np.array([address for address, _ in capture.manifest.ranges], np.uint64)
         self._ends = np.array([address + size for address, size in capture.manifest.ranges], np.uint64)
 
@@ -114,50 +177,18 @@ class _Export:
             if refused:
                 raise LuthierError(f"cannot be exported: {why}", kernel=told.kernel)
 
-    def files(self) -> dict[str, bytes]:
-        """Return the files by their names."""
-        arguments = self._arguments()
+    def parts(self) -> Exported:
+        """Return the parts."""
+        made = self.made
+        made.arguments = self._arguments()
         for symbol in self._changed_variables():
             self._buffer_at(self._place(symbol))
-        pieces: dict[int, list[bytes]] = {_BEFORE: [], _AFTER: []}
         done = 0
-        while done < len(self.made.buffers):  # pointers in memory may lead to more
-            for where in pieces:
-                pieces[where] += self._pieces(where, done)
+        while done < len(made.buffers):  # pointers in memory may lead to more
+            made.before += self._pieces(BEFORE, done)
+            made.after += self._pieces(AFTER, done)
             done += 1
-        relocations = b"".join(struct.pack("<5Q", *row) for row in self.made.relocations)
-        return {
-            SOURCE: (files("luthier.capture") / "assets" / SOURCE).read_bytes(),
-            "launch.h": self._header().encode(),
-            "CMakeLists.txt": _CMAKE.encode(),
-            "kernel.hsaco": self.object.data,
-            "arguments.bin": arguments,
-            "before.bin": b"".join(pieces[_BEFORE]),
-            "after.bin": b"".join(pieces[_AFTER]),
-            "relocations.bin": relocations,
-        }
-
-    def _header(self) -> str:
-        told = self.capture.manifest
-        rows = [
-            f"    {{{json.dumps(one.variable) if one.variable else 'nullptr'}, {one.size}}}, // was at {one.address:#x}"
-            for one in self.made.buffers
-        ]
-        groups = ", ".join(str(whole // size) for whole, size in zip(told.grid, told.block, strict=True))
-        return "\n".join(
-            (
-                f"static const Buffer BUFFERS[{max(len(rows), 1)}] = {{",
-                *rows,
-                "};",
-                f"#define BUFFER_COUNT {len(rows)}",
-                f"#define KERNEL {json.dumps(told.kernel)}",
-                f"#define GRID {groups}",
-                f"#define BLOCK {', '.join(map(str, told.block))}",
-                f"#define DYNAMIC_LDS {told.dynamic_lds}",
-                f"#define TARGET {json.dumps(str(self.object.target))}",
-                "",
-            )
-        )
+        return made
 
     def _arguments(self) -> bytes:
         """Return the explicit arguments, whose pointers are noted."""
@@ -174,7 +205,7 @@ class _Export:
         for at, address in self._addresses(np.frombuffer(raw[:whole], np.uint64)):
             pointer = argument.kind == "global_buffer"
             where = f"argument {number} ({argument.name or argument.type or argument.kind})"
-            self._note(_ARGUMENTS, 0, argument.offset + at, address, "" if pointer else where)
+            self._note(ARGUMENTS, 0, argument.offset + at, address, "" if pointer else where)
 
     def _addresses(self, words: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """Yield byte offset and value of the words that are addresses within the launch's memory."""
@@ -266,16 +297,16 @@ class _Export:
                 )
             yield symbol
 
-    def _pieces(self, where: int, number: int) -> Iterator[bytes]:
+    def _pieces(self, where: int, number: int) -> Iterator[Piece]:
         """Yield what of the pages is in a buffer, and note pointers in it."""
         buffer = self.made.buffers[number]
-        places = self.capture.before if where == _BEFORE else self.capture.after
+        places = self.capture.before if where == BEFORE else self.capture.after
         for address, page in zip(places["address"].tolist(), places["page"].tolist(), strict=True):
             begin, end = max(address, buffer.address), min(address + PAGE, buffer.address + buffer.size)
             if begin >= end:
                 continue
             data = self.capture.pages[page][begin - address : end - address]
-            yield struct.pack("<3Q", number, begin - buffer.address, end - begin) + data.tobytes()
+            yield number, begin - buffer.address, data.tobytes()
             skip = -begin % _WORD
             words = np.frombuffer(data[skip:].tobytes()[: (len(data) - skip) // _WORD * _WORD], np.uint64)
             for at, value in self._addresses(words):

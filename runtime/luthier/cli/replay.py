@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
 from luthier.cli.progress import Progress
-from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, row_elsewhere
+from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, is_gpu, row_elsewhere
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
@@ -31,7 +31,17 @@ _SHOWN = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="captures, or folders of them")
-    parser.add_argument("--device", metavar="DEVICE", help="e.g. emu:gfx942 (default: that of the capture)")
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="e.g. emu:gfx942, or a GPU: hip:0 (default: an emulated one, of the capture's target)",
+    )
+    parser.add_argument(
+        "--relocate",
+        action="store_true",
+        help="on a GPU, where memory is at other addresses: take words of memory that look like addresses of the "
+        "launch's memory for pointers; without it a launch with such words is refused",
+    )
     parser.add_argument("--times", type=int, default=1, metavar="N", help="how often each is run (default: 1)")
     parser.add_argument(
         "--object",
@@ -83,6 +93,10 @@ def run(args: argparse.Namespace) -> int:
     if args.times < 1:
         raise LuthierError(f"{args.times} times")
     checks = checks_of(args.check, SANITIZED)
+    if is_gpu(args.device):
+        _check_on_gpu(args)
+    elif args.relocate:
+        raise LuthierError("--relocate is for GPUs, --device hip:0: an emulated device has memory where it was")
     if args.split is not None:
         _check_split(args, checks)
     if args.tool:
@@ -104,13 +118,24 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 
 def _replays(args: argparse.Namespace, checks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    names = ("device", "object", "against", "time_limit")
+    names = ("device", "object", "against", "time_limit", "relocate")
     options = {"checks": checks, **{name: getattr(args, name) for name in names}}
     if args.split is not None:
         from luthier.cli import replay_split
 
         return replay_split.rows(args, _files(args))
     return rows_of(_files(args), options, args.scheduler)
+
+
+def _check_on_gpu(args: argparse.Namespace) -> None:
+    """Refuse what is not done on GPUs.
+
+    Raises:
+        LuthierError: the command line asks for it.
+    """
+    for name in ("tool", "check", "object", "split", "scheduler"):
+        if getattr(args, name):
+            raise LuthierError(f"--{name} is for emulated devices, not {args.device}")
 
 
 def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:

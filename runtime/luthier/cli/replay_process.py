@@ -31,6 +31,7 @@ _TASK: dict[str, Any] = {
     "object": None,
     "against": None,
     "threads": None,
+    "relocate": False,
 }
 """What a process that replays is asked for, beside its file, where nothing else is said."""
 _LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
@@ -184,6 +185,8 @@ def _replayed(task: Mapping[str, Any], held: Capture | None = None) -> dict[str,
     from luthier.capture.replay import reduced
 
     capture = held or expected(task["file"], task)
+    if is_gpu(task["device"]):
+        return _replayed_on_gpu(capture, task)
     launch = launch_of(capture, task)
     sanitized = [name for name in task["checks"] if name in SANITIZED]
     if sanitized:
@@ -196,6 +199,23 @@ def _replayed(task: Mapping[str, Any], held: Capture | None = None) -> dict[str,
         if done.equal:
             write_capture(task["file"], capture)
     return row_of(capture, task, done)
+
+
+def _replayed_on_gpu(capture: Capture, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of a replay on a GPU.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    from luthier.capture.gpu_replay import replay_on_gpu
+    from luthier.devices import open_device
+    from luthier.devices.hip import HipDevice
+
+    device = open_device(task["device"])
+    assert isinstance(device, HipDevice)  # by its name
+    done = replay_on_gpu(capture, device, relocate=task["relocate"])
+    status, what = (EQUAL, "equal") if done.difference is None else (DIFFERENT, str(done.difference))
+    return {"kernel": capture.manifest.kernel, "status": status, "what": what, "device_seconds": done.seconds}
 
 
 def _sanitized(
@@ -313,6 +333,11 @@ def outcome(done: Replayed) -> dict[str, Any]:
         row["findings"] = [str(finding) for finding in done.findings]
         row["what"] += f", {counted(len(done.findings), 'finding')}"
     return row
+
+
+def is_gpu(device: str | None) -> bool:
+    """Return whether an option names a GPU."""
+    return device is not None and device.startswith("hip:")
 
 
 def target_of(device: str | None) -> str | None:
