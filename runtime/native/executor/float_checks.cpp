@@ -1,11 +1,27 @@
 #include "float_checks.h"
 
 #include "bytes.h"
-#include "take.h"
 
 namespace luthier {
 
 using namespace layout;
+
+namespace {
+
+// Return the kinds of floats among a lane's operands.
+uint64_t operands_of(const char *what, uint64_t lane) {
+  const std::pair<Field, uint64_t> kinds[] = {{floats::operand_nan, FLOAT_NAN},
+                                              {floats::operand_infinity, FLOAT_INFINITY},
+                                              {floats::operand_denormal, FLOAT_DENORMAL},
+                                              {floats::operand_zero, FLOAT_ZERO}};
+  uint64_t found = 0;
+  for (const auto &[field, bit] : kinds)
+    if (get(what, field) >> lane & 1)
+      found |= bit;
+  return found;
+}
+
+} // namespace
 
 void FloatChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
   // Infinity minus infinity is an invalid operation, as IEEE 754 has it, not the way of a NaN.
@@ -20,43 +36,14 @@ void FloatChecks::observe(const Instruction &instruction, const char *what, uint
       {floats::infinity, from, wire::Sight::kInfinity, wire::Sight::kInfinityFlow},
       {floats::denormal, from_denormal, wire::Sight::kDenormal, wire::Sight::kDenormalFlow},
   };
+  const auto describe = [&](wire::Sighting &found) { found.operands = operands_of(what, found.lane); };
   for (const auto &kind : kinds) {
     const uint64_t lanes = get(what, kind.results);
     if (lanes & ~kind.from)
-      note(instruction, what, kind.origin, lanes & ~kind.from);
+      note(instruction, kind.origin, lanes & ~kind.from, describe);
     if (flow_ && lanes & kind.from)
-      note(instruction, what, kind.flow, lanes & kind.from);
+      note(instruction, kind.flow, lanes & kind.from, describe);
   }
-}
-
-void FloatChecks::note(const Instruction &instruction, const char *what, wire::Sight kind, uint64_t lanes) {
-  const uint64_t wave = get(instruction.wave, wave::index);
-  const uint64_t group = part_.number(get(pointer<const char *>(instruction.wave, wave::group), group::number));
-  std::lock_guard lock(mutex_);
-  wire::Sighting &found = found_[{instruction.record, kind}];
-  const bool is_first = !found.count || std::pair(group, wave) < std::pair(found.group, found.wave);
-  found.count += __builtin_popcountll(lanes);
-  if (!is_first)
-    return;
-  found.kind = static_cast<uint64_t>(kind);
-  found.kernel = get(plan_, plan::kernel);
-  found.record = instruction.record;
-  found.lane = __builtin_ctzll(lanes);
-  found.wave = wave;
-  found.group = group;
-  found.operands = 0;
-  const std::pair<Field, uint64_t> operands[] = {{floats::operand_nan, FLOAT_NAN},
-                                                 {floats::operand_infinity, FLOAT_INFINITY},
-                                                 {floats::operand_denormal, FLOAT_DENORMAL},
-                                                 {floats::operand_zero, FLOAT_ZERO}};
-  for (const auto &[field, bit] : operands)
-    if (get(what, field) >> found.lane & 1)
-      found.operands |= bit;
-}
-
-std::vector<wire::Sighting> FloatChecks::take() {
-  std::lock_guard lock(mutex_);
-  return luthier::take(found_);
 }
 
 } // namespace luthier

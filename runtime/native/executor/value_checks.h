@@ -1,0 +1,38 @@
+// What checks of values have in common: of one launch, where an instruction met a kind of value, by how many lanes, and
+// who was the first.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "observer.h"
+#include "ordering.h"
+
+namespace luthier {
+
+class ValueChecks : public Observer {
+public:
+  // A part of the launch begins, of a kernel with this plan.
+  void next_part(const Part &part, const char *plan) {
+    part_ = part;
+    plan_ = plan;
+  }
+  bool wants_accesses() const override { return false; }
+  // Return what was found so far, and forget it.
+  std::vector<wire::Sighting> take();
+
+protected:
+  // Note lanes at an instruction, from any worker's thread. `describe` completes the sighting of the first wave, in the
+  // order of work-groups.
+  void note(const Instruction &instruction, wire::Sight kind, uint64_t lanes,
+            const std::function<void(wire::Sighting &)> &describe);
+
+private:
+  Part part_{};
+  const char *plan_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::pair<uint32_t, wire::Sight>, wire::Sighting> found_;
+};
+
+} // namespace luthier
