@@ -12,8 +12,9 @@ import pytest
 from commands import LUTHIER, run_luthier
 from luthier.errors import DeviceError
 from luthier.run.machine_gpus import MachineGpus, parse_machine_gpus
+from rocm_stacks import built, stack
 
-from .conftest import ONE_A_FAMILY
+from .conftest import ONE_A_FAMILY, PROGRAMS
 
 
 def around(target: str) -> list[str]:
@@ -115,3 +116,20 @@ def test_numbers_beyond_what_is_visible() -> None:
     assert parse_machine_gpus(" hip ") == MachineGpus()
     with pytest.raises(DeviceError, match="there is no hip:2"):
         MachineGpus((0, 2)).environment({"ROCR_VISIBLE_DEVICES": "5,6"})
+
+
+@pytest.mark.rocm("6.4")
+@pytest.mark.parametrize("target", ["gfx942", pytest.param("gfx1201", marks=pytest.mark.thorough)])
+def test_todays_rocm(tmp_path: Path, target: str) -> None:
+    """Counts are those of the virtual device under the same tool, and captures made there are replayed without ROCm."""
+    program = built(PROGRAMS / "histogram.hip", [target], release="6.4")
+    counted = []
+    for device, outer in ((f"emu:{target}", []), ("hip", around(f"emu:{target}"))):
+        words = ["run", "--device", device, "-t", "instr_count", "--json", tmp_path / "run.json", "--", program]
+        run_luthier(*words, before=[*stack("6.4"), *outer]).check_returncode()
+        counted.append(json.loads((tmp_path / "run.json").read_text())["tools"])
+    assert counted[0] == counted[1]
+    words = ["capture", "--device", "hip", "-o", tmp_path / "kept", "--", program]
+    run_luthier(*words, before=[*stack("6.4"), *around(f"emu:{target}")]).check_returncode()
+    done = run_luthier("replay", "--json", tmp_path / "kept")
+    assert {row["what"] for row in json.loads(done.stdout)} == {"equal"}
