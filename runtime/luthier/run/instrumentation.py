@@ -409,8 +409,8 @@ class Instrumentation:
             request.string(),
         )
         self.begin_launch(session, launch)
-        if self._captures_selected and self._capturing().selects(launch):
-            launch.captured = launch.captured or True
+        if self._captures_selected and not launch.captured:
+            launch.captured = self._capturing().selects(launch)
         room = self._capturing().room_for(launch) if launch.captured else 0
         return messages.LaunchAnswer(launch.instrumented, room, kernel.kernel.kernarg_size)
 
