@@ -145,26 +145,29 @@ class Oracle:
         return np.full(step.registers.wave_size, np.frombuffer(bits, kind)[0])
 
     def judge(self, step: Step, done: Waiting) -> None:
-        """Count the lanes in which any of an instruction's results is exceptional."""
-        results = [self.operand(step, done.result, done.kind)]
+        """Count the lanes in which any of an instruction's results is exceptional: of two each is of one operand."""
         if done.packed:
             both = self.operand(step, done.result, np.uint32)
             results = [(both >> shift).astype(np.uint16).view(np.float16) for shift in (0, 16)]
-        were, are = (
-            {kind: np.logical_or.reduce([of_kind(one, kind) for one in numbers]) for kind in KINDS}
-            for numbers in (done.operands, results)
-        )
-        flow = {
-            "nan": were["nan"],
-            "infinity": were["nan"] | were["infinity"],
-            "denormal": were["nan"] | were["infinity"] | were["denormal"],
-        }
-        for kind in KINDS:
-            exceptional = are[kind] & done.lanes
-            for name, where in ((kind, exceptional & ~flow[kind]), (f"{kind}-flow", exceptional & flow[kind])):
-                if where.any():
-                    at = done.address, name
-                    self.counts[at] = self.counts.get(at, 0) + int(where.sum())
+            elements = [([operand], result) for operand, result in zip(done.operands, results, strict=True)]
+        else:
+            elements = [(done.operands, self.operand(step, done.result, done.kind))]
+        found: dict[str, NDArray[np.bool_]] = {}
+        for operands, result in elements:
+            were = {kind: np.logical_or.reduce([of_kind(one, kind) for one in operands]) for kind in KINDS}
+            flow = {
+                "nan": were["nan"],
+                "infinity": were["nan"] | were["infinity"],
+                "denormal": were["nan"] | were["infinity"] | were["denormal"],
+            }
+            for kind in KINDS:
+                exceptional = of_kind(result, kind) & done.lanes
+                for name, where in ((kind, exceptional & ~flow[kind]), (f"{kind}-flow", exceptional & flow[kind])):
+                    found[name] = found.get(name, np.zeros_like(where)) | where
+        for name, where in found.items():
+            if where.any():
+                at = done.address, name
+                self.counts[at] = self.counts.get(at, 0) + int(where.sum())
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])

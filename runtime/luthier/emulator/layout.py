@@ -115,9 +115,12 @@ ALIAS = Layout(address=8, size=8, host=8)
 FLOAT_NAN, FLOAT_INFINITY, FLOAT_DENORMAL, FLOAT_ZERO = 1, 2, 4, 8
 """Kinds of floats."""
 FLOATS = Layout(
-    nan=8,  # lanes with such a result
+    nan=8,  # lanes with such a result of operands that are not …
     infinity=8,
     denormal=8,
+    nan_flow=8,  # … and of such as are
+    infinity_flow=8,
+    denormal_flow=8,
     operand_nan=8,  # lanes with such an operand
     operand_infinity=8,
     operand_denormal=8,

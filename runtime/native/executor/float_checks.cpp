@@ -1,5 +1,7 @@
 #include "float_checks.h"
 
+#include <tuple>
+
 #include "bytes.h"
 
 namespace luthier {
@@ -24,26 +26,17 @@ uint64_t operands_of(const char *what, uint64_t lane) {
 } // namespace
 
 void FloatChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
-  // Infinity minus infinity is an invalid operation, as IEEE 754 has it, not the way of a NaN.
-  const uint64_t from_nan = get(what, floats::operand_nan), from = from_nan | get(what, floats::operand_infinity);
-  const uint64_t from_denormal = from | get(what, floats::operand_denormal);
-  const struct {
-    Field results;
-    uint64_t from;
-    wire::Sight origin, flow;
-  } kinds[] = {
-      {floats::nan, from_nan, wire::Sight::kNan, wire::Sight::kNanFlow},
-      {floats::infinity, from, wire::Sight::kInfinity, wire::Sight::kInfinityFlow},
-      {floats::denormal, from_denormal, wire::Sight::kDenormal, wire::Sight::kDenormalFlow},
+  const std::tuple<Field, wire::Sight, bool> kinds[] = {
+      {floats::nan, wire::Sight::kNan, true},
+      {floats::infinity, wire::Sight::kInfinity, true},
+      {floats::denormal, wire::Sight::kDenormal, true},
+      {floats::nan_flow, wire::Sight::kNanFlow, flow_},
+      {floats::infinity_flow, wire::Sight::kInfinityFlow, flow_},
+      {floats::denormal_flow, wire::Sight::kDenormalFlow, flow_},
   };
-  const auto describe = [&](wire::Sighting &found) { found.operands = operands_of(what, found.lane); };
-  for (const auto &kind : kinds) {
-    const uint64_t lanes = get(what, kind.results);
-    if (lanes & ~kind.from)
-      note(instruction, kind.origin, lanes & ~kind.from, describe);
-    if (flow_ && lanes & kind.from)
-      note(instruction, kind.flow, lanes & kind.from, describe);
-  }
+  for (const auto &[field, kind, is_wanted] : kinds)
+    if (const uint64_t lanes = get(what, field); lanes && is_wanted)
+      note(instruction, kind, lanes, [&](wire::Sighting &found) { found.operands = operands_of(what, found.lane); });
 }
 
 } // namespace luthier

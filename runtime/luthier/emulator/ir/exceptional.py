@@ -29,6 +29,13 @@ _MATRIX = re.compile(r"v_(mfma|smfmac|wmma|swmmac)_(scale(16)?_)?b?f\d")
 """Products of matrices of floats: they look at their elements themselves."""
 _FIELDS = {layout.FLOAT_NAN: "nan", layout.FLOAT_INFINITY: "infinity", layout.FLOAT_DENORMAL: "denormal"}
 """Kinds, and what `layout.FLOATS` calls them."""
+PASSED_ON = {
+    layout.FLOAT_NAN: layout.FLOAT_NAN,
+    layout.FLOAT_INFINITY: layout.FLOAT_NAN | layout.FLOAT_INFINITY,
+    layout.FLOAT_DENORMAL: layout.FLOAT_NAN | layout.FLOAT_INFINITY | layout.FLOAT_DENORMAL,
+}
+"""Kinds of operands that a result of a kind is passed on from: infinity minus infinity is an invalid operation, as IEEE
+754 has it, not the way of a NaN."""
 
 
 def is_watched(name: str, *, float_results: bool) -> bool:
@@ -51,60 +58,85 @@ def halves_of(name: str, value: Value) -> list[Value]:
     return [] if kind is None else [(value >> shift).to("u16").as_(kind) for shift in (0, 16)]
 
 
-def tell_floats(w: WaveBuilder, name: str, sources: Sequence[Value], results: Sequence[Value], enabled: Value) -> None:
+Element = tuple[Sequence[Value], Sequence[Value]]
+"""Floats that an operation read, with modifiers applied, and those that it made of them."""
+Lanes = Mapping[int, Value]
+"""Lanes with floats of a kind, by kind."""
+
+
+def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled: Value) -> None:
     """Emit code by which watched code tells of exceptional results.
 
-    All numbers have a lane of the wave, or several one after the other; of scalar operations they are scalars.
+    All numbers have a lane of the wave; of scalar operations they are scalars.
 
     Args:
         name: of the operation.
-        sources: floats that it read, with modifiers applied.
-        results: floats that it gives.
+        elements: several of packed numbers, which have nothing to do with each other.
         enabled: lanes that are written.
     """
     wanted = w.variant.floats
-    if not wanted or not results or name.startswith(SILENT):
+    elements = [element for element in elements if element[1]]
+    if not wanted or not elements or name.startswith(SILENT):
         return
     for beginning, places in _OPERANDS.items():
         if name.startswith(beginning):
-            sources = [sources[place] for place in places]
+            elements = [([sources[place] for place in places], results) for sources, results in elements]
     none = w.number(0, "u64")
 
     def lanes(where: Value) -> Value:
-        """Return the lanes of a mask, as a scalar; of several numbers a lane any of them."""
+        """Return the lanes of a mask, as a scalar."""
         if where.type.kind == "scc":
             return w.wrap(w.ir.zext(where.llvm, ir.IntType(64)), "u64")
-        if where.lanes != w.wave_size:
-            low, high = w.halves(where)
-            where = low | high
         return w.mask_bits(where & enabled).to("u64")
 
     def gather(values: Sequence[Value], kind: int) -> Value:
         return reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, kind)) for value in values), none)
 
     wide = layout.FLOAT_NAN | layout.FLOAT_INFINITY
+    made = [result for _, results in elements for result in results]
     found = none
     if wanted & wide:
-        found = found | reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, wide)) for value in results))
+        found = found | gather(made, wide)
     if wanted & layout.FLOAT_DENORMAL:
-        found = found | gather(results, layout.FLOAT_DENORMAL)
+        found = found | gather(made, layout.FLOAT_DENORMAL)
     with w.when(found != 0):
-        of_results = {kind: gather(results, kind) for kind in _FIELDS if wanted & kind}
-        report(w, of_results, {kind: gather(sources, kind) for kind in (*_FIELDS, layout.FLOAT_ZERO)})
+        kinds = [kind for kind in _FIELDS if wanted & kind]
+        report(
+            w,
+            [
+                (
+                    {kind: gather(sources, kind) for kind in (*_FIELDS, layout.FLOAT_ZERO)},
+                    {kind: gather(results, kind) for kind in kinds},
+                )
+                for sources, results in elements
+            ],
+        )
 
 
-def report(w: WaveBuilder, results: Mapping[int, Value], operands: Mapping[int, Value]) -> None:
+def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
     """Emit the call that tells of exceptional results.
 
     Args:
-        results: by kind, lanes with such results; kinds that are not there have none.
-        operands: by kind, and zero, lanes with such operands.
+        elements: lanes with operands, of all kinds and zero, and lanes with results; kinds that are not there have
+            none.
     """
     place = w.context_field("floats")
+    none = w.number(0, "u64")
     for kind, field in _FIELDS.items():
-        w.store(results.get(kind, w.number(0, "u64")), w.address(place, layout.FLOATS[field]))
+        origin = flow = none
+        for operands, results in elements:
+            if kind in results:
+                passed = reduce(
+                    lambda one, other: one | other, (operands[one] for one in _FIELDS if PASSED_ON[kind] & one)
+                )
+                origin, flow = origin | (results[kind] & ~passed), flow | (results[kind] & passed)
+        w.store(origin, w.address(place, layout.FLOATS[field]))
+        w.store(flow, w.address(place, layout.FLOATS[f"{field}_flow"]))
     for kind, field in {**_FIELDS, layout.FLOAT_ZERO: "zero"}.items():
-        w.store(operands[kind], w.address(place, layout.FLOATS[f"operand_{field}"]))
+        read = none
+        for operands, results in elements:  # of those alone that made something
+            read = read | (operands[kind] & reduce(lambda one, other: one | other, results.values()))
+        w.store(read, w.address(place, layout.FLOATS[f"operand_{field}"]))
     observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
     w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
 

@@ -124,6 +124,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     mode = w.mode
     writes: list[Write] = []
     floats: list[Value] = []
+    halves: list[Value] = []
     for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
         elements = [next(left) for _ in range(spec.type.count)]
         value = elements[0]
@@ -140,16 +141,25 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
             elements = [finish_float(w, element, modifiers, mode, operation.flush) for element in elements]
             floats += elements
         elif variant.floats:
-            floats += halves_of(variant.operation, value)
+            halves += halves_of(variant.operation, value)
         rows = typed_rows(w, elements, spec.type)
         writes.append(partial(slot.write_result, rows, enabled, modifiers))
-    tell_floats(w, variant.operation, _floats(values), floats, enabled)
+    made_apart = [([source], [half]) for source, half in zip(_floats(values), halves, strict=False)]
+    tell_floats(w, variant.operation, made_apart or [(_floats(values), floats)], enabled)
     return writes
 
 
 def _floats(values: Sequence[Value | tuple[Value, ...]]) -> list[Value]:
     """Return the floats among operands, each element by itself."""
     return [element for value in values for element in flatten(value) if element.type.is_float]
+
+
+def _elements(w: WaveBuilder, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    """Return the first and the second elements of packed numbers: these are one after the other, or vectors of all."""
+    if any(value.lanes != w.wave_size for value in values):
+        pairs = [w.halves(value) for value in values]
+        return [low for low, _ in pairs], [high for _, high in pairs]
+    return list(values[::2]), list(values[1::2])
 
 
 def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
@@ -173,11 +183,11 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     values = []
     enabled = w.exec
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
-        both = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
-        rows = Slot(w, both, access, place).rows()
+        pairs = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
+        rows = Slot(w, pairs, access, place).rows()
         if spec.name == "src0" and variant.dpp is not None:
             rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
-        pair = read_typed(w, rows, both.type, access, flush=operation.flush)
+        pair = read_typed(w, rows, pairs.type, access, flush=operation.flush)
         assert isinstance(pair, tuple)
         if spec.type.bits == 32:
             values.append(pair)
@@ -196,7 +206,9 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
             floats.append(value)
         parts.append(value)
     w.lanes = lanes
-    tell_floats(w, variant.operation, _floats(values), floats, enabled)
+    if variant.floats:
+        both = zip(_elements(w, _floats(values)), _elements(w, floats), strict=True)
+        tell_floats(w, variant.operation, [*both], enabled)
     if spec.type.bits == 16:
         parts = list(w.halves(parts[0]))
     rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
@@ -226,7 +238,7 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
             value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
             floats.append(value)
         Slot(w, spec, access, place).write_scalar(value)
-    tell_floats(w, variant.operation, _floats(values), floats, w.number(1, "u64"))
+    tell_floats(w, variant.operation, [(_floats(values), floats)], w.number(1, "u64"))
 
 
 __all__ = ["FUNCTION", "Access", "emit", "operation_of"]

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I8, I64
-from luthier.emulator.ir.exceptional import is_of_kind, report
+from luthier.emulator.ir.exceptional import PASSED_ON, is_of_kind, report
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.number_formats import Format
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 KINDS = (layout.FLOAT_NAN, layout.FLOAT_INFINITY, layout.FLOAT_DENORMAL)
 FLAGS = (*KINDS, layout.FLOAT_ZERO)
-_FLOW_FROM = {
-    layout.FLOAT_NAN: layout.FLOAT_NAN,
-    layout.FLOAT_INFINITY: layout.FLOAT_NAN | layout.FLOAT_INFINITY,
-    layout.FLOAT_DENORMAL: layout.FLOAT_NAN | layout.FLOAT_INFINITY | layout.FLOAT_DENORMAL,
-}
-"""Results that are exceptional have it from such operands, if there are any."""
 _CELLS = 1 + len(FLAGS)
 """Masks of lanes of one kind: with such results, and by flag, with such operands of these."""
 
@@ -97,7 +91,7 @@ class Tally:
         """
         for kind in self._wanted:
             exceptional = is_of_kind(self._w, results, kind)
-            flows = (flags & _FLOW_FROM[kind]) != 0
+            flows = (flags & PASSED_ON[kind]) != 0
             for row, chosen in ((0, exceptional & ~flows), (1, exceptional & flows)):
                 masks = [chosen, *(chosen & ((flags & flag) != 0) for flag in FLAGS)]
                 for cell, mask in enumerate(masks):
@@ -112,7 +106,7 @@ class Tally:
             for row in (0, 1):
                 lanes, *flagged = (w.load(self._place(kind, row, cell), "u64") for cell in range(_CELLS))
                 with w.when(lanes != 0):
-                    report(w, {kind: lanes}, dict(zip(FLAGS, flagged, strict=True)))
+                    report(w, [(dict(zip(FLAGS, flagged, strict=True)), {kind: lanes})])
 
     def _place(self, kind: int, row: int, cell: int) -> Any:
         return self._w.address(self._base, 8 * ((2 * KINDS.index(kind) + row) * _CELLS + cell))
