@@ -35,7 +35,7 @@ def test_a_signal_is_passed_on(luthier_run: Run) -> None:
         ("emu:gfx90a", [], "no program given"),
         ("emu:gfx1250", ["true"], "there is no virtual gfx1250; there are gfx900, gfx902"),
         ("emu:gfx7", ["true"], "unknown target"),
-        ("hip:0", ["true"], "no device 'hip:0'"),
+        ("cuda:0", ["true"], "no device 'cuda:0'"),
         ("emu:gfx90a:xnack+", ["true"], "XNACK"),
     ],
 )
