@@ -46,6 +46,13 @@ def test_refusals(luthier_run: Run, devices: str, command: list[str], says: str)
     assert says in outcome.err
 
 
+@pytest.mark.parametrize("option", [("--init", "decisions"), ("--fp", "flow,nan"), ("--sarif", "out.sarif")])
+def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -> None:
+    outcome = luthier_run("emu:gfx90a", "true", options=option)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"{option[0]} is about what checks find" in outcome.err
+
+
 def test_only_the_user_may_reach_the_service(luthier_run: Run) -> None:
     outcome = luthier_run("emu:gfx90a", "sh", "-c", 'stat -c %f "$(dirname "$LUTHIER_RUN_SOCKET")"')
     assert stat.S_IMODE(int(outcome.out, 16)) == 0o700

@@ -111,3 +111,12 @@ def test_a_launch_with_too_much_memory_is_refused(build_program: Build, temporar
 def test_captures_need_a_place(build_program: Build) -> None:
     done = run_luthier("run", "--capture", "--", build_program("saxpy"))
     assert (done.returncode, "give one with -o" in done.stderr) == (1, True)
+
+
+def test_a_launch_that_does_not_end_is_told(build_program: Build, tmp_path: Path) -> None:
+    """Its kernel waits for another one's, which waits for its turn until the program is ended."""
+    options = ["--capture", "-o", tmp_path / "run", "--time-limit", "6"]
+    done = run_luthier("run", "--device", "emu:gfx90a", *options, "--", build_program("handshake"))
+    assert done.returncode == 124, done.stderr
+    assert "not captured: launch 0 of _Z8wait_for" in done.stderr
+    assert "it had not ended when the program did" in done.stderr

@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most",
         type=size,
-        default=10 * UNITS["G"],
         metavar="BYTES",
         help="of all files together, and of the memory of a launch: 500M, 10G (default: 10G)",
     )
@@ -64,7 +63,7 @@ def size(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status: the program's."""
     from luthier.run import MachineGpus, devices_for, run_program
-    from luthier.run.captures import Captures
+    from luthier.run.captures import MOST, Captures
     from luthier.run.selection import Selection, parse_launches
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
@@ -79,9 +78,11 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError("there is something in the folder for captures", object=str(folder))
     except OSError as problem:
         raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
-    captures = Captures(folder, selection, args.most, args.patience, hold=not args.all_memory)
+    captures = Captures(folder, selection, args.most or MOST, args.patience, hold=not args.all_memory)
     if isinstance(devices, MachineGpus):
-        code = run_program(command, devices, _capturing(captures))
+        tools = _capturing(captures)
+        code = run_program(command, devices, tools)
+        tools.end()
     else:
         code = run_program(command, devices, captures=captures)
     kept = captures.files if args.all_memory else reduce(captures)

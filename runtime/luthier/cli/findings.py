@@ -29,11 +29,15 @@ HELP = (
 """What the checks are."""
 
 
+FLOATS, INIT = "nan,inf", "reads"
+"""Words of ``--fp`` and ``--init`` where these are not given."""
+
+
 def add_floats_argument(parser: argparse._ActionsContainer) -> None:
     """Declare the option that says what the check ``fp`` tells of."""
     parser.add_argument(
         "--fp",
-        default="nan,inf",
+        default=FLOATS,
         metavar="KIND[,KIND]",
         help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
         "is, too (default: %(default)s)",
@@ -44,7 +48,7 @@ def add_init_argument(parser: argparse._ActionsContainer) -> None:
     """Declare the option that says what the check ``init`` tells of."""
     parser.add_argument(
         "--init",
-        default="reads",
+        default=INIT,
         metavar="KIND[,KIND]",
         help="what the check init tells of: reads of what was never written; decisions: branches, addresses and masks "
         "of lanes that follow from it, also from registers and scratch (default: %(default)s)",

@@ -23,8 +23,10 @@ from luthier.cli.common import (
     shown_tables,
 )
 from luthier.cli.findings import (
+    FLOATS,
     FOUND,
     HELP,
+    INIT,
     Findings,
     add_files_arguments,
     add_floats_argument,
@@ -200,7 +202,14 @@ def _check_without_tools(args: argparse.Namespace) -> None:
             raise LuthierError(f"--{name.replace('_', '-')} is about what tools instrument: give a tool with -t")
 
 
-_OF_CHECKS: dict[str, object] = {"suppress": [], "gen_suppressions": None, "sarif": None, "error_exitcode": FOUND}
+_OF_CHECKS: dict[str, object] = {
+    "fp": FLOATS,
+    "init": INIT,
+    "suppress": [],
+    "gen_suppressions": None,
+    "sarif": None,
+    "error_exitcode": FOUND,
+}
 """Options for what checks find, with their values where they are not given."""
 
 _OF_TOOLS: dict[str, object] = {

@@ -150,6 +150,8 @@ class Instrumentation:
         for session in self.sessions:
             self.channels.retire(session)
         self.channels.close()
+        if self._launch_captures is not None:
+            self._launch_captures.end()
         self._has_ended.set()
         for session in list(self.sessions):
             self._tell_events(session)

@@ -29,6 +29,8 @@ _FIRST_FREE = 1 << 32
 class _Begun:
     """A launch that runs."""
 
+    name: str
+    """Text that messages have for it."""
     told: messages.LaunchMemory
     target: str
     before: Memory
@@ -94,13 +96,18 @@ class LaunchCaptures:
             memory = _memory(table, descriptors[0])
             if not told.is_after:
                 ranges = joined((int(row["address"]), int(row["size"])) for row in table)
-                self._begun[key] = _Begun(told, device, memory, ranges, time.monotonic())
+                self._begun[key] = _Begun(_name(launch), told, device, memory, ranges, time.monotonic())
             elif begun is not None:
                 self._end(begun, session.kernels[told.row], launch, memory)
         except ProtocolError:
             raise
         except LuthierError as refused:
             self.captures.refused.append(f"{_name(launch)}: {refused}")
+
+    def end(self) -> None:
+        """Refuse the launches that have not ended: the program has."""
+        for begun in self._begun.values():
+            self.captures.refused.append(f"{begun.name}: it had not ended when the program did")
 
     def _end(self, begun: _Begun, launched: LaunchedKernel, launch: Launch, after: Memory) -> None:
         seconds = time.monotonic() - begun.time
