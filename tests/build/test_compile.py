@@ -165,6 +165,7 @@ def test_target_features_code_object_versions_and_compression(
     assert made.bundle.read_bytes().startswith(b"CCOB" if compress else b"__CLANG_OFFLOAD_BUNDLE__")
 
 
+@pytest.mark.thorough
 def test_the_same_source_with_the_compiler_of_debians_hipcc(
     hook: str, make_project: MakeProject, clang15: Toolchain
 ) -> None:

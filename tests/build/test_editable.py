@@ -102,6 +102,7 @@ print(*sorted(map(str, device.targets_compiled)))
 """
 
 
+@pytest.mark.thorough
 def test_only_what_runs_is_compiled(project: Path) -> None:
     """After an edit the application's target, and others when they are needed, each once."""
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942", "gfx1100"]')

@@ -226,6 +226,7 @@ def test_what_was_damaged_or_left_half_made_is_made_again(cache: Path, capsys: p
         assert size() == whole, pattern
 
 
+@pytest.mark.thorough
 def test_what_nobody_used_for_long_or_is_too_much_is_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in use, and what is no build folder, stay."""
 

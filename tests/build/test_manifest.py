@@ -114,7 +114,7 @@ def test_without_libclang_the_bitcode_alone_is_enough(
     }
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("parameter", "shown"),
     [

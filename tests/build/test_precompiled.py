@@ -183,6 +183,7 @@ def test_a_damaged_one(toolchain: Toolchain, tmp_path: Path) -> None:
     assert "scale" in (tmp_path / "out.s").read_text()
 
 
+@pytest.mark.thorough
 def test_only_those_used_last_are_kept(
     toolchain: Toolchain, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

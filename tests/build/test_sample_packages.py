@@ -62,6 +62,7 @@ def wheel_of(project: Path, **variables: str) -> tuple[list[str], zipfile.ZipFil
     )
 
 
+@pytest.mark.thorough
 def test_minimal(sample: Callable[[str], Path]) -> None:
     project = sample("minimal")
     compiled, wheel = wheel_of(project)

@@ -76,6 +76,7 @@ ALL_WORK = [
 NO_WORK = "scons: `.' is up to date.\n"
 
 
+@pytest.mark.thorough
 def test_build_nothing_to_do_changes_and_clean(project: Path) -> None:
     assert work(scons(project, "-j2")) == ALL_WORK
     assert sorted(path.name for path in (project / OUTPUT).iterdir()) == EVERYTHING
@@ -274,7 +275,7 @@ def test_a_src_layout_and_leftovers_of_an_editable_install(project: Path) -> Non
     assert sorted(path.name for path in (project / OUTPUT).iterdir()) == sorted([*EVERYTHING, "more.py"])
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [

@@ -166,7 +166,7 @@ def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolch
     assert (folder / "plain.o").read_bytes() == (folder / "wrapped.o").read_bytes()
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("flags", [["-save-temps"], ["-foffload-lto"], ["-O0"], ["-g"], ["--cuda-device-only"]])
 def test_flags_that_change_how_device_code_is_made(source: Path, toolchain: Toolchain, flags: list[str]) -> None:
     output = source.parent / "out.o"
@@ -205,6 +205,7 @@ def test_a_compiler_that_is_not_clang(source: Path) -> None:
     assert wrap("g++", "-fsyntax-only", "-x", "c++", "/dev/null").returncode == 0
 
 
+@pytest.mark.thorough
 def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """ccache does not hash -fpass-plugin: without -fplugin it would give back what the earlier plugin made."""
     cache = {"LUTHIER_CACHE_DIR": str(tmp_path / "luthier"), "CCACHE_DIR": str(tmp_path / "ccache"), "CCACHE_DEBUG": ""}

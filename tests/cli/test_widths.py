@@ -65,7 +65,7 @@ def joined(said: str) -> str:
     return "".join(said.split())
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("tools", [["coalescing"], ["instr_count"], ["launch_log", "lds_bank_conflicts"]])
 def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list[str]) -> None:
@@ -78,7 +78,7 @@ def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list
         assert whole or len(cut) >= len(NAMES), text
 
 
-@pytest.mark.covering(1, most=5)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize(
     "command",

@@ -55,7 +55,7 @@ def module(make_module):
     return make_module(SOURCE, *FAMILIES)
 
 
-@pytest.mark.covering(1, most=16)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("per_wave", [False, True])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)

@@ -208,7 +208,7 @@ def check_originals(object: CodeObject, before, after) -> None:
     )
 
 
-@pytest.mark.covering(1, most=24)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("tail", [False, True], ids=["calls", "jumps"])
 @pytest.mark.parametrize("names", CALLED)

@@ -112,7 +112,7 @@ def check_totals(object, plan: LaunchPlan, module, other, seed: int, budget: Cou
         assert loaded.variable("hooked").read(int) == int(lanes[hooked].sum())
 
 
-@pytest.mark.covering(1, most=10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_sums_beside_hooks(app, module, other, target: str, budget: str) -> None:

@@ -129,7 +129,7 @@ def test_who_went_where(compile_object, target: str, budget: str) -> None:
         check(object, SHAPE, BUDGETS[budget])
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str, calls: bool) -> None:

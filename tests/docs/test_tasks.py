@@ -139,6 +139,7 @@ def test_an_emulated_operation(copy: Path, environment: dict[str, str]) -> None:
     path.write_text(path.read_text().replace(operation.text, "", 1))
 
 
+@pytest.mark.thorough
 def test_a_tool_that_ships(copy: Path, environment: dict[str, str]) -> None:
     """It is listed and described, and the tests of all tools try it: in programs, by the device's own counts."""
     printed = apply("A tool that ships", copy).run(copy, environment)

@@ -86,6 +86,7 @@ def problem(name: str) -> NDArray[np.uint32]:
     return rows
 
 
+@pytest.mark.worth(3)
 @pytest.mark.parametrize("name", [*SIZES, *GROUP_SIZES])
 def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> None:
     inputs, outputs = (SIZES | GROUP_SIZES)[name]

@@ -37,7 +37,7 @@ def found_in(code: Path, target: str, kernel: str) -> set[str]:
     return {one.title for one in told}
 
 
-@pytest.mark.covering(2, most=14)
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -41,6 +41,7 @@ def test_vcc_where_ways_join_on_gfx12(
     test_nothing_is_added(make_module, app, tmp_path, "lds_race", "gfx1201", (FLAG,))
 
 
+@pytest.mark.worth(4)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("target", "flags"), [*((one, ()) for one in TARGETS), *((one, (FLAG,)) for one in WAVE64)])
 @pytest.mark.parametrize("name", NAMES)

@@ -116,6 +116,7 @@ def test_budgets(compile_object, hooks, target: str) -> None:
     assert few.refusals == ()
 
 
+@pytest.mark.thorough
 def test_scalar_registers_are_in_a_budget_of_waves(compile_object, hooks) -> None:
     """On GFX9 a wave more than ten wants fewer SGPRs: 80 are as many as ten may have."""
     object = load_object(compile_object(crowded("gfx906", 20, 74, first=7), "gfx906"))

@@ -86,6 +86,7 @@ def code_object(case: Case, target: str, source: str) -> CodeObject:
 _KERNEL = {"vgprs": "16", "sgprs": "24", "agprs": "0", "workgroup": "64"}
 
 
+@pytest.mark.worth(12)
 @pytest.mark.parametrize(("case", "target"), CASES.parameters())
 def test_case(case: Case, target: str, make_module: MakeModule) -> None:
     names = sorted({processor(one)[0] for other in CASES.cases if other.path == case.path for one in other.targets})

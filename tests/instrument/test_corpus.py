@@ -105,7 +105,8 @@ def objects(compile_object):
     return compiled
 
 
-@pytest.mark.covering(1, most=5)
+@pytest.mark.worth(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("level", ["-O0", "-O3"])
 @pytest.mark.parametrize(("file", "name"), CASES)

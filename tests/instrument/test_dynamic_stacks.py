@@ -55,7 +55,7 @@ def hooks(make_module):
     return make_module(HOOKS, *TARGETS)
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("hook", ["stack", "deep", "rewrite"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])

@@ -184,7 +184,7 @@ class WideEverywhere(Everywhere):
         return {"lanes": int(counts.active_lanes.sum())}
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("free", [True, False], ids=["free", "none"])
 @pytest.mark.parametrize("hook", ["wide", "count"])
 @pytest.mark.parametrize("target", AGPR_TARGETS)

@@ -203,7 +203,7 @@ FLAT = Shape((3, 1, 1), (96, 1, 1))
 DEEP = Shape((2, 3, 2), (8, 5, 3))
 
 
-@pytest.mark.covering(1, most=6)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", THIN)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_kernel_that_asks_for_nothing(module: ToolModule, tmp_path: Path, target: str, name: str) -> None:
@@ -463,7 +463,7 @@ def test_hidden_arguments(module: ToolModule, tmp_path: Path, target: str) -> No
             patch_object(build(other, target, tmp_path), once, strict=True)
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", THIN)
 @pytest.mark.parametrize("budget", [CounterBudget(), CounterBudget(sgprs=4), CounterBudget(sgprs=0, vgprs=0)])
 def test_beside_counters_in_registers(module: ToolModule, tmp_path: Path, target: str, budget: CounterBudget) -> None:

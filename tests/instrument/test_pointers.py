@@ -26,7 +26,7 @@ KERNELS = ("objects", "table", "exchanged")
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
 @pytest.mark.parametrize("per_wave", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 def test_what_pointers_lead_to_is_instrumented(
     compile_object, counter: type[Tool], target: str, level: str, kernel: str, per_wave: bool
 ) -> None:

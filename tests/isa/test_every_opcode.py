@@ -127,7 +127,7 @@ def has_literal(isa: Isa, encoded: bytes) -> bool:
     return isa.target.target.major == 9 and word >> 26 & 0x3F == VOP3 and 0xFF in sources
 
 
-@pytest.mark.covering(1, "target", most=6)
+@pytest.mark.covering(1, "target")
 @pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
 def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, int], list[str]]) -> None:
     isa, options = Isa.of(target, wave), [f"-mcpu={target}", *attributes(target, wave)]

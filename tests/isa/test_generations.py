@@ -91,7 +91,7 @@ def test_what_payloads_are_written_with(target: Target) -> None:
     assert ("global_store_b32" in text) == target.sized_memory_names
 
 
-@pytest.mark.covering(1, most=6)
+@pytest.mark.covering(1)
 @ALL
 def test_vector_instructions(target: Target) -> None:
     with_mask = assembled(target, "v_cmpx_eq_u32_e64 s[4:5], v1, v2")

@@ -33,6 +33,7 @@ def test_there_are_cases() -> None:
     assert len(CASES) >= 15
 
 
+@pytest.mark.worth(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
 def test_case(case: Path, release, tmp_path: Path) -> None:
     required = re.search(r"^; REQUIRES: llvm>=(\d+)$", case.read_text(), re.MULTILINE)

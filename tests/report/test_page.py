@@ -270,6 +270,7 @@ def test_little_to_show(tmp_path: Path, open_page: Open, has: str) -> None:
         assert "times on the device are not known" in opened.text("#launches")
 
 
+@pytest.mark.thorough
 def test_many_kernels_and_launches(tmp_path: Path, open_page: Open) -> None:
     """10,000 kernels and a million launches: drawn together, and all of them counted."""
     names = [f"kernel_{number}" for number in range(10_000)]

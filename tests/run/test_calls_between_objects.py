@@ -15,7 +15,7 @@ Run = Callable[..., Outcome]
 NAME = "call_between_objects"
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_functions_of_another_object(build_program: Build, luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", build_program(NAME))

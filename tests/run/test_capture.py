@@ -26,7 +26,7 @@ pytestmark = pytest.mark.covering(1)
 NAMES = ("reduction", "histogram")
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path, name: str, target: str) -> None:

@@ -262,6 +262,7 @@ def test_overlapping_memory(captured: Captured, temporary: Path) -> None:
             read_capture(file)
 
 
+@pytest.mark.thorough
 def test_replays_of_hostile_captures_end(captured: Captured, luthier: Luthier, temporary: Path) -> None:
     parts = members(captured("defects")[0])
     manifest = json.loads(parts["manifest.json"])

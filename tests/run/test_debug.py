@@ -174,7 +174,7 @@ def executed(path: Path) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 def test_steps_by_line(debugger: Debugger) -> None:
     """Over, into, out of calls, and all of it backwards."""
     in_loop = f"debugged.hip:{line_of('in the loop')}"

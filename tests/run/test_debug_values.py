@@ -99,6 +99,7 @@ def active(view: View) -> Iterator[tuple[int, int]]:
             yield lane, view.workgroup * BLOCK + view.wave * size + lane
 
 
+@pytest.mark.worth(5)
 @every_case
 def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], said: Said, target: str, level: str) -> None:
     """Before a line a variable has in each lane what the program prints there, each time that it comes by; of optimised

@@ -76,6 +76,7 @@ def _session(leader: int) -> list[int]:
     return members
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30 if EVERYTHING else 1))
 def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Path, seed: int) -> None:
     """Whoever is killed, the other ends by itself, and the next run, with what was left in the cache, is right."""
@@ -112,7 +113,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.covering(1, most=4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", ["read-only", "full"])
 @pytest.mark.parametrize("variable", ["LUTHIER_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", "RUN"])
 def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, kind: str, variable: str) -> None:

@@ -63,7 +63,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
 def test_without_tools(
     build_program: Build, luthier_run: Callable[..., Outcome], what: str, kernel: str, text: str
@@ -72,7 +72,8 @@ def test_without_tools(
     assert f"{kernel}" in told(luthier_run("emu:gfx90a", build_program("faults"), what).err).partition("+0x")[0]
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.thorough
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
 def test_under_tools(
     build_program: Build,

@@ -209,7 +209,7 @@ def test_executed_instructions_of_a_stranger(executed: object, without_tools: tu
 # Command lines --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("keep", [True, False])
 def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_path: Path) -> None:
     """Nothing in the folder says them, nor what is made of it."""

@@ -202,7 +202,7 @@ def random_numbers(name: str, out: Path) -> tuple[str, ...]:
     return str(program), str(kind), str(SOBOL_DIMENSIONS if kind >= 500 else SEED), str(COUNT), str(out)
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", GENERATORS)
 def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
@@ -252,6 +252,7 @@ def primitives() -> Callable[[str], Path]:
     return build
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_primitives(
@@ -571,7 +572,7 @@ def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[To
 # Python --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_hip_python(
     under_tools: UnderTools,
@@ -607,6 +608,7 @@ def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     return command
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(0)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_training_with_tinygrad(

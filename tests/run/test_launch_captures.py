@@ -37,7 +37,8 @@ def captured(program: Path, target: str, folder: Path, *, machine: bool) -> list
     return sorted(found, key=lambda one: (one.manifest.kernel, one.manifest.number))
 
 
-@pytest.mark.covering(1, most=6)
+@pytest.mark.worth(3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_they_are_what_a_virtual_device_captures(build_program: Build, temporary: Path, name: str, target: str) -> None:

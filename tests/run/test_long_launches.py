@@ -16,7 +16,8 @@ LINE = re.compile(
 )
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.thorough
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("options", [[], ["-t", "instr_count"]])
 def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], options: list[str]) -> None:
     """After 10 s, and 20, not between; in nothing that is the program's own."""

@@ -106,6 +106,7 @@ def test_rocminfo(target: str) -> None:
     assert f"Luthier virtual {target}" in outcome.out
 
 
+@pytest.mark.worth(6)
 @pytest.mark.parametrize(("name", "target"), table(tuple(SAYS)))
 def test_a_program_is_right(build_newer: Build, name: str, target: str) -> None:
     outcome = run("--device", f"emu:{target}", "--", build_newer(name))
@@ -127,6 +128,7 @@ def test_what_the_device_says_of_itself(build_newer: Build, tools: tuple[str, ..
     assert (outcome.code, outcome.out) == (0, "gfx1100, waves of 32\n"), outcome
 
 
+@pytest.mark.worth(3)
 @pytest.mark.parametrize(
     ("what", "target", "ours", "theirs"),
     [

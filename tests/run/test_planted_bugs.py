@@ -102,7 +102,8 @@ def follows(one: dict[str, Any], bug: Bug, source: Path) -> bool:
     return one["kind"] in bug.further or bool(follows)
 
 
-@pytest.mark.covering(1, most=4)
+@pytest.mark.worth(5)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
 )

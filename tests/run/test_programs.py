@@ -46,6 +46,7 @@ Build = Callable[[str], Path]
 Run = Callable[..., Outcome]
 
 
+@pytest.mark.worth(16)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:
@@ -92,7 +93,7 @@ def test_many_queues(raw_program: Callable[[str, str], list[Path]], luthier_run:
     assert (outcome.code, outcome.out, outcome.err) == (0, "2000 queues\n", "")
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", *raw_program(target))

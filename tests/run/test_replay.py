@@ -31,7 +31,7 @@ def spoil(file: Path, output: Path) -> Path:
 # Tools --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_tools_count_as_the_replay_does(
     captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path, target: str
@@ -71,7 +71,7 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
     assert 0 < pushed < accesses
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["pointers", "stack", "grid_barrier"])
 def test_tools_and_calls_back_to_the_original(captured: Callable[..., list[Path]], luthier: Luthier, name: str) -> None:
     files = captured(name)
@@ -110,6 +110,7 @@ def counted_by(told: dict[str, Any]) -> int:
     return int(counted)
 
 
+@pytest.mark.thorough
 def test_tools_and_checks_together(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     """Findings in the patched kernel are those of the original, at its addresses."""
     gather, mix = captured("defects")
@@ -215,7 +216,7 @@ def test_another_build_leaves_the_same_bytes(
     assert "no kernel" in wrong.stdout
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", ["variables", "managed"])
 def test_variables_go_with_the_launch(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
@@ -298,7 +299,7 @@ def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) ->
     return smaller, done.stdout
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("defect", ["WRONG", "BEYOND"])
 def test_minimised_to_where_other_code_fails(
     captured: Callable[..., list[Path]],

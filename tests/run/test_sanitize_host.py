@@ -54,7 +54,8 @@ def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected:
         assert re.search(r"[0-9]+ bytes at 0x[0-9a-f]+, at byte [0-9]+ of an allocation of 4000 bytes", done.stderr)
 
 
-@pytest.mark.covering(1, most=4)
+@pytest.mark.worth(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     log = tmp_path / "log"
@@ -75,8 +76,9 @@ def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path
     assert (f"short-arguments: hipModuleLaunchKernel gives {taken}" in done.stderr) == bool(expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> None:
     log, program, expected = tmp_path / "log", build_newer("host_errors", "-g"), BUGS[bug]

@@ -83,6 +83,7 @@ def test_each_alone(build_program: Build, tmp_path: Path) -> None:
         assert look(program, log, kernel, "bug", target="gfx90a", checks=other, before=[]) == []
 
 
+@pytest.mark.thorough
 def test_code_of_other_objects(build_program: Build) -> None:
     """Late results are given back behind calls of code that comes while a kernel runs."""
     done = run_luthier("sanitize", "--checks", "waits,hazards", "--", build_program("call_between_objects"))

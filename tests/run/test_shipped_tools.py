@@ -142,6 +142,7 @@ def test_every_tool_meets_every_other_one() -> None:
     assert len(WHERE) >= len(rounds(NAMES))
 
 
+@pytest.mark.worth(20)
 @pytest.mark.covering(1, "target", "together")
 @pytest.mark.parametrize(("program", "target", "together"), MATRIX)
 def test_two_at_once(
@@ -168,7 +169,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
     build_program: Build,

@@ -33,6 +33,7 @@ def look(program: Path, log: Path, *words: str, target: str) -> list[dict[str, A
     return found
 
 
+@pytest.mark.worth(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", DECIDE)

@@ -116,7 +116,7 @@ def test_larger_groups_than_metadata_allow_run_as_they_are(
     assert "launches with more than 320 work-items a work-group run as they are" in ran.err + str(ran.summary)
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_larger_groups_of_kernels_patched_on_disk_are_stopped(
     make_module: Callable[..., ToolModule],

@@ -98,6 +98,7 @@ def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: 
             assert one["in_lds"] or one["allocation"]["size"] == 4096
 
 
+@pytest.mark.worth(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize(("kernel", "bug"), BUGS)
@@ -126,6 +127,7 @@ def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kern
     check(build_newer("unordered", "-g"), tmp_path / "log", kernel, "none", target, stack(RELEASE))
 
 
+@pytest.mark.worth(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ORDERED)

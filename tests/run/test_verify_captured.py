@@ -51,6 +51,7 @@ def test_counters_are_the_truth(captured: Callable[..., list[Path]], luthier: Lu
         assert row["compared_bytes"] > 0
 
 
+@pytest.mark.thorough
 def test_a_cluster_verifies_the_same(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     words = ["verify", "--json", "-t", "instr_count", captured("reduction")[0].parent]
     here, there = (json.loads(luthier(*words, *more).stdout) for more in ([], ["--scheduler", "local"]))

@@ -208,7 +208,7 @@ def of_another_build(path: Path) -> None:
     path.write_bytes(data.replace(current().encode(), WRONG.encode()))
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_of_another_build_is_told(
     build_program: BuildProgram,
@@ -269,7 +269,7 @@ class Listener(Tool):
         """Nothing."""
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("head", "what"), [(memory.LEDGER_HEAD, "the ledger of launches"), (memory.EVENT_HEAD, "the ring of API events")]
 )

@@ -9,23 +9,26 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from costs import affordable
 from effort import EVERYTHING, SHARD
 
 COLLECTED = pytest.StashKey[set[Path]]()
 """Files that tests were collected from."""
+TABLES = pytest.StashKey[set[str]]()
+"""Node ids of the parametrized tests that were collected, without the rows."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take of tables marked `covering(strength)` the rows in which that many values meet wherever they do in the whole
-    table, at most the `most` with the most of them, and none of the tests marked `thorough`: `make test-all` has
-    everything, and who names a test gets it. A shard takes its part of all that is left."""
+    """Take none of the tests marked `thorough`, and of a table only rows that `rows_of_tables` chooses: `make test-all`
+    has everything, and who names a test gets it. A shard takes its part of all that is left."""
     config.stash[COLLECTED] = {item.path for item in items}
-    named = any("::" in argument for argument in config.args)
-    chosen = items if EVERYTHING or named else [item for item in items if item.get_closest_marker("thorough") is None]
-    if not (EVERYTHING or named):
-        rows = covering_rows(chosen)
-        chosen = [item for item in chosen if item.get_closest_marker("covering") is None or item.nodeid in rows]
+    config.stash[TABLES] = {_table(item) for item in items if hasattr(item, "callspec")}
+    chosen = items
+    if not (EVERYTHING or any("::" in argument for argument in config.args)):
+        chosen = [item for item in items if item.get_closest_marker("thorough") is None]
+        rows = rows_of_tables(chosen)
+        chosen = [item for item in chosen if not hasattr(item, "callspec") or item.nodeid in rows]
     try:
         chosen = [item for item in chosen if is_in_shard(item.nodeid, SHARD)]
     except ValueError as problem:
@@ -35,15 +38,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def covering_rows(items: Iterable[pytest.Item]) -> set[str]:
-    """Return the node ids of tests in covering arrays of their tables."""
-    tables: dict[tuple[str, int, int | None], dict[str, dict[str, Hashable]]] = {}
+def rows_of_tables(items: Iterable[pytest.Item]) -> set[str]:
+    """Return the node ids of the rows to run, of each parametrized test as many as `affordable` says at most.
+
+    Of tables marked `covering(strength)` they are those in which that many values meet wherever they do in the whole
+    table. Of others they are all, or if there is no time for all, first those that have a value of their own.
+    """
+    tables: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if mark := item.get_closest_marker("covering"):
-            strength, *names = mark.args
-            table = item.nodeid.partition("[")[0], strength, mark.kwargs.get("most")
-            tables.setdefault(table, {})[item.nodeid] = factors(item, names)
-    return {name for (_, strength, most), rows in tables.items() for name in covering(rows, strength, most)}
+        if hasattr(item, "callspec"):
+            tables.setdefault(_table(item), []).append(item)
+    chosen: set[str] = set()
+    for name, table in tables.items():
+        worth = table[0].get_closest_marker("worth")
+        most = affordable(name, *(worth.args if worth else ()))
+        covers = table[0].get_closest_marker("covering")
+        strength, *names = covers.args if covers else (1,)
+        rows = {item.nodeid: factors(item, names) for item in table}
+        if covers:
+            chosen |= covering(rows, strength, most)
+        elif most is None or len(rows) <= most:
+            chosen |= rows.keys()
+        else:
+            first = covering(rows, 1, most)
+            others = sorted(rows.keys() - first, key=lambda name: zlib.crc32(name.encode()))
+            chosen |= {*first, *others[: most - len(first)]}
+    return chosen
+
+
+def _table(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:

@@ -87,7 +87,7 @@ def program(seed: int, type: str) -> list[Op]:
     return ops
 
 
-@pytest.mark.covering(1, most=10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_programs(bench: Any, shipped: Any, seed: int) -> None:
     """What is found is a race, and there is none where nothing is found."""
@@ -130,7 +130,7 @@ extern "C" __global__ void transpose(float *out, const float *in, unsigned width
 REDUCTION = (ROOT / "examples/apps/reduction.hip").read_text()
 
 
-@pytest.mark.covering(1, most=4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["transpose", "reduction"])
 def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str) -> None:

@@ -133,6 +133,7 @@ def made(bench: Any, kernel: str, target: str, access: str, memory: int, offsets
     return bench(source, kernel, target, np.zeros(memory, np.uint8), offsets, out, grid=GROUPS, block=BLOCK)
 
 
+@pytest.mark.worth(4)
 @pytest.mark.covering(2, "target", "access")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("access", ACCESSES)

@@ -51,7 +51,7 @@ LUTHIER_HOOK_ANNOTATE watch() {
 """
 
 
-@pytest.mark.covering(1, most=9)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", [name for name in TARGETS if "wave64" in name])
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_tools(

@@ -78,7 +78,7 @@ def compile_attention(compile_kernel, target: str):
     return compile_kernel(attention, target, given, {"BLOCK_M": 32, "BLOCK_N": 32, "WIDTH": width}), given
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 def test_causal_attention(compile_kernel, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     compiled.launch(*given, grid=(3,))
@@ -91,7 +91,7 @@ def test_causal_attention(compile_kernel, target: str) -> None:
     np.testing.assert_allclose(out, expected, rtol=0, atol=3e-3)
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 def test_instr_count_of_attention(compile_kernel, counter, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     verdict = compiled.verify(counter(), *given, grid=(3,))
@@ -114,7 +114,7 @@ LUTHIER_HOOK_ANNOTATE divergent(uint32_t value) {
 """
 
 
-@pytest.mark.covering(1, most=2)
+@pytest.mark.covering(1)
 def test_a_divergent_hook_everywhere_changes_nothing(compile_kernel, make_module, target: str) -> None:
     """A vector register's worth of work before every instruction of a kernel with LDS, barriers and matrix units."""
     module = make_module(HOOK, *TARGETS)
@@ -136,7 +136,7 @@ def sort_rows(source, out, descending: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(out + offsets, tl.sort(tl.load(source + offsets), descending=descending))
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("kind", "descending"), [("int32", False), ("float32", True)])
 def test_sort(compile_kernel, target: str, kind: str, descending: bool) -> None:
     x = np.random.default_rng(4).integers(-1000, 1000, (2, 256)).astype(kind)

@@ -113,7 +113,7 @@ def test_product(compile_kernel, target: str, kind: str) -> None:
         np.testing.assert_allclose(given[2], expected, rtol=0, atol=72 * 8 * 2**-24)
 
 
-@pytest.mark.covering(1, most=8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("options", [{"small_pointers": False}, {"num_warps": 2, "num_stages": 3}, {"num_warps": 8}])
 def test_product_compiled_otherwise(compile_kernel, target: str, options: dict) -> None:
     """Memory by pointers instead of buffers, other work-group sizes, deeper pipelines."""
@@ -218,7 +218,8 @@ def test_instr_count_of_a_product(compile_kernel, counter, target: str, per_wave
         assert verdict.counters["counter"] == verdict.instructions[0]
 
 
-@pytest.mark.covering(1, most=1)
+@pytest.mark.thorough
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("target", "warps"),
     some([("gfx90a", 1), ("gfx942", 1), ("gfx950", 4), ("gfx1100", 4), ("gfx1201", 4)], 4),

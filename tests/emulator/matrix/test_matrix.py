@@ -96,7 +96,7 @@ def both(case) -> None:
         same(case.result, *run(case, 2, wild=True, exec=1))
 
 
-@pytest.mark.covering(1, most=10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("target", "name"), some([(target, name) for target, names in MFMA.items() for name in names], 4)
 )

@@ -103,7 +103,7 @@ def values_to_write(form):
     return np.concatenate([around, small, special]).astype(np.float32)
 
 
-@pytest.mark.covering(1, most=3)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("kind", "processor"), EIGHT_BIT)
 def test_writing(evaluate, kind, processor):
     form = FORMATS[kind, processor]
