@@ -299,8 +299,9 @@ are not known; what no source answers (the address is the place in `questions.QU
 
 # What the native executor is told ------------------------------------------------------------------------------------
 
-MASTER = Layout(records=8, version=8)
-"""One master table of records: its address, 0 where there is none, and how often it has changed."""
+MASTER = Layout(records=8, version=8, runs=8)
+"""One master table of records: its address, 0 where there is none, how often it has changed, and the address of a
+function by record that does the work of a run of them, 0 where there is none."""
 CHECK = Layout(offset=8, size=8)
 """A stretch of code that must be as it was when the plan was made: bytes from the code's base."""
 ABSENT = 0xFFFFFFFF

@@ -153,6 +153,8 @@ class Service:
                             body = self._watched(pid, Reader(payload))
                         elif kind == Request.RUNNING:
                             body = self._running(pid, Reader(payload))
+                        elif kind == Request.HOT:
+                            body = self._hot(pid, Reader(payload))
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -275,6 +277,16 @@ class Service:
                 known = record < len(counts)  # the code may have become longer meanwhile
                 counts[record[known]] = executions[known]
         self._long_launches.tell(pid, running, plan, counts)
+        return Writer()
+
+    def _hot(self, pid: int, request: Reader) -> Writer:
+        from luthier.emulator.running import hot  # short programs have no use for it
+
+        for planned, record, executions, _ in self._counted(request):
+            counts = np.zeros(planned.code.count, np.uint64)
+            known = record < len(counts)
+            counts[record[known]] = executions[known]
+            hot.heat(planned.code).look(counts)
         return Writer()
 
     def _counted(self, request: Reader) -> Iterator[tuple[PlannedCode, _Counts, _Counts, _Counts]]:

@@ -59,27 +59,29 @@ class Request(enum.IntEnum):
     """`CallSighting`, the function's name, the symbol and the file that the call is in."""
     FOUND_COPY = 16
     """`Sighting` of a race, and what `FOUND_CALL` has for the call that copies."""
-    INSTRUMENT = 17
+    HOT = 17
+    """What was executed often in the process, as in `COUNTS`."""
+    INSTRUMENT = 18
     """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
     line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
-    OBJECT = 18
+    OBJECT = 19
     """A URI and contents. Reply: a number."""
-    KERNEL = 19
+    KERNEL = 20
     """`FindKernel`. Reply: the row in the ledger, name, symbol, bytes of arguments that are to be read, patched object,
     symbols of its blocks of variables; if there is a patched object `Limits`."""
-    BLOCK = 20
+    BLOCK = 21
     """A device and a symbol. Reply: size and offsets of rings, and a file."""
-    LOADED = 21
+    LOADED = 22
     """`Loaded`, addresses of blocks."""
-    FAULT = 22
+    FAULT = 23
     """A text."""
-    CODE_OBJECT = 23
+    CODE_OBJECT = 24
     """`LoadedObject`."""
-    LAUNCH = 24
+    LAUNCH = 25
     """`Launch`; contents of the arguments, empty if they could not be read. Reply: `LaunchAnswer`."""
-    LAUNCH_END = 25
+    LAUNCH_END = 26
     """`LaunchEnd`."""
-    LAUNCH_MEMORY = 26
+    LAUNCH_MEMORY = 27
     """`LaunchMemory`, the device's name, and a text that says why the memory cannot be told, else empty; triples of
     numbers, as bytes: address and size of memory, and where its contents are in the file. Comes with the file, before
     the launch and after."""

@@ -186,6 +186,7 @@ void Execution::run(ThreadPool &pool, Worker &own, unsigned helpers) {
       host_.failed(problem.what());
       abort();
     }
+    worker.rest();
   });
 }
 
@@ -204,8 +205,10 @@ void Execution::run_together(ThreadPool &pool, Worker &own, const std::vector<Wo
       abort();
     }
   });
-  for (Worker *worker : workers)
+  for (Worker *worker : workers) {
     host_.finished(*worker);
+    worker->rest();
+  }
 }
 
 // Takes turns among the work-groups of a cooperative launch, together with other threads.

@@ -37,4 +37,18 @@ Tally ExecutionCounters::take() {
   return tally;
 }
 
+Tally ExecutionCounters::take_frequent(uint64_t least) {
+  std::lock_guard lock(mutex_);
+  Tally tally;
+  for (const Worker *worker : workers_)
+    worker->add_to(tally, least);
+  return tally;
+}
+
+void ExecutionCounters::take_runs() {
+  std::lock_guard lock(mutex_);
+  for (Worker *worker : workers_)
+    worker->take_runs();
+}
+
 } // namespace luthier

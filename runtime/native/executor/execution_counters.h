@@ -28,6 +28,10 @@ public:
   void leave(Worker &worker, bool keep);
   // What was executed; of workers that are gone, as far as it was kept.
   Tally take();
+  // The same of records that some worker that there is has executed at least so often.
+  Tally take_frequent(uint64_t least);
+  // Let all workers take the functions of runs that there are by now.
+  void take_runs();
 
 private:
   std::mutex mutex_;

@@ -457,6 +457,25 @@ LUTHIER_EXPORT uint64_t luthier_sightings(void *executor, char *rows, uint64_t m
   return count;
 }
 
+// Copy, of records that a code has executed at least so often in the launch that is under way, their numbers and their
+// executions, and return how many there are; without room for all, of the first.
+LUTHIER_EXPORT uint64_t luthier_frequent(uint64_t code, uint64_t least, uint64_t *rows, uint64_t most) {
+  const Tally tally = ExecutionCounters::get().take_frequent(least);
+  const auto found = tally.find(code);
+  if (found == tally.end())
+    return 0;
+  for (const auto &[record, executed] : found->second) {
+    if (!most--)
+      break;
+    *rows++ = record;
+    *rows++ = executed.count;
+  }
+  return found->second.size();
+}
+
+// Let launches that are under way execute runs of instructions by the functions that there are by now.
+LUTHIER_EXPORT void luthier_take_runs() { ExecutionCounters::get().take_runs(); }
+
 // Copy address, bits of bytes read, bits of bytes written of the pages of an observed launch, and return how many there
 // are; without room for all nothing is copied.
 LUTHIER_EXPORT uint64_t luthier_footprint(void *executor, char *rows, uint64_t most) {

@@ -64,10 +64,11 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
     lds_ = Arena(shape.lds_limit);
   }
   undefined_ |= shape.undefined;
-  plan_ = shape.plan;
-  const uint64_t code = get(plan_, plan::code);
+  const uint64_t code = get(shape.plan, plan::code);
+  watched_ = shape.watch != nullptr;
   {
     std::lock_guard lock(mutex_);
+    plan_ = shape.plan;
     auto &codes = shape.watch ? watched_codes_ : codes_;
     if (copied_ > kKept && !engine_.counts_wanted && !codes.count(code)) {
       codes_.clear();
@@ -76,7 +77,6 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
     }
     tables_ = &codes[code];
   }
-  watched_ = shape.watch != nullptr;
   if (watched_) {
     watch_.begin(shape.watch, shape.wave_size, shape.waves, group_);
     for (const auto &[key, copy] : tables_->copies)
@@ -118,6 +118,31 @@ uint64_t Worker::run() {
   return static_cast<uint64_t>(engine_.scheduler(context_, group_));
 }
 
+void Worker::rest() {
+  std::lock_guard lock(mutex_);
+  plan_ = nullptr;
+}
+
+// A function is one word, which compiled code reads anew each time: whichever it finds, the same is executed.
+void Worker::take_runs() {
+  std::lock_guard lock(mutex_);
+  if (!plan_ || watched_)
+    return;
+  for (auto &[key, copy] : tables_->copies) {
+    const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
+    const uint64_t version =
+        __atomic_load_n(reinterpret_cast<const uint64_t *>(master + master::version.offset), __ATOMIC_ACQUIRE);
+    const auto *runs = pointer<const uint64_t *>(master, master::runs);
+    if (!runs || copy.runs_version == version)
+      continue;
+    for (uint64_t at = 0; at < copy.records.size(); at += record::kSize)
+      if (const uint64_t run = __atomic_load_n(runs + at / record::kSize, __ATOMIC_ACQUIRE))
+        __atomic_store_n(reinterpret_cast<uint64_t *>(copy.records.data() + at + record::function.offset), run,
+                         __ATOMIC_RELAXED);
+    copy.runs_version = version;
+  }
+}
+
 void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
   const auto version_of = [master] {
@@ -146,11 +171,16 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the
   // function is written last and read first.
   const char *source = pointer<const char *>(master, master::records);
+  // Who watches each instruction wants each to be executed by itself.
+  const auto *runs = watched_ ? nullptr : pointer<const uint64_t *>(master, master::runs);
   constexpr Field slots = layout::record::slots;
   for (uint64_t at = 0; at < size; at += layout::record::kSize) {
     char *mine = copy.records.data() + at;
-    const uint64_t function = __atomic_load_n(
-        reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
+    const uint64_t run = runs ? __atomic_load_n(runs + at / layout::record::kSize, __ATOMIC_ACQUIRE) : 0;
+    const uint64_t function =
+        run ? run
+            : __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset),
+                              __ATOMIC_ACQUIRE);
     uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
     if ((own ? *own : get(mine, layout::record::function)) == function &&
         !std::memcmp(mine + slots.offset, source + at + slots.offset, slots.size))
@@ -231,12 +261,12 @@ void Worker::take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records) {
     }
 }
 
-void Worker::add_to(Tally &tally) const {
+void Worker::add_to(Tally &tally, uint64_t least) const {
   std::lock_guard lock(mutex_);
   for (const auto &[code, tables] : codes_)
     for (const auto &[key, copy] : tables.copies)
       for (uint64_t at = 0; at + record::kSize <= copy.records.size(); at += record::kSize)
-        if (const uint64_t count = get(copy.records.data() + at, record::count)) {
+        if (const uint64_t count = get(copy.records.data() + at, record::count); count >= least) {
           Executed &executed = tally[code][at / record::kSize];
           executed.count += count;
           executed.lanes += get(copy.records.data() + at, record::lanes);

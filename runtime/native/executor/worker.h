@@ -57,8 +57,14 @@ public:
   // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
   void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
 
-  // Adds what was executed so far; from any thread.
-  void add_to(Tally &tally) const;
+  // Ends what `prepare` began: nothing of the plan is looked at any more.
+  void rest();
+
+  // Adds what was executed so far, of records that were executed at least so often; from any thread.
+  void add_to(Tally &tally, uint64_t least = 1) const;
+  // Lets runs of instructions that have a function by now be executed by it, also in the launch that is under way; from
+  // any thread.
+  void take_runs();
 
   std::string_view context_bytes() const { return {context_, layout::context::kSize}; }
   std::string_view group_bytes() const { return {group_, layout::group::kSize}; }
@@ -82,6 +88,7 @@ private:
   struct Copy {
     Arena records;
     uint64_t version = ~0ull;
+    uint64_t runs_version = ~0ull;   // with which the functions of runs were taken
     std::vector<uint64_t> functions; // of watched records, which lead elsewhere
   };
   struct Tables {
@@ -92,7 +99,7 @@ private:
   const Engine &engine_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
-  mutable std::mutex mutex_; // of what tables there are
+  mutable std::mutex mutex_; // of what tables there are, and of which plan
   std::unordered_map<uint64_t, Tables> codes_, watched_codes_;
   Tables *tables_ = nullptr;
   uint64_t copied_ = 0; // bytes of all copies

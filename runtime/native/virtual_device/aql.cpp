@@ -166,6 +166,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
     {
       const LongLaunches::Running running(room_.long_launches, plan);
+      room_.hot_code.launched();
       fault = launch->run();
     }
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "event.h"
+#include "hot_code.h"
 #include "launch.h"
 #include "long_launches.h"
 #include "plans.h"
@@ -25,6 +26,7 @@ struct Room {
   Plans &plans;
   ThreadPool &pool;
   LongLaunches &long_launches;
+  HotCode &hot_code;
   QueueOrder &order;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;

@@ -160,6 +160,12 @@ void Service::tell_running(const wire::Running &launch, const Tally &tally) {
   ask(Request::kRunning, message.text());
 }
 
+void Service::tell_hot(const Tally &tally) {
+  Writer message;
+  put_tally(message, tally);
+  ask(Request::kHot, message.text());
+}
+
 bool Service::capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory) {
   Writer request;
   request.numbers(launch).bytes(packet);

@@ -63,6 +63,8 @@ public:
   void tell(const Tally &tally);
   // A launch runs for long; what its code has executed in this process.
   void tell_running(const wire::Running &launch, const Tally &tally);
+  // What the process has executed often so far.
+  void tell_hot(const Tally &tally);
   // Whether a launch is captured: asked before it begins, with the packet and the memory that it may access.
   bool capture(const wire::Capture &launch, std::string_view packet, const RangeTable &memory);
   // That launch has ended; so many others ran beside it.

@@ -23,6 +23,7 @@ public:
   Plans plans;
   ThreadPool pool;
   LongLaunches long_launches;
+  HotCode hot_code;
   QueueOrder order;
   Room room;
 

@@ -72,6 +72,10 @@ class RecordTable:
         self.records["function"] = empty
         self.bound = np.zeros(size, np.bool_)
         self.version = 0
+        self.runs: NDArray[np.uint64] | None = None
+        """By record: the address of a function that does the work of a run that begins there; 0 where there is none."""
+        self.run_lengths: dict[int, int] = {}
+        """Records of these runs, by the first."""
 
     def grow(self, size: int, empty: int, zeros: Zeros) -> None:
         """Make room for more records; threads may read the old ones, which stay where they were."""
@@ -79,6 +83,16 @@ class RecordTable:
         records["function"] = empty
         records[: len(self.records)], bound[: len(self.bound)] = self.records, self.bound
         self.records, self.bound = records, bound
+        if self.runs is not None:
+            self.runs, old = zeros(size, np.uint64), self.runs
+            self.runs[: len(old)] = old
+
+    def end_runs(self, records: range) -> None:
+        """Let instructions be executed one by one again in runs that have one of these records."""
+        for first, length in list(self.run_lengths.items()):
+            if self.runs is not None and first < records.stop and records.start < first + length:
+                self.runs[first] = 0
+                del self.run_lengths[first]
 
 
 @dataclass(frozen=True)
@@ -194,6 +208,7 @@ class Code:
         table.version += 1
         # Who reads meanwhile must not find a version of records that are not there.
         self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
+        self.masters[key, layout.MASTER["runs"] // 8] = 0 if table.runs is None else table.runs.ctypes.data
         self.masters[key, layout.MASTER["version"] // 8] = table.version
 
     @functools.cached_property
@@ -318,20 +333,78 @@ class Code:
             if table.bound[list(records)].all():
                 return
             reached = self._reach(records, table.bound)
-            mode = Mode(
-                float_mode(key),
-                stepping=bool(key & layout.STEPPING),
-                skipping=bool(key & layout.SKIPPING),
-                observed=bool(key & layout.OBSERVED),
-                floats=self.floats if key & layout.WATCHED_VALUES else 0,
-                undefined=bool(self.undefined and key & layout.WATCHED_VALUES),
-            )
+            mode = self._mode(key)
             for watcher in self.watchers:  # before another thread may come upon the records
                 watcher.fill(reached.tolist())
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)
             table.bound[reached] = True
+            self._tell(key, table)
+
+    def _mode(self, key: int) -> Mode:
+        return Mode(
+            float_mode(key),
+            stepping=bool(key & layout.STEPPING),
+            skipping=bool(key & layout.SKIPPING),
+            observed=bool(key & layout.OBSERVED),
+            floats=self.floats if key & layout.WATCHED_VALUES else 0,
+            undefined=bool(self.undefined and key & layout.WATCHED_VALUES),
+        )
+
+    # Runs -----------------------------------------------------------------------------------------------------------
+
+    def plain_tables(self) -> dict[int, RecordTable]:
+        """Return the tables of waves that nobody looks at, by key."""
+        looked_at = layout.STEPPING | layout.SKIPPING | layout.OBSERVED | layout.WATCHED_VALUES
+        with self._lock:
+            return {key: table for key, table in self._tables.items() if not key & looked_at}
+
+    def straight(self, records: NDArray[np.bool_]) -> list[range]:
+        """Return the stretches of the given records that control enters at the first alone, as far as is known.
+
+        It leaves them behind the last one, and between two of them it goes on to the next.
+        """
+        begins = np.zeros(self.count + 1, np.bool_)
+        begins[0] = True
+        begins[self._stops + 1] = True
+        begins[self._leads_to[self._leads_to != NO_RECORD]] = True
+        inside = np.zeros(self.count, np.bool_)
+        inside[: len(records)] = records[: self.count]
+        inside[self._stops[self._stops < self.count]] = False
+        starts = np.flatnonzero(inside & (begins[:-1] | ~np.concatenate([[False], inside[:-1]])))
+        ends = np.flatnonzero(inside & (begins[1:] | ~np.concatenate([inside[1:], [False]])))
+        return [range(first, last + 1) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def instructions(self, key: int, records: range) -> list[tuple[Variant | None, tuple[int, ...]]] | None:
+        """Return the operation of each record of a stretch, None of a branch, and what is in its slots.
+
+        There are none if one is not bound, or refused.
+        """
+        table, mode = self.table(key), self._mode(key)
+        with self._lock:
+            place = self.place_of(records.start)
+            if place is None or not table.bound[records.start : records.stop].all():
+                return None
+            part, first = self.parts[place[0]], place[1]
+            if any(record in self.refusals for record in records):
+                return None
+            variants = self._binder.variants(part, range(first, first + len(records)), mode)
+            slots = table.records["slots"][records.start : records.stop].tolist()
+        return list(zip(variants, map(tuple, slots), strict=True))
+
+    def run_at(self, key: int, records: range, function: int, slots: list[tuple[int, ...]]) -> None:
+        """Let a function do the work of a stretch, unless other instructions are there now than those in `slots`."""
+        table = self.table(key)
+        with self._lock:
+            now = table.records["slots"][records.start : records.stop].tolist()
+            if not table.bound[records.start : records.stop].all() or list(map(tuple, now)) != slots:
+                return
+            if table.runs is None:
+                table.runs = self._zeros(len(table.records), np.uint64)
+            table.end_runs(records)
+            table.runs[records.start] = function
+            table.run_lengths[records.start] = len(records)
             self._tell(key, table)
 
     def rewrite(self, address: int, data: bytes) -> None:
@@ -369,6 +442,7 @@ class Code:
             for key, table in self._tables.items():
                 bound = [one for one in records if table.bound[one]]
                 table.bound[bound] = False
+                table.end_runs(records)
                 if bound:
                     self.ensure(key, *bound)
 

@@ -27,7 +27,7 @@ from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
 from luthier.isa import InstructionArray, Isa
-from luthier.isa.instructions import OperandKind
+from luthier.isa.instructions import NO_TARGET, OperandKind
 
 if TYPE_CHECKING:
     from luthier.emulator.binding.bind import Binder
@@ -270,6 +270,13 @@ class RecordBinder:
         floats = mode.floats if mode.floats and self._float_results(shape.variant) else 0
         variant = replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats)
         return replace(variant, undefined=mode.undefined), shape.recipe
+
+    def variants(self, code: InstructionArray, indices: range, mode: Mode) -> list[Variant | None]:
+        """Return the operations of decodable instructions that are not refused; None for branches."""
+        branches = code.target[indices.start : indices.stop] != NO_TARGET
+        return [
+            None if branches[at] else self._variant(code, index, NO_BRANCH, mode)[0] for at, index in enumerate(indices)
+        ]
 
     @staticmethod
     def _float_results(variant: Variant) -> bool:

@@ -114,3 +114,18 @@ class Variant:
         """Name of the compiled function: readable, and unique by a hash."""
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:20]
         return f"{self.operation.replace('+', '_')}.{digest}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Key of a function that executes several instructions, one after the other, in the place of the first."""
+
+    variants: tuple[Variant, ...]
+    slots: tuple[tuple[int, ...], ...]
+    """What the record of each holds."""
+
+    @property
+    def symbol(self) -> str:
+        """Name of the compiled function."""
+        digest = hashlib.sha256(repr(self).encode()).hexdigest()[:20]
+        return f"run_of_{len(self.variants)}.{digest}"

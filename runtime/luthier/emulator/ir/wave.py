@@ -40,6 +40,10 @@ class WaveBuilder(Builder):
         self._exec_bits: Value | None = None
         self._exec: Value | None = None
 
+    def slot(self, spec: OperandSpec, access: Access, position: int) -> Slot:
+        """Return one operand, named by a place in the record."""
+        return Slot(self, spec, access, position)
+
     # Memory of the wave and the record ------------------------------------------------------------------------------
 
     def address(self, base: Any, offset: int | Any) -> Any:

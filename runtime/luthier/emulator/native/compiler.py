@@ -12,8 +12,9 @@ from llvmlite import ir
 from luthier.emulator.ir.declare import Unsupported
 from luthier.emulator.ir.scheduler import emit_scheduler
 from luthier.emulator.ir.support import emit_translate
-from luthier.emulator.ir.variant import Variant
+from luthier.emulator.ir.variant import Run, Variant
 from luthier.emulator.native.emit import emit
+from luthier.emulator.native.fused import emit_run
 from luthier.emulator.native.nativecode import link
 
 PARTS: dict[str, Callable[[ir.Module, str], None]] = {
@@ -47,8 +48,8 @@ def compile_part(name: str) -> bytes:
     return _image(module)
 
 
-def compile_variants(variants: Sequence[Variant]) -> tuple[list[bytes], dict[str, str]]:
-    """Return images with the variants' functions, and why some have none, by symbol.
+def compile_variants(variants: Sequence[Variant | Run]) -> tuple[list[bytes], dict[str, str]]:
+    """Return images with the functions of variants and runs, and why some have none, by symbol.
 
     While LLVM compiles one batch on another thread, the next one is generated.
 
@@ -62,7 +63,7 @@ def compile_variants(variants: Sequence[Variant]) -> tuple[list[bytes], dict[str
     return [image.result() for image in images], refusals
 
 
-def _module(variants: Sequence[Variant], refusals: dict[str, str]) -> ir.Module:
+def _module(variants: Sequence[Variant | Run], refusals: dict[str, str]) -> ir.Module:
     """Return a module with the variants' functions; `refusals` gets those that have none."""
     while True:
         module = ir.Module("operations")
@@ -70,7 +71,7 @@ def _module(variants: Sequence[Variant], refusals: dict[str, str]) -> ir.Module:
             if variant.symbol in refusals:
                 continue
             try:
-                emit(module, variant)
+                emit_run(module, variant) if isinstance(variant, Run) else emit(module, variant)
             except Unsupported as problem:  # its code is half done: begin again without it
                 refusals[variant.symbol] = str(problem)
                 break

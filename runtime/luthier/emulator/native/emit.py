@@ -27,6 +27,7 @@ I32 = ir.IntType(32)
 PTR = ir.PointerType()
 Write = Callable[[], None]
 FUNCTION = ir.FunctionType(I32, [PTR, PTR])
+PURE = (Form.LANE, Form.PACKED, Form.SCALAR)
 
 
 def emit(module: ir.Module, variant: Variant) -> ir.Function:
@@ -41,22 +42,8 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
         w.count()
     if operation.form is not Form.SCALAR:
         _ = w.exec  # made here, so that it is there in every later block
-    if operation.form is Form.LANE:
-        pending = _lane(w, operation, variant, 0)
-        if variant.second is not None:
-            # Both halves of a dual operation read before either writes.
-            w.variant = variant.second
-            used = _slots(variant)
-            pending += _lane(w, operation_of(variant.second), variant.second, used)
-            w.variant = variant
-        for write in pending:
-            write()
-        w.next()
-    elif operation.form is Form.PACKED:
-        _packed(w, operation, variant)
-        w.next()
-    elif operation.form is Form.SCALAR:
-        _scalar(w, operation, variant)
+    if operation.form in PURE:
+        emit_pure(w, operation, variant)
         w.next()
     else:
         slots = _make_slots(w, operation, variant)
@@ -68,6 +55,24 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
     if variant.undefined:
         track(w)
     return function
+
+
+def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+    """Emit what an operation of one of the `PURE` forms does, without what counts it and goes on."""
+    if operation.form is Form.PACKED:
+        _packed(w, operation, variant)
+    elif operation.form is Form.SCALAR:
+        _scalar(w, operation, variant)
+    else:
+        pending = _lane(w, operation, variant, 0)
+        if variant.second is not None:
+            # Both halves of a dual operation read before either writes.
+            w.variant = variant.second
+            used = _slots(variant)
+            pending += _lane(w, operation_of(variant.second), variant.second, used)
+            w.variant = variant
+        for write in pending:
+            write()
 
 
 def operation_of(variant: Variant) -> Operation:
@@ -85,7 +90,7 @@ def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[
     for spec, access in zip(
         (*operation.results, *operation.sources), (*variant.results, *variant.sources), strict=True
     ):
-        slots.append(Slot(w, spec, access, position))
+        slots.append(w.slot(spec, access, position))
         position += access.slots
     w.free_slot = position
     return slots
@@ -108,7 +113,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     enabled = w.exec
     values: list[Value | tuple[Value, ...]] = []
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
-        slot = Slot(w, spec, access, place)
+        slot = w.slot(spec, access, place)
         if spec.is_immediate:
             values.append(slot.scalar())
             continue
@@ -130,7 +135,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
         value = elements[0]
         for element in elements:
             _check(variant, spec, element)
-        slot = Slot(w, spec, access, place)
+        slot = w.slot(spec, access, place)
         if spec.type.kind == "mask":
             bits = w.mask_bits(value & enabled)
             writes.append(partial(slot.write_scalar, bits))
@@ -179,12 +184,12 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
     result_places, source_places = _positions(variant, 0)
-    lanes = variant.wave_size
+    lanes = w.lanes
     values = []
     enabled = w.exec
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
         pairs = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
-        rows = Slot(w, pairs, access, place).rows()
+        rows = w.slot(pairs, access, place).rows()
         if spec.name == "src0" and variant.dpp is not None:
             rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
         pair = read_typed(w, rows, pairs.type, access, flush=operation.flush)
@@ -194,7 +199,7 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         else:
             values.append((w.concatenate(pair[0], pair[1]),))
     spec, access = operation.results[0], variant.results[0]
-    slot = Slot(w, spec, access, result_places[0])
+    slot = w.slot(spec, access, result_places[0])
     parts: list[Value] = []
     floats: list[Value] = []
     w.lanes = lanes * (2 if spec.type.bits == 16 else 1)
@@ -222,7 +227,7 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     result_places, source_places = _positions(variant, 0)
     values = []
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
-        slot = Slot(w, spec, access, place)
+        slot = w.slot(spec, access, place)
         value = slot.scalar()
         if spec.type.is_float and operation.flush:
             value = flush_input(w, value)
@@ -237,8 +242,8 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         if spec.type.is_float:
             value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
             floats.append(value)
-        Slot(w, spec, access, place).write_scalar(value)
+        w.slot(spec, access, place).write_scalar(value)
     tell_floats(w, variant.operation, [(_floats(values), floats)], w.number(1, "u64"))
 
 
-__all__ = ["FUNCTION", "Access", "emit", "operation_of"]
+__all__ = ["FUNCTION", "PURE", "Access", "emit", "emit_pure", "operation_of"]

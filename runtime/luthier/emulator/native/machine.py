@@ -7,8 +7,8 @@ import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from luthier.emulator.ir.variant import Variant
-from luthier.emulator.native.nativecode import CodeSpace, NativeCode
+from luthier.emulator.ir.variant import Run, Variant
+from luthier.emulator.native.nativecode import CodeSpace, NativeCode, called_by, functions_of
 from luthier.emulator.native.store import store
 from luthier.errors import DeviceError
 
@@ -39,13 +39,16 @@ class MachineCode:
                 raise DeviceError("machine code is loaded in this process already")
             self._space = space
 
-    def addresses(self, symbols: Iterable[str], variant_of: Callable[[str], Variant]) -> dict[str, int]:
+    def addresses(
+        self, symbols: Iterable[str], variant_of: Callable[[str], Variant | Run], *, calls: bool = True
+    ) -> dict[str, int]:
         """Return the host address of each symbol's function, compiling those not kept.
 
         There is none for those with a `refusal`.
 
         Args:
             variant_of: asked only for what has to be compiled.
+            calls: whether code may call C functions; else such code is refused.
 
         Raises:
             Exception: whatever a semantic function raises, with the variant in a note.
@@ -55,7 +58,7 @@ class MachineCode:
             self._load(wanted - self._addresses.keys())
             missing = sorted(wanted - self._addresses.keys() - self._refusals.keys())
             if missing:
-                self._compile([variant_of(symbol) for symbol in missing])
+                self._compile([variant_of(symbol) for symbol in missing], calls)
             return {symbol: self._addresses[symbol] for symbol in wanted if symbol in self._addresses}
 
     def address(self, variant: Variant) -> int:
@@ -85,11 +88,15 @@ class MachineCode:
                 self._add_compiled([compile_part(name)])
             return self._addresses[name]
 
-    def _compile(self, variants: list[Variant]) -> None:
+    def _compile(self, variants: list[Variant | Run], calls: bool) -> None:
         from luthier.emulator.native.compiler import compile_variants
 
         images, refusals = compile_variants(variants)
         self._refusals |= refusals
+        if not calls:
+            calling = [image for image in images if called_by(image)]
+            self._refusals |= {name: "it calls C functions" for image in calling for name in functions_of(image)}
+            images = [image for image in images if image not in calling]
         self._add_compiled(images)
 
     def _add_compiled(self, images: Iterable[bytes]) -> None:

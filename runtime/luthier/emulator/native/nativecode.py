@@ -13,7 +13,7 @@ import json
 import mmap
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from luthier.errors import DeviceError
 
@@ -84,6 +84,21 @@ class NativeCode:
             struct.pack_into("<Q", self._memory, place, base + value)
         self.symbols: dict[str, int] = {name: base + place for name, place in description["functions"].items()}
         """Host address of each function."""
+
+
+def _header(image: bytes) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(image[: image.index(b"\n")])
+    return header
+
+
+def called_by(image: bytes) -> list[str]:
+    """Return the names of the C functions that an image's code calls."""
+    return list(_header(image)["calls"])
+
+
+def functions_of(image: bytes) -> list[str]:
+    """Return the names of an image's functions."""
+    return list(_header(image)["functions"])
 
 
 def link(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.running import hot
 from luthier.emulator.running.executor import Block, Executor
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.report import explain
@@ -104,6 +105,12 @@ def execute(
         fault = fault or error
         return False
 
+    plain = observer is None and not observed and not dispatch.get("watch")
+
+    def look() -> None:
+        hot.heat(code).look(executor.frequent(code.number, code.count))
+        executor.take_runs()
+
     began = time.perf_counter()
     executor.run(
         {
@@ -118,7 +125,10 @@ def execute(
             "lanes": totals[1].ctypes.data,
         },
         help,
+        look if plain else None,
     )
     seconds = time.perf_counter() - began
     del holders, planned
+    if plain:
+        hot.heat(code).add(totals[0, :-1])
     return Outcome(totals[0, :-1], totals[1, :-1], seconds, fault)

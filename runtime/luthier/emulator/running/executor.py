@@ -29,6 +29,7 @@ from luthier.wire.structures import Layout
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
 """Milliseconds after which the waiting thread looks up: a signal that comes just before it waits does not wake it."""
+_FREQUENT = 4096
 _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
     layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
 )
@@ -60,6 +61,8 @@ def _library() -> ctypes.CDLL:
         ("begin_anew", None, [pointer]),
         ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("frequent", ctypes.c_uint64, [ctypes.c_uint64, ctypes.c_uint64, pointer, ctypes.c_uint64]),
+        ("take_runs", None, []),
     ):
         function = getattr(library, f"luthier_{name}")
         function.restype, function.argtypes = result, arguments
@@ -116,8 +119,11 @@ class Executor:
             weakref.finalize(self, _close, handle, self._process)
         return self._handle
 
-    def run(self, dispatch: Mapping[str, int], help: Help) -> None:
+    def run(self, dispatch: Mapping[str, int], help: Help, look: Callable[[], None] | None = None) -> None:
         """Run a launch, given the fields of `layout.DISPATCH`, to its end.
+
+        Args:
+            look: called from time to time while it runs.
 
         Raises:
             DeviceError: the host lacks memory or threads.
@@ -134,6 +140,8 @@ class Executor:
                     asked = True
                     go_on = help(event[_REASON], event[_CONTEXT], event[_GROUP], event[_KEY], event[_RECORD])
                     asked = not library.luthier_answer(handle, go_on)
+                elif look is not None:
+                    look()
         except BaseException:
             library.luthier_abort(handle)
             self._drain(asked)
@@ -150,6 +158,21 @@ class Executor:
                 if state == layout.HELP:
                     library.luthier_answer(self._handle, False)
                 state = library.luthier_next(self._handle, self._event, _GLANCE)
+
+    def frequent(self, code: int, count: int) -> NDArray[np.uint64]:
+        """Return how often the launch that is under way has executed each of `count` records of a code.
+
+        Of records that no thread has executed `_FREQUENT` times it is 0.
+        """
+        rows = np.zeros((count, 2), np.uint64)
+        found = min(count, _library().luthier_frequent(code, _FREQUENT, rows.ctypes.data, count))
+        executions = np.zeros(count, np.uint64)
+        executions[rows[:found, 0].astype(np.intp)] = rows[:found, 1]
+        return executions
+
+    def take_runs(self) -> None:
+        """Let launches that are under way use the functions of runs that were made since they began."""
+        _library().luthier_take_runs()
 
     def forget(self) -> None:
         """Forget what observed launches have done."""

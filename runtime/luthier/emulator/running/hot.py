@@ -1,0 +1,166 @@
+"""Hot code: runs of instructions that are executed often get one function each, made beside the launches.
+
+The functions are made by a thread of their own (`native.fused`), and are kept on disk. Launches that begin later use
+them, and one that is under way from the next look of the thread that waits for it on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator.binding.program import Code
+from luthier.emulator.ir.variant import Run, Variant
+
+HOT = 1 << 20
+"""Wave-instructions of a stretch of code from which on its runs are compiled: a few milliseconds of executing it."""
+LEAST = 3
+"""Instructions of a run that do something, at least."""
+MOST = 64
+"""Instructions of a run; longer ones are cut."""
+_Instruction = tuple[Variant | None, tuple[int, ...]]
+
+
+class Heat:
+    """Executions of one `Code` so far."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = weakref.ref(code)
+        self._executions = np.zeros(0, np.uint64)
+        self._seen: set[int] = set()
+        """First records of stretches that are compiled, or waited for."""
+
+    def add(self, executions: NDArray[np.uint64]) -> None:
+        """Add the executions of a launch that has ended, by record; what has become hot is compiled."""
+        self._executions = self._with(executions)
+        self._compile(self._executions)
+
+    def look(self, executions: NDArray[np.uint64]) -> None:
+        """Let what has become hot be compiled.
+
+        Args:
+            executions: by record, beside those that were added.
+        """
+        self._compile(self._with(executions))
+
+    def _with(self, executions: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        total = np.zeros(max(len(self._executions), len(executions)), np.uint64)
+        total[: len(self._executions)] += self._executions
+        total[: len(executions)] += executions
+        return total
+
+    def _compile(self, executions: NDArray[np.uint64]) -> None:
+        code = self._code()
+        if code is None or int(executions.sum()) < HOT:
+            return
+        hot = [
+            records
+            for records in code.straight(executions > 0)
+            if len(records) >= LEAST
+            and records.start not in self._seen
+            and int(executions[records.start : records.stop].sum()) >= HOT
+        ]
+        self._seen.update(records.start for records in hot)
+        if hot:
+            compiler().put(code, hot)
+
+
+class Compiler:
+    """A thread that compiles runs; it begins with the first of them, and ends with the process."""
+
+    def __init__(self) -> None:
+        self._wanted: collections.deque[tuple[weakref.ref[Code], range]] = collections.deque()
+        self._changed = threading.Condition()
+        self._busy = False
+        threading.Thread(target=self._work, name="luthier hot code", daemon=True).start()
+        # LLVM must not be at work while the process takes itself apart.
+        atexit.register(self._stop)
+
+    def put(self, code: Code, stretches: Iterable[range]) -> None:
+        """Let the runs in stretches of code be compiled."""
+        with self._changed:
+            self._wanted.extend((weakref.ref(code), stretch) for stretch in stretches)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until all that is wanted is compiled."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._wanted and not self._busy)
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._wanted.clear()
+        self.wait()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted)
+                reference, stretch = self._wanted.popleft()
+                self._busy = True
+            try:
+                if (code := reference()) is not None:
+                    compile_runs(code, stretch)
+            finally:
+                code = None
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
+
+@functools.lru_cache(1)
+def _compiler(process: int) -> Compiler:
+    return Compiler()
+
+
+def compiler() -> Compiler:
+    """Return the thread of this process."""
+    return _compiler(os.getpid())
+
+
+_HEATS: weakref.WeakKeyDictionary[Code, Heat] = weakref.WeakKeyDictionary()
+
+
+def heat(code: Code) -> Heat:
+    """Return what is known of how hot a code is."""
+    found = _HEATS.get(code)
+    if found is None:
+        found = _HEATS[code] = Heat(code)
+    return found
+
+
+def compile_runs(code: Code, stretch: range) -> None:
+    """Compile the runs in a stretch of code, for each value of MODE with which waves were there."""
+    from luthier.emulator.native.machine import machine_code
+
+    for key in code.plain_tables():
+        for records, run in _runs(stretch, code.instructions(key, stretch) or []):
+            # One by one: who wants other code meanwhile waits for it.
+            found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
+            if run.symbol in found:
+                code.run_at(key, records, found[run.symbol], list(run.slots))
+
+
+def _runs(stretch: range, instructions: list[_Instruction]) -> Iterator[tuple[range, Run]]:
+    """Yield the runs in a stretch, with their records."""
+    from luthier.emulator.native.emit import PURE
+    from luthier.emulator.native.fused import step_of
+
+    begin = 0
+    steps = [step_of(*instruction) for instruction in instructions]
+    for end in range(len(steps) + 1):
+        if end < len(steps) and steps[end] is not None and end - begin < MOST:
+            continue
+        inside = [step for step in steps[begin:end] if step is not None]
+        if sum(step.form in PURE for step in inside) >= LEAST:
+            variants, slots = zip(*instructions[begin:end], strict=True)
+            yield stretch[begin:end], Run(variants, slots)
+        begin = end if end < len(steps) and steps[end] is not None else end + 1

@@ -1,0 +1,62 @@
+#include "hot_code.h"
+
+#include <chrono>
+#include <sys/prctl.h>
+#include <thread>
+
+#include "thread_pool.h"
+
+namespace luthier {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPeriod{50};
+constexpr unsigned kShare = 50; // of the time may go to looking: one part of so many
+constexpr unsigned kQuiet = 20; // periods without news after which the next launch is waited for
+constexpr uint64_t kFrequent = 4096;
+
+} // namespace
+
+void HotCode::launched() {
+  if (!launched_.exchange(true)) // not each of thousands of launches wakes the thread
+    launched_.notify_one();
+  std::call_once(begun_, [this] {
+    quiet_thread([this] { watch(); }).detach(); // as the system, it lasts as long as the process
+  });
+}
+
+void HotCode::watch() {
+  prctl(PR_SET_NAME, "luthier-hot");
+  try {
+    for (;;) {
+      launched_.wait(false);
+      launched_ = false;
+      for (unsigned quiet = 0; quiet < kQuiet;) {
+        const auto began = Clock::now();
+        quiet = look() ? 0 : quiet + 1;
+        const auto took = Clock::now() - began;
+        std::this_thread::sleep_for(std::max<Clock::duration>(kPeriod, took * kShare));
+      }
+    }
+  } catch (const std::exception &) { // the service is gone
+  }
+}
+
+// Whether more was executed since the last look.
+bool HotCode::look() {
+  const Tally tally = ExecutionCounters::get().take_frequent(kFrequent);
+  uint64_t sum = 0;
+  for (const auto &[code, records] : tally)
+    for (const auto &[record, executed] : records)
+      sum += executed.count;
+  const bool more = sum != told_;
+  if (more)
+    service_.tell_hot(tally);
+  told_ = sum;
+  ExecutionCounters::get().take_runs();
+  return more;
+}
+
+} // namespace luthier

@@ -1,0 +1,225 @@
+"""Runs of instructions that one function executes do what the instructions do one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import luthier
+import numpy as np
+import pytest
+from effort import EMULATED, EVERYTHING
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, WaveState, assemble
+from luthier.emulator.inspection.coverage import coverage, samples
+from luthier.emulator.native import fused
+from luthier.emulator.native.fused import step_of
+from luthier.emulator.running import hot
+from luthier.isa import Isa
+
+sys.path.insert(0, str(Path(__file__).parent / "conformance"))
+from isa_trials import PLANS, build, seed_of
+
+TARGETS = (*EMULATED, "gfx1250")
+ISAS: list[tuple[str, int | None]] = [*((target, None) for target in TARGETS), ("gfx1100", 64), ("gfx1201", 64)]
+AT_ONCE = 60
+"""Instructions of a program."""
+MODES = (DEFAULT_MODE, 0x300, 0x3F5)
+"""Denormals kept; flushed; rounding up."""
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All code is hot when it has been executed once, and a single instruction is a run."""
+    monkeypatch.setattr(hot, "HOT", 1)
+    monkeypatch.setattr(hot, "LEAST", 1)
+
+
+def straight_code(isa: Isa, random: np.random.Generator) -> list[bytes]:
+    """Instructions that touch registers alone, one of each opcode, with operands chosen at random."""
+    found = coverage(str(isa.target))
+    names = {name for table in (found.exact, found.bounded) for group in table.values() for name in group}
+    made = [
+        build(isa, number, PLANS[seed_of(number) % len(PLANS)], random)
+        for number in samples(isa)
+        if (opcode := isa.opcode(number)).name in names and opcode.mnemonic.startswith(("v_", "s_"))
+    ]
+    codes = [one.code for one in made if one is not None]
+    code = Code(isa, [(0, b"".join(codes))])
+    key = layout.mode_key(DEFAULT_MODE)
+    code.ensure(key, *range(len(codes)))
+    steps = [code.instructions(key, range(number, number + 1)) for number in range(len(codes))]
+    straight = [one for one, step in zip(codes, steps, strict=True) if step and step_of(*step[0]) is not None]
+    random.shuffle(straight)
+    return straight
+
+
+def state_of(wave: WaveState) -> bytes:
+    """Its registers."""
+    registers = wave.memory[: layout.SCALARS].copy(), wave.memory[layout.WAVE["scc"] : layout.WAVE["scc"] + 4]
+    vectors = wave.memory[layout.VECTORS : layout.sink_row(wave.wave_size)]
+    return b"".join(part.tobytes() for part in (*registers, vectors))
+
+
+@pytest.mark.worth(4)
+@pytest.mark.parametrize(("target", "lanes"), ISAS)
+def test_instructions_of_a_run(target: str, lanes: int | None) -> None:
+    isa = Isa.of(target, lanes)
+    random = np.random.default_rng(seed_of(target, lanes))
+    codes = straight_code(isa, random)
+    assert len(codes) > 300
+    compare(isa, codes if EVERYTHING else codes[:AT_ONCE], random)
+
+
+def test_narrow_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host whose vector registers have half the size."""
+    monkeypatch.setattr(fused, "chunk_lanes", lambda: 8)
+    isa, random = Isa.of("gfx942"), np.random.default_rng(8)
+    compare(isa, straight_code(isa, random)[:AT_ONCE], random)
+
+
+def compare(isa: Isa, codes: list[bytes], random: np.random.Generator) -> None:
+    """Run instructions one by one and together, with all lanes, with some, with none."""
+    whole = (1 << isa.wave_size) - 1
+    for number, start in enumerate(range(0, len(codes), AT_ONCE)):
+        bench = Bench(isa, b"".join(codes[start : start + AT_ONCE]) + assemble(isa, "s_endpgm\n"))
+        before = []
+        for exec in (whole, int(random.integers(0, 1 << 63)) & whole, 0):
+            vectors = random.integers(0, 1 << 32, (256, isa.wave_size), np.uint32)
+            vectors[::3] = random.normal(0, 4, (86, isa.wave_size)).astype(np.float32).view(np.uint32)
+            before.append((random.integers(0, 1 << 32, 128, np.uint32), vectors, exec))
+        mode = MODES[number % len(MODES)]
+        alone = [bench.run(*one, mode=mode, scc=1) for one in before]
+        compile_all(bench.code, alone[0])
+        (table,) = bench.code.plain_tables().values()
+        together = sum(table.run_lengths.values())
+        assert together >= len(codes[start : start + AT_ONCE]) - 2  # some do something else in another MODE
+        for one, was in zip(before, alone, strict=True):
+            fused_ = bench.run(*one, mode=mode, scc=1)
+            assert fused_.counts.tolist() == was.counts.tolist()
+            same = state_of(fused_) == state_of(was)
+            assert same, differing(bench, was, fused_)
+
+
+def compile_all(code: Code, executed: WaveState) -> None:
+    for stretch in code.straight(executed.counts > 0):
+        hot.compile_runs(code, stretch)
+
+
+def differing(bench: Bench, one: WaveState, other: WaveState) -> str:
+    rows = [row for row in range(256) if (one.vgpr(row) != other.vgpr(row)).any()]
+    scalars = np.flatnonzero(one.memory[:512].view(np.uint32) != other.memory[:512].view(np.uint32)).tolist()
+    texts = "\n".join(bench.code.text(record) for record in range(bench.code.count))
+    return f"v{rows} s{scalars}\n{texts}"
+
+
+LOOP = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void loop(unsigned *out, unsigned rounds) {
+  unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = x;
+  float f = x;
+  for (unsigned i = 0; i < rounds; ++i) {
+    x = x * 1664525u + 1013904223u ^ y >> 3;
+    y = (y << 5 | y >> 27) + x;
+    f = f * 0.99f + (float)(x & 15);
+    if (y & 1)
+      x ^= y + i;
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = x + y + (unsigned)f;
+}
+"""
+
+
+def launches(
+    compile_object: Callable[..., Path], target: str, rounds: list[int], **how: int
+) -> list[tuple[np.ndarray, luthier.LaunchStats]]:
+    """Results and counts of launches that do the same, each of so many rounds."""
+    kernel = luthier.open_device(f"emu:{target}", **how).load(compile_object(LOOP, target)).kernel("loop")
+    done = []
+    for count in rounds:
+        out = np.zeros(1024, np.uint32)
+        done.append((out, kernel.launch(out, count, grid=16, block=64)))
+        hot.compiler().wait()
+    return done
+
+
+def runs_of(device_code: Code) -> int:
+    return sum(len(table.run_lengths) for table in device_code.plain_tables().values())
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])
+def test_launches_while_code_becomes_hot(compile_object: Callable[..., Path], target: str) -> None:
+    """The same results and counts before and after, and of a launch in the middle of which functions are made."""
+    (first, before), (second, after), (third, again) = launches(compile_object, target, [200, 200, 200])
+    assert first.tolist() == second.tolist() == third.tolist()
+    for column in ("addresses", "executions", "active_lanes"):
+        counts = [getattr(stats.by_address, column).tolist() for stats in (before, after, again)]
+        assert counts[0] == counts[1] == counts[2]
+
+
+def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    take = hot.compile_runs
+
+    def compile_runs(code: Code, stretch: range) -> None:
+        take(code, stretch)
+        taken.append(runs_of(code))
+
+    monkeypatch.setattr(hot, "compile_runs", compile_runs)
+    device = luthier.open_device("emu:gfx90a", threads=2)
+    kernel = device.load(compile_object(LOOP, "gfx90a")).kernel("loop")
+    out, rounds = np.zeros(1024, np.uint32), 500_000
+    stats = kernel.launch(out, rounds, grid=16, block=64)
+    assert stats.seconds > 0.2  # several looks
+    assert taken[0] > 0  # before it ended: a launch that ends adds what it has executed once more
+    monkeypatch.setattr(hot, "HOT", 1 << 60)
+    other = luthier.open_device("emu:gfx90a").load(compile_object(LOOP, "gfx90a")).kernel("loop")
+    expected = np.zeros(1024, np.uint32)
+    alone = other.launch(expected, rounds, grid=16, block=64)
+    assert out.tolist() == expected.tolist()
+    assert stats.by_address.executions.tolist() == alone.by_address.executions.tolist()
+    assert stats.by_address.active_lanes.tolist() == alone.by_address.active_lanes.tolist()
+
+
+def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    isa = Isa.of("gfx90a")
+    add, sub = (assemble(isa, f"v_{name}_u32_e32 v1, v2, v3\n") for name in ("add", "sub"))
+    bench = Bench(isa, add * 4 + assemble(isa, "s_endpgm\n"))
+    vectors = np.arange(4 * 64, dtype=np.uint32).reshape(4, 64)
+    state = np.zeros(128, np.uint32), vectors, (1 << 64) - 1
+    before = bench.run(*state)
+    compile_all(bench.code, before)
+    assert runs_of(bench.code) == 1
+    assert bench.run(*state).vgpr(1).tolist() == before.vgpr(1).tolist()
+    bench.code.rewrite(bench.code.address_of(3), sub)
+    assert runs_of(bench.code) == 0
+    assert bench.run(*state).vgpr(1).tolist() == (vectors[2] - vectors[3]).tolist()
+
+
+def test_stretches() -> None:
+    """They begin where control may enter, and end where it may leave."""
+    isa = Isa.of("gfx90a")
+    move = "v_mov_b32 v0, v1\n"
+    code = Code(isa, [(0, assemble(isa, f"{move}again:\n{move}{move}s_cbranch_scc1 again\n{move}s_endpgm\n"))])
+    every = np.ones(code.count, np.bool_)
+    assert code.straight(every) == [range(1), range(1, 3), range(4, 5)]
+    every[1] = False
+    assert code.straight(every) == [range(1), range(2, 3), range(4, 5)]
+
+
+def test_checks_look_at_each_instruction(compile_object: Callable[..., Path]) -> None:
+    """Also at those of runs that were made before."""
+    launches(compile_object, "gfx90a", [100])
+    checked = luthier.open_device("emu:gfx90a", check=["waits", "hazards"])
+    kernel = checked.load(compile_object(LOOP, "gfx90a")).kernel("loop")
+    out = [np.zeros(1024, np.uint32) for _ in range(2)]
+    counts = []
+    for one in out:
+        counts.append(kernel.launch(one, 100, grid=16, block=64).by_address.executions.tolist())
+        hot.compiler().wait()
+    assert out[0].tolist() == out[1].tolist()
+    assert counts[0] == counts[1]
+    assert checked.findings == ()
