@@ -7,12 +7,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
+from luthier.emulator.running import hot
 from luthier.isa import Isa
 from run import Row
 
@@ -98,11 +100,17 @@ def on_device(device: EmulatedDevice, argument: object) -> object:
 
 
 def rate(target: str, path: Path, kernel: str, *arguments: object, threads: int, **sizes: object) -> tuple[float, int]:
-    """Return the wave-instructions per second of the best of five launches, and how many there were."""
+    """Return the wave-instructions per second of the best of five launches, and how many there were.
+
+    Functions for what is hot are made in between.
+    """
     device = open_device(f"emu:{target}", threads=threads)
     handle = device.load(path).kernel(kernel)
     given = [on_device(device, argument) for argument in arguments]
-    runs = [handle.launch(*given, **sizes) for _ in range(5)]
+    runs = []
+    for _ in range(5):
+        runs.append(handle.launch(*given, **sizes))
+        hot.compiler().wait()
     best = min(run.seconds for run in runs)
     return runs[0].instructions / best, runs[0].instructions
 
@@ -111,6 +119,47 @@ CORPUS = {
     "arithmetic": ("ints", "longs", "shorts", "packs", "floats", "doubles", "halfs", "flow", "calls"),
     "mathematics": ("single_precision", "double_precision"),
 }
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Let no code become hot."""
+    threshold, hot.HOT = hot.HOT, 1 << 62
+    try:
+        yield
+    finally:
+        hot.HOT = threshold
+
+
+LOOP = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void walk(unsigned *out, unsigned count) {
+  unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = x;
+  float f = x;
+  for (unsigned i = 0; i < count; ++i) {
+    x = (x * 1664525u + 1013904223u) ^ (y >> 3);
+    y = (y << 5 | y >> 27) + x;
+    f = f * 0.99f + (float)(x & 15);
+    if (y & 1)
+      x ^= y + i;
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = x + y + (unsigned)f;
+}
+"""
+
+
+def loops(folder: Path) -> Iterable[Row]:
+    """Measure a loop of integers and floats, with and without functions of its runs of instructions."""
+    source = folder / "walk.hip"
+    source.write_text(LOOP)
+    for target in ("gfx90a", "gfx942", "gfx1100", "gfx1201"):
+        path = build("walk", target, folder, source)
+        sizes = {"threads": 1, "grid": 64, "block": 64}
+        fast, _ = rate(target, path, "walk", np.zeros(4096, np.uint32), 20_000, **sizes)
+        with one_by_one():
+            slow, _ = rate(target, path, "walk", np.zeros(4096, np.uint32), 20_000, **sizes)
+        what = f"{target} loop of integers and floats, one thread"
+        yield Row(what, fast / 1e6, "M wave-instructions/s", "instructions one by one", slow / 1e6)
 
 
 def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
@@ -274,5 +323,6 @@ def measure() -> Iterable[Row]:
             yield Row(f"gfx942 launch of {groups_of} small work-groups, {threads} threads, CPU", 1e6 * seconds, "us")
         for target in ("gfx942", "gfx1100"):
             yield from corpus(target, folder)
+        yield from loops(folder)
         yield from counting(folder / "straight-gfx942.hsaco", groups)
         yield from start_up(folder)

@@ -365,13 +365,15 @@ class Code:
 
         It leaves them behind the last one, and between two of them it goes on to the next.
         """
-        begins = np.zeros(self.count + 1, np.bool_)
+        with self._lock:
+            count, stops, leads_to = self.count, self._stops, self._leads_to
+        begins = np.zeros(count + 1, np.bool_)
         begins[0] = True
-        begins[self._stops + 1] = True
-        begins[self._leads_to[self._leads_to != NO_RECORD]] = True
-        inside = np.zeros(self.count, np.bool_)
-        inside[: len(records)] = records[: self.count]
-        inside[self._stops[self._stops < self.count]] = False
+        begins[stops + 1] = True
+        begins[leads_to[leads_to != NO_RECORD]] = True
+        inside = np.zeros(count, np.bool_)
+        inside[: len(records)] = records[:count]
+        inside[stops[stops < count]] = False
         starts = np.flatnonzero(inside & (begins[:-1] | ~np.concatenate([[False], inside[:-1]])))
         ends = np.flatnonzero(inside & (begins[1:] | ~np.concatenate([inside[1:], [False]])))
         return [range(first, last + 1) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]

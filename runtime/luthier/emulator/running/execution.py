@@ -22,6 +22,8 @@ QUANTUM = 4096
 """Backward branches and jumps a wave takes in one turn."""
 STEPPED_QUANTUM = 16
 """Quantum where Python observes every instruction."""
+_LOOKS = 50
+"""One part in so many of a launch may go to looking for what is hot."""
 
 Observer = Callable[[WorkerState], bool]
 """Called before every instruction, with the worker whose current wave is about to execute it; False ends all."""
@@ -107,11 +109,16 @@ def execute(
 
     plain = observer is None and not observed and not dispatch.get("watch")
 
-    def look() -> None:
-        hot.heat(code).look(executor.frequent(code.number, code.count))
-        executor.take_runs()
+    began = due = time.perf_counter()
 
-    began = time.perf_counter()
+    def look() -> None:
+        nonlocal due
+        now = time.perf_counter()
+        if now >= due:
+            hot.heat(code).look(executor.frequent(code.number, code.count))
+            executor.take_runs()
+            due = now + _LOOKS * (time.perf_counter() - now)
+
     executor.run(
         {
             **dispatch,

@@ -26,6 +26,8 @@ LEAST = 3
 """Instructions of a run that do something, at least."""
 MOST = 64
 """Instructions of a run; longer ones are cut."""
+_OFTEN = 4
+"""How often it is asked what is hot, in the time in which the first code becomes so."""
 _Instruction = tuple[Variant | None, tuple[int, ...]]
 
 
@@ -35,13 +37,21 @@ class Heat:
     def __init__(self, code: Code) -> None:
         self._code = weakref.ref(code)
         self._executions = np.zeros(0, np.uint64)
+        self._fresh = 0
+        """Wave-instructions added since it was last asked what is hot."""
         self._seen: set[int] = set()
         """First records of stretches that are compiled, or waited for."""
 
     def add(self, executions: NDArray[np.uint64]) -> None:
         """Add the executions of a launch that has ended, by record; what has become hot is compiled."""
-        self._executions = self._with(executions)
-        self._compile(self._executions)
+        if len(self._executions) < len(executions):
+            self._executions = self._with(executions)
+        else:
+            self._executions[: len(executions)] += executions
+        self._fresh += int(executions.sum())
+        if self._fresh * _OFTEN >= HOT:
+            self._fresh = 0
+            self._compile(self._executions)
 
     def look(self, executions: NDArray[np.uint64]) -> None:
         """Let what has become hot be compiled.
