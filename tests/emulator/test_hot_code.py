@@ -50,8 +50,12 @@ def straight_code(isa: Isa, random: np.random.Generator) -> list[bytes]:
     code = Code(isa, [(0, b"".join(codes))])
     key = layout.mode_key(DEFAULT_MODE)
     code.ensure(key, *range(len(codes)))
-    steps = [code.instructions(key, range(number, number + 1)) for number in range(len(codes))]
-    straight = [one for one, step in zip(codes, steps, strict=True) if step and step_of(*step[0]) is not None]
+    found_there = [code.instructions(key, range(number, number + 1)) for number in range(len(codes))]
+    straight = [
+        one
+        for one, there in zip(codes, found_there, strict=True)
+        if there and step_of(there[0].variant, there[0].slots) is not None
+    ]
     random.shuffle(straight)
     return straight
 
@@ -194,7 +198,12 @@ def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPa
     compile_all(bench.code, before)
     assert runs_of(bench.code) == 1
     assert bench.run(*state).vgpr(1).tolist() == before.vgpr(1).tolist()
+    hot.compiler().wait()
+    (key,) = bench.code.plain_tables()
+    was = bench.code.instructions(key, range(4))
     bench.code.rewrite(bench.code.address_of(3), sub)
+    assert runs_of(bench.code) == 0
+    bench.code.run_at(key, range(4), 1, was)  # made of what was there before
     assert runs_of(bench.code) == 0
     assert bench.run(*state).vgpr(1).tolist() == (vectors[2] - vectors[3]).tolist()
 

@@ -6,9 +6,9 @@ import functools
 import itertools
 import mmap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,15 @@ class RecordTable:
             if self.runs is not None and first < records.stop and records.start < first + length:
                 self.runs[first] = 0
                 del self.run_lengths[first]
+
+
+class Instruction(NamedTuple):
+    """What a record executes."""
+
+    variant: Variant | None
+    """None of a branch."""
+    function: int
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -378,29 +387,30 @@ class Code:
         ends = np.flatnonzero(inside & (begins[1:] | ~np.concatenate([inside[1:], [False]])))
         return [range(first, last + 1) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def instructions(self, key: int, records: range) -> list[tuple[Variant | None, tuple[int, ...]]] | None:
-        """Return the operation of each record of a stretch, None of a branch, and what is in its slots.
-
-        There are none if one is not bound, or refused.
-        """
+    def instructions(self, key: int, records: range) -> list[Instruction]:
+        """Return what is executed in a stretch; nothing if not all of it is bound, or if something is refused."""
         table, mode = self.table(key), self._mode(key)
         with self._lock:
             place = self.place_of(records.start)
-            if place is None or not table.bound[records.start : records.stop].all():
-                return None
+            bound = table.bound[records.start : records.stop].all()
+            if place is None or not bound or not self.refusals.keys().isdisjoint(records):
+                return []
             part, first = self.parts[place[0]], place[1]
-            if any(record in self.refusals for record in records):
-                return None
             variants = self._binder.variants(part, range(first, first + len(records)), mode)
-            slots = table.records["slots"][records.start : records.stop].tolist()
-        return list(zip(variants, map(tuple, slots), strict=True))
+            rows = table.records[records.start : records.stop]
+            functions, slots = rows["function"].tolist(), map(tuple, rows["slots"].tolist())
+        return list(map(Instruction, variants, functions, slots))
 
-    def run_at(self, key: int, records: range, function: int, slots: list[tuple[int, ...]]) -> None:
-        """Let a function do the work of a stretch, unless other instructions are there now than those in `slots`."""
+    def run_at(self, key: int, records: range, function: int, instructions: Sequence[Instruction]) -> None:
+        """Let a function do the work of a stretch, unless other instructions are there by now."""
         table = self.table(key)
         with self._lock:
-            now = table.records["slots"][records.start : records.stop].tolist()
-            if not table.bound[records.start : records.stop].all() or list(map(tuple, now)) != slots:
+            now = table.records[records.start : records.stop]
+            same = all(
+                (one.function, one.slots) == (int(row["function"]), tuple(row["slots"].tolist()))
+                for one, row in zip(instructions, now, strict=True)
+            )
+            if not same or not table.bound[records.start : records.stop].all():
                 return
             if table.runs is None:
                 table.runs = self._zeros(len(table.records), np.uint64)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator.binding.program import Code
-from luthier.emulator.ir.variant import Run, Variant
+from luthier.emulator.binding.program import Code, Instruction
+from luthier.emulator.ir.variant import Run
 
 HOT = 1 << 20
 """Wave-instructions of a stretch of code from which on its runs are compiled: a few milliseconds of executing it."""
@@ -28,7 +28,6 @@ MOST = 64
 """Instructions of a run; longer ones are cut."""
 _OFTEN = 4
 """How often it is asked what is hot, in the time in which the first code becomes so."""
-_Instruction = tuple[Variant | None, tuple[int, ...]]
 
 
 class Heat:
@@ -152,25 +151,27 @@ def compile_runs(code: Code, stretch: range) -> None:
     from luthier.emulator.native.machine import machine_code
 
     for key in code.plain_tables():
-        for records, run in _runs(stretch, code.instructions(key, stretch) or []):
+        instructions = code.instructions(key, stretch)
+        for part in _parts(instructions):
+            own = instructions[part]
+            run = Run(tuple(one.variant for one in own if one.variant), tuple(one.slots for one in own))
             # One by one: who wants other code meanwhile waits for it.
             found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
             if run.symbol in found:
-                code.run_at(key, records, found[run.symbol], list(run.slots))
+                code.run_at(key, stretch[part], found[run.symbol], own)
 
 
-def _runs(stretch: range, instructions: list[_Instruction]) -> Iterator[tuple[range, Run]]:
-    """Yield the runs in a stretch, with their records."""
+def _parts(instructions: list[Instruction]) -> Iterator[slice]:
+    """Yield where the runs among instructions are."""
     from luthier.emulator.native.emit import PURE
     from luthier.emulator.native.fused import step_of
 
     begin = 0
-    steps = [step_of(*instruction) for instruction in instructions]
+    steps = [step_of(one.variant, one.slots) for one in instructions]
     for end in range(len(steps) + 1):
         if end < len(steps) and steps[end] is not None and end - begin < MOST:
             continue
         inside = [step for step in steps[begin:end] if step is not None]
         if sum(step.form in PURE for step in inside) >= LEAST:
-            variants, slots = zip(*instructions[begin:end], strict=True)
-            yield stretch[begin:end], Run(variants, slots)
+            yield slice(begin, end)
         begin = end if end < len(steps) and steps[end] is not None else end + 1
