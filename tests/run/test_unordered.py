@@ -146,11 +146,13 @@ def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str,
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
-    """Waves that have ended do not count at barriers, in hardware: only who asks is told."""
+    """Waves and lanes that have ended do not count at barriers, in hardware: only who asks is told."""
     program, where = build_program("unordered", "-g"), tmp_path / "log"
-    for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
-        found = look(program, where, "partial", "ended", target=target, before=[], checks=checks)
-        assert [one["kind"] for one in found] == kinds
+    for bug in ("ended", "left"):
+        for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
+            found = look(program, where, "partial", bug, target=target, before=[], checks=checks)
+            assert [one["kind"] for one in found] == kinds
+            assert bug == "ended" or not found or found[0]["other"]["lane"] % 32 == 250 % 32
     assert look(program, where, "partial", "divergent", target=target, before=[], checks="early-exit") == []
 
 

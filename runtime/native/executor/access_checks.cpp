@@ -461,6 +461,20 @@ void AccessChecks::remember(uint32_t record, uint32_t size) {
 
 // Barriers ------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Return the lanes that a wave began with.
+uint64_t lanes_at_begin(const char *wave) {
+  const auto *launch = pointer<const char *>(pointer<const char *>(wave, wave::context), context::launch);
+  const auto *image = pointer<const char *>(launch, launch::lane_images) +
+                      get(wave, wave::index) * get(launch, launch::lane_image_stride);
+  uint64_t lanes;
+  std::memcpy(&lanes, image, sizeof lanes);
+  return lanes;
+}
+
+} // namespace
+
 void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint32_t event) {
   WaveOrder &mine = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
@@ -476,6 +490,9 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
     for (const WaveOrder &other : where.group.waves)
       if (other.signals > mine.signals)
         missed(where.group, other, mine);
+    for (const Narrow &each : mine.narrow)
+      if (const uint64_t away = lanes_at_begin(wave) & ~each.exec)
+        missed(where.group, mine, each, away);
     return;
   }
   if (event == EVENT_BARRIER || event == EVENT_SIGNAL) {
@@ -535,6 +552,21 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   found.has_other = 1;
   found.other_record = ended.end;
   found.other_wave = ended.index;
+}
+
+// Lanes of a wave have ended, or have done nothing any more, that skipped a barrier which its others came to.
+void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes) {
+  if (!wanted_.barriers)
+    return;
+  std::lock_guard lock(mutex_);
+  wire::Sighting &found = note(wire::Sight::kMissedBarrier, barrier.record, wave.end);
+  if (found.count++)
+    return;
+  found.wave = found.other_wave = wave.index;
+  found.group = found.other_group = group.number;
+  found.has_other = 1;
+  found.other_record = wave.end;
+  found.other_lane = __builtin_ctzll(lanes);
 }
 
 // Findings ------------------------------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ private:
   void barrier(Where where, const char *wave, uint32_t record, uint32_t event);
   void reappear(Where where, uint32_t record, uint64_t lanes);
   void missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended);
+  void missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes);
 
   wire::Sighting &note(wire::Sight kind, uint64_t record, uint64_t other);
   Shadow &shadow(const Lanes &lanes) { return lanes.in_lds ? lds_ : memory_; }
