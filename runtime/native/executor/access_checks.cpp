@@ -337,7 +337,7 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
       const History before = histories_[history];
       made.other = meet(where, lanes, before, use);
       made.races = made.other != kRoles;
-      if (made.races && made.other != kLastWrite)
+      if (made.races && lanes.in_lds && made.other != kLastWrite)
         made.kind = kind_of_read(before.by[made.other].record);
       if (made.races)
         tell(where, lanes, run, cells, made);
@@ -347,12 +347,21 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
+// Return whether an atomic, or the one before it, is none for the work-group of the other.
+bool AccessChecks::is_too_narrow(Where where, const Lanes &lanes, Touch last) const {
+  const auto *uses = pointer<const uint16_t *>(plan_, plan::uses);
+  return (uses[lanes.record] | uses[last.record]) & USE_NARROW && ordering_.of(last).group != where.group.id &&
+         collides(where, lanes, last) && !ordering_.may_be_before(last, where.wave);
+}
+
 // The same of one history: return the access that the atomic races with, `kRoles` for none.
 Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
   // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
   // looks like any other.
   const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
+  if (!lanes.in_lds && is_too_narrow(where, lanes, before.by[kLastAtomic]))
+    return kLastAtomic;
   // An atomic that somebody has done since does not say that the store came before this one, too.
   const bool races = !acquires && collides(where, lanes, before.by[kLastWrite]);
   if (!is_of_others(where, lanes, before.by[kLastAtomic]))

@@ -78,6 +78,7 @@ private:
   void atomic(Where where, const Lanes &lanes, unsigned use);
   void hear(const Lanes &lanes, bool loads);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
+  bool is_too_narrow(Where where, const Lanes &lanes, Touch last) const;
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
   unsigned use_in_lds(uint32_t record) const {
     return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;

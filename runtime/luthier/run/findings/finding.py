@@ -20,7 +20,7 @@ KINDS = {
     "double-free": "memory is given back that was given back before",
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
-    "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
+    "race": "two accesses of the same memory, one plain or of too small a scope, one a write, that nothing orders",
     "unordered-read": "read of LDS beside an atomic of another wave that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
     "uninitialised-branch": "a value that nobody has written decides where the wave goes on",
