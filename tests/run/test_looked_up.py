@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,13 @@ def test_looked_up(build_looked_up: Callable[[bool], tuple[Path, Path]], tmp_pat
     found = told_of(build_looked_up(False), bug, tmp_path / "log")
     assert {one[0] for one in found} == BUGS[bug]
     assert found == told_of(build_looked_up(True), bug, tmp_path / "log")
+
+
+def test_hip_python(tmp_path: Path) -> None:
+    """What a binding for Python asks for is known to the byte."""
+    pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
+    script = "from hip import hip; kept = hip.hipMalloc(60)[1]; hip.hipFree(hip.hipMalloc(40)[1])"
+    words = ["--checks", "memory,leak,host", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
+    done = run_luthier("sanitize", *words, "--", sys.executable, "-c", script)
+    (one,) = json.loads((tmp_path / "log").read_text())["findings"]
+    assert (done.returncode, one["kind"], one["allocation"]["size"]) == (1, "leak", 60), done
