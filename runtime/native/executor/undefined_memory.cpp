@@ -36,7 +36,7 @@ std::pair<uint64_t, uint64_t> UndefinedMemory::undefined(uint64_t address, uint6
     const char *shadow = base_ + (dword & UNDEFINED_MASK);
     uint32_t bits;
     std::memcpy(&bits, shadow, sizeof bits);
-    if (!bits || std::memcmp(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(dword), sizeof bits))
+    if (!bits || std::memcmp(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(dword), sizeof bits) != 0)
       continue;
     for (uint64_t byte = std::max(dword, address); byte < std::min(dword + 4, address + size); ++byte)
       if (bits >> (byte - dword) * 8 & 0xFF && !count++)
