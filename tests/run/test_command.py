@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 
 import pytest
+from commands import run_luthier
 
 from .conftest import Outcome
 
@@ -51,6 +52,15 @@ def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -
     outcome = luthier_run("emu:gfx90a", "true", options=option)
     assert (outcome.code, outcome.out) == (1, "")
     assert f"{option[0]} is about what checks find" in outcome.err
+
+
+@pytest.mark.parametrize("option", [("--init", "reads"), ("--fp", "flow,nan")])
+@pytest.mark.parametrize("command", [("run", "--check", "race,host"), ("sanitize", "--checks", "race,host")])
+def test_options_of_one_check_need_that(command: tuple[str, ...], option: tuple[str, str]) -> None:
+    done = run_luthier(*command, *option, "--", "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    said = f"{option[0]} is about what the check {option[0][2:]} finds, which is not among race,host"
+    assert said in done.stderr
 
 
 def test_only_the_user_may_reach_the_service(luthier_run: Run) -> None:

@@ -27,6 +27,7 @@ BUGS = {
     "unseen at the end": ("unseen-error", "hipLaunchKernel", "hipErrorInvalidConfiguration"),
     "copy": ("copy-out-of-bounds", "hipMemcpy", ""),
     "copy back": ("copy-out-of-bounds", "hipMemcpy", ""),
+    "direction": ("copy-direction", "hipMemcpy", ""),
     "fill": ("copy-out-of-bounds", "hipMemset", ""),
     "freed": ("copy-after-free", "hipMemset", ""),
     "busy": ("busy-stream", "hipStreamDestroy", ""),

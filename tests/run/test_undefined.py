@@ -22,9 +22,22 @@ QUIET = ("copied", "masked_away", "low_bits", "selected", "structs", "locals")
 """Kernels with undefined values that decide nothing."""
 
 
-def look(program: Path, log: Path, *words: str, target: str) -> list[dict[str, Any]]:
+HANDED = {
+    "written": None,
+    "part": None,
+    "inner": None,
+    "sync": ("now", "hipMemcpy", 56 * 4, 200 * 4),
+    "stream": ("later", "hipMemcpyAsync", 56 * 4, 200 * 4),
+    "device": ("later", "hipMemcpyAsync", 56 * 4, 200 * 4),
+    "computed": ("now", "hipMemcpy", 256, 1),
+    "structs": ("now", "hipMemcpy", 256 * 3, 1),
+}
+"""Ways of `handed.hip` -> the call's line, its name, how many bytes nobody has written, and where the first one is."""
+
+
+def look(program: Path, log: Path, *words: str, target: str, init: str = "decisions") -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--checks", "init", "--init", "decisions", "--device", f"emu:{target}", "--json", str(log)]
+    options = ["--checks", "init", "--init", init, "--device", f"emu:{target}", "--json", str(log)]
     done = run_luthier("sanitize", *options, "--", program, *words)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout.splitlines()[-1:], told["exit_code"]) == (["done"], 0), done
@@ -52,6 +65,31 @@ def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: st
 )
 def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, mode: str, target: str) -> None:
     assert look(build_program("undefined", "-g"), tmp_path / "log", kernel, mode, target=target) == []
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("way", HANDED)
+def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> None:
+    """What is copied to the host is told to the byte, at the call, and no decision is needed."""
+    program, expected = build_program("handed", "-g"), HANDED[way]
+    assert look(program, tmp_path / "log", way, target=target) == []
+    found = look(program, tmp_path / "log", way, target=target, init="decisions,copies")
+    if expected is None:
+        assert found == []
+        return
+    (one,) = found
+    text = (PROGRAMS / "handed.hip").read_text().splitlines()
+    lines = {number for number, line in enumerate(text, 1) if line.endswith(f"// line: {expected[0]}")}
+    assert {frame["line"] for frame in one["frames"] if frame["file"].endswith("handed.hip")} == lines
+    assert (one["kind"], one["call"], one["size"], one["distance"]) == ("uninitialised-copy", *expected[1:])
+
+
+def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
+    """Captured launches copy nothing."""
+    assert run_luthier("capture", "-o", tmp_path, "--", build_program("handed", "-g"), "sync").returncode == 0
+    done = run_luthier("sanitize", "--checks", "init", "--init", "copies", tmp_path)
+    assert (done.returncode, "--init copies is of programs, not of captures" in done.stderr) == (1, True), done
 
 
 @pytest.mark.parametrize("kernel", ["copied", "memory_mask"])
@@ -102,11 +140,11 @@ MORE = ("pointers", "variables", "graph", "processes", "scan", "transpose", "phy
     ],
 )
 def test_clean(build_program: Build, name: str, target: str) -> None:
-    words = ["--checks", "init", "--init", "decisions", "--device", f"emu:{target}", "--", build_program(name)]
+    words = ["--checks", "init", "--init", "decisions,copies", "--device", f"emu:{target}", "--", build_program(name)]
     done = run_luthier("sanitize", *words)
     assert (done.returncode, "luthier: 0 findings" in done.stderr) == (0, True), done
 
 
 def test_wrong_word() -> None:
     done = run_luthier("sanitize", "--checks", "init", "--init", "reeds", "--", "true")
-    assert (done.returncode, "--init has no 'reeds': reads, decisions" in done.stderr) == (1, True), done
+    assert (done.returncode, "--init has no 'reeds': reads, decisions, copies" in done.stderr) == (1, True), done

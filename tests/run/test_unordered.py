@@ -146,13 +146,31 @@ def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str,
     assert look(build_newer("ordered", "-g"), tmp_path / "log", name, target=target, before=stack(RELEASE)) == []
 
 
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("scopes", ["own", "agent", "everywhere", "workgroup", "mixed"])
+def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) -> None:
+    """Atomics of a work-group's scope that several use are told where instructions have scopes."""
+    found = look(build_newer("scopes", "-g"), tmp_path / "log", scopes, target=target, before=stack(RELEASE))
+    if target == "gfx942" or scopes not in ("workgroup", "mixed"):
+        assert found == []
+        return
+    lines = (PROGRAMS / "scopes.hip").read_text().splitlines()
+    expected = {number for number, line in enumerate(lines, 1) if line.endswith(f"// line: {scopes}")}
+    assert {one["kind"] for one in found} == {RACE}
+    assert all(expected & {frame["line"] for frame in one["frames"]} for one in found), found
+
+
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
-    """Waves that have ended do not count at barriers, in hardware: only who asks is told."""
+    """Waves and lanes that have ended do not count at barriers, in hardware: only who asks is told."""
     program, where = build_program("unordered", "-g"), tmp_path / "log"
-    for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
-        found = look(program, where, "partial", "ended", target=target, before=[], checks=checks)
-        assert [one["kind"] for one in found] == kinds
+    for bug in ("ended", "left"):
+        for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
+            found = look(program, where, "partial", bug, target=target, before=[], checks=checks)
+            assert [one["kind"] for one in found] == kinds
+            assert bug == "ended" or not found or found[0]["other"]["lane"] % 32 == 250 % 32
     assert look(program, where, "partial", "divergent", target=target, before=[], checks="early-exit") == []
 
 

@@ -30,17 +30,16 @@ HELP = (
 
 
 FLOATS, INIT = "nan,inf", "reads"
-"""Words of ``--fp`` and ``--init`` where these are not given."""
+"""Words that ``--fp`` and ``--init`` stand for where these are not given: then they are None."""
 
 
 def add_floats_argument(parser: argparse._ActionsContainer) -> None:
     """Declare the option that says what the check ``fp`` tells of."""
     parser.add_argument(
         "--fp",
-        default=FLOATS,
         metavar="KIND[,KIND]",
         help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
-        "is, too (default: %(default)s)",
+        f"is, too (default: {FLOATS})",
     )
 
 
@@ -48,10 +47,10 @@ def add_init_argument(parser: argparse._ActionsContainer) -> None:
     """Declare the option that says what the check ``init`` tells of."""
     parser.add_argument(
         "--init",
-        default=INIT,
         metavar="KIND[,KIND]",
         help="what the check init tells of: reads of what was never written; decisions: branches, addresses and masks "
-        "of lanes that follow from it, also from registers and scratch (default: %(default)s)",
+        "of lanes that follow from it, also from registers and scratch; copies: what of it is copied to the host "
+        f"(default: {INIT})",
     )
 
 
@@ -121,26 +120,33 @@ class Findings:
         return int(args.error_exitcode) if told else 0
 
 
-def collector_of(checks: str, floats: str, init: str) -> Collector:
+def collector_of(checks: str, floats: str | None, init: str | None) -> Collector:
     """Return what takes the findings of checks.
 
     Args:
         checks: their names, separated by commas.
-        floats: the words of ``--fp``, likewise.
+        floats: the words of ``--fp``, likewise; None if it is not given.
         init: those of ``--init``.
 
     Raises:
-        LuthierError: there is no such check, or no such word.
+        LuthierError: there is no such check, or no such word, or no check that it is about.
     """
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.finding import CHECKS, kinds_of_init
     from luthier.run.findings.floats import kinds_of
 
-    unknown = [check for check in checks.split(",") if check not in CHECKS]
+    names = checks.split(",")
+    unknown = [check for check in names if check not in CHECKS]
     if unknown:
         raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
-    asked_for = {"fp": kinds_of(floats.split(",")), "init": kinds_of_init(init.split(","))}
-    kinds = [asked_for.get(check, CHECKS[check]) for check in checks.split(",")]
+    for check, words in {"fp": floats, "init": init}.items():
+        if words is not None and check not in names:
+            raise LuthierError(f"--{check} is about what the check {check} finds, which is not among {checks}")
+    asked_for = {
+        "fp": kinds_of((FLOATS if floats is None else floats).split(",")),
+        "init": kinds_of_init((INIT if init is None else init).split(",")),
+    }
+    kinds = [asked_for.get(check, CHECKS[check]) for check in names]
     return Collector(frozenset[str]().union(*kinds))
 
 

@@ -23,10 +23,8 @@ from luthier.cli.common import (
     shown_tables,
 )
 from luthier.cli.findings import (
-    FLOATS,
     FOUND,
     HELP,
-    INIT,
     Findings,
     add_files_arguments,
     add_floats_argument,
@@ -203,8 +201,8 @@ def _check_without_tools(args: argparse.Namespace) -> None:
 
 
 _OF_CHECKS: dict[str, object] = {
-    "fp": FLOATS,
-    "init": INIT,
+    "fp": None,
+    "init": None,
     "suppress": [],
     "gen_suppressions": None,
     "sarif": None,

@@ -95,10 +95,12 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
     import msgspec
 
     from luthier.cli.replay import captures_of, rows_of
-    from luthier.run.findings.finding import Finding
+    from luthier.run.findings.finding import HANDED, Finding
 
     for check in sorted(set(args.checks.split(",")) - set(SANITIZED)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
+    if HANDED & collector.kinds:
+        raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
     options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
     status = 0
     for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):

@@ -359,11 +359,11 @@ PLAN = Layout(
 )
 """Plan of a kernel's start: all that does not depend on the dispatch packet."""
 
-USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS, USE_PLAIN, USE_GUARDS = 1, 2, 4, 8, 16, 32
+USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS, USE_PLAIN, USE_GUARDS, USE_NARROW = 1, 2, 4, 8, 16, 32, 64
 """An instruction reads memory, writes it, both if it is an atomic; it does so past caches that others do not see, as
 atomic loads and stores; it is an atomic that gives the old value; no atomic load is like it; it is a load that only
-decides on an atomic at the same place."""
-USE_LDS_SHIFT = 6
+decides on an atomic at the same place; it is an atomic that other work-groups need not see."""
+USE_LDS_SHIFT = 8
 """Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
 EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED = 7, 8, 9

@@ -24,7 +24,7 @@ from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.executed import Executed
-from luthier.run.findings.finding import CHECKS, DECISIONS, OBSERVED
+from luthier.run.findings.finding import CHECKS, OBSERVED, UNDEFINED
 from luthier.run.findings.floats import has_flow, looked_for
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
@@ -89,7 +89,7 @@ class Service:
             waits=not self._wanted.isdisjoint(CHECKS["waits"]),
             hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
             floats=looked_for(self._wanted),
-            undefined=not self._wanted.isdisjoint(DECISIONS),
+            undefined=not self._wanted.isdisjoint(UNDEFINED),
         )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
@@ -334,7 +334,7 @@ class Service:
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
             floats_flow=has_flow(self._wanted),
-            undefined=not self._wanted.isdisjoint(DECISIONS),
+            undefined=not self._wanted.isdisjoint(UNDEFINED),
             findings=self._findings is not None,
             gpus=len(self._devices),
         )

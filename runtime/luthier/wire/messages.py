@@ -232,6 +232,10 @@ class Sight(enum.IntEnum):
     SHORT_ARGUMENTS = 23
     """A launch gives so many bytes of arguments: of a `CallSighting` that names the kernel instead of an error. Whether
     these are too few, the service knows."""
+    COPY_DIRECTION = 27
+    """A copy's kind says that bytes are memory of the host, and they are the device's."""
+    UNDEFINED_COPY = 28
+    """A copy to the host has undefined bytes, so many; the first one's address."""
 
 
 @dataclass(frozen=True)

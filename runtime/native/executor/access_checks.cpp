@@ -337,7 +337,7 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
       const History before = histories_[history];
       made.other = meet(where, lanes, before, use);
       made.races = made.other != kRoles;
-      if (made.races && made.other != kLastWrite)
+      if (made.races && lanes.in_lds && made.other != kLastWrite)
         made.kind = kind_of_read(before.by[made.other].record);
       if (made.races)
         tell(where, lanes, run, cells, made);
@@ -347,12 +347,21 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
+// Return whether an atomic, or the one before it, is none for the work-group of the other.
+bool AccessChecks::is_too_narrow(Where where, const Lanes &lanes, Touch last) const {
+  const auto *uses = pointer<const uint16_t *>(plan_, plan::uses);
+  return (uses[lanes.record] | uses[last.record]) & USE_NARROW && ordering_.of(last).group != where.group.id &&
+         collides(where, lanes, last) && !ordering_.may_be_before(last, where.wave);
+}
+
 // The same of one history: return the access that the atomic races with, `kRoles` for none.
 Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
   // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
   // looks like any other.
   const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
+  if (!lanes.in_lds && is_too_narrow(where, lanes, before.by[kLastAtomic]))
+    return kLastAtomic;
   // An atomic that somebody has done since does not say that the store came before this one, too.
   const bool races = !acquires && collides(where, lanes, before.by[kLastWrite]);
   if (!is_of_others(where, lanes, before.by[kLastAtomic]))
@@ -461,6 +470,20 @@ void AccessChecks::remember(uint32_t record, uint32_t size) {
 
 // Barriers ------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Return the lanes that a wave began with.
+uint64_t lanes_at_begin(const char *wave) {
+  const auto *launch = pointer<const char *>(pointer<const char *>(wave, wave::context), context::launch);
+  const auto *image = pointer<const char *>(launch, launch::lane_images) +
+                      get(wave, wave::index) * get(launch, launch::lane_image_stride);
+  uint64_t lanes;
+  std::memcpy(&lanes, image, sizeof lanes);
+  return lanes;
+}
+
+} // namespace
+
 void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint32_t event) {
   WaveOrder &mine = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
@@ -476,6 +499,9 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
     for (const WaveOrder &other : where.group.waves)
       if (other.signals > mine.signals)
         missed(where.group, other, mine);
+    for (const Narrow &each : mine.narrow)
+      if (const uint64_t away = lanes_at_begin(wave) & ~each.exec)
+        missed(where.group, mine, each, away);
     return;
   }
   if (event == EVENT_BARRIER || event == EVENT_SIGNAL) {
@@ -535,6 +561,21 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   found.has_other = 1;
   found.other_record = ended.end;
   found.other_wave = ended.index;
+}
+
+// Lanes of a wave have ended, or have done nothing any more, that skipped a barrier which its others came to.
+void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes) {
+  if (!wanted_.barriers)
+    return;
+  std::lock_guard lock(mutex_);
+  wire::Sighting &found = note(wire::Sight::kMissedBarrier, barrier.record, wave.end);
+  if (found.count++)
+    return;
+  found.wave = found.other_wave = wave.index;
+  found.group = found.other_group = group.number;
+  found.has_other = 1;
+  found.other_record = wave.end;
+  found.other_lane = __builtin_ctzll(lanes);
 }
 
 // Findings ------------------------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ private:
   void atomic(Where where, const Lanes &lanes, unsigned use);
   void hear(const Lanes &lanes, bool loads);
   void meet_atomics(Where where, const Lanes &lanes, unsigned use);
+  bool is_too_narrow(Where where, const Lanes &lanes, Touch last) const;
   Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
   unsigned use_in_lds(uint32_t record) const {
     return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;
@@ -127,6 +128,7 @@ private:
   void barrier(Where where, const char *wave, uint32_t record, uint32_t event);
   void reappear(Where where, uint32_t record, uint64_t lanes);
   void missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended);
+  void missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes);
 
   wire::Sighting &note(wire::Sight kind, uint64_t record, uint64_t other);
   Shadow &shadow(const Lanes &lanes) { return lanes.in_lds ? lds_ : memory_; }

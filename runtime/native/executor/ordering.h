@@ -116,6 +116,12 @@ public:
     }
     return then.time < wave.acquired && released_[then.group] > then.time;
   }
+  // Return whether an atomic of another work-group may have happened before: several ones may share a segment, the one
+  // that was let know among them.
+  bool may_be_before(Touch atomic, const WaveOrder &wave) const {
+    const Segment &then = segments_[atomic.segment];
+    return then.time <= wave.acquired && released_[then.group] >= then.time;
+  }
   const Segment &of(Touch touch) const { return segments_[touch.segment]; }
   // Return the number in the launch of a work-group by its id.
   uint64_t number(uint32_t id) const { return numbers_[id]; }

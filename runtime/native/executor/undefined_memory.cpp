@@ -1,5 +1,6 @@
 #include "undefined_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -27,6 +28,21 @@ void UndefinedMemory::leave(uint64_t address, uint64_t size) {
   char *shadow = base_ + (address & UNDEFINED_MASK);
   std::memcpy(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(address), size);
   std::memset(shadow, 0xFF, size);
+}
+
+std::pair<uint64_t, uint64_t> UndefinedMemory::undefined(uint64_t address, uint64_t size) const {
+  uint64_t count = 0, first = 0;
+  for (uint64_t dword = address & ~uint64_t{3}; dword < address + size; dword += 4) {
+    const char *shadow = base_ + (dword & UNDEFINED_MASK);
+    uint32_t bits;
+    std::memcpy(&bits, shadow, sizeof bits);
+    if (!bits || std::memcmp(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(dword), sizeof bits) != 0)
+      continue;
+    for (uint64_t byte = std::max(dword, address); byte < std::min(dword + 4, address + size); ++byte)
+      if (bits >> (byte - dword) * 8 & 0xFF && !count++)
+        first = byte;
+  }
+  return {count, first};
 }
 
 void UndefinedMemory::define_all() { madvise(base_, 2 * UNDEFINED_COPY, MADV_DONTNEED); }

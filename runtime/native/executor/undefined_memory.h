@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 namespace luthier {
 
@@ -18,6 +19,8 @@ public:
   void leave(uint64_t address, uint64_t size);
   // Let memory count as written: also what is given back, for others will have it.
   void define(uint64_t address, uint64_t size);
+  // Return how many bytes have undefined bits, and the address of the first one.
+  std::pair<uint64_t, uint64_t> undefined(uint64_t address, uint64_t size) const;
   // Let all memory count as written.
   void define_all();
 

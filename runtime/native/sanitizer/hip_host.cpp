@@ -1,5 +1,7 @@
 // HIP's functions that launch, copy and wait, before HIP's own: errors that they return, launches that fail and that
 // nobody asks about, copies beyond what was allocated, streams that are destroyed while they work.
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -18,6 +20,7 @@ void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, ui
                               const char *file) __attribute__((weak));
 void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site)
     __attribute__((weak));
+uint64_t luthier_undefined(uint64_t address, uint64_t size, uint64_t *first) __attribute__((weak));
 }
 
 namespace luthier {
@@ -148,12 +151,95 @@ void look(const char *function, const void *site, const void *address, size_t si
              {first, size, known->address, known->size});
 }
 
-// The same of both sides of a copy, which the device is told of.
-void look_at_copy(const char *function, const void *site, const void *to, const void *from, size_t size) {
-  look(function, site, to, size);
-  look(function, site, from, size);
-  if (!inside && luthier_copies)
-    luthier_copies(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), size, function, site);
+// A copy, as the program asks for it.
+struct Copy {
+  const char *function;
+  const void *site;
+  const void *to, *from;
+  size_t size;
+  int kind; // hipMemcpyKind
+};
+constexpr int kHostToHost = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3;
+
+// Looks at a side of a copy that its kind says is memory of the host.
+void look_at_host_side(const Copy &copy, const void *address) {
+  const auto known = known_around(address);
+  if (known && known->device)
+    complain(Sight::kCopyDirection, copy.function, kSuccess, copy.site,
+             {reinterpret_cast<uint64_t>(address), copy.size, known->address, known->size});
+}
+
+// Looks at both sides of a copy, which the device is told of.
+void look_at_copy(const Copy &copy) {
+  look(copy.function, copy.site, copy.to, copy.size);
+  look(copy.function, copy.site, copy.from, copy.size);
+  if (inside)
+    return;
+  if (copy.kind == kHostToHost || copy.kind == kDeviceToHost)
+    look_at_host_side(copy, copy.to);
+  if (copy.kind == kHostToHost || copy.kind == kHostToDevice)
+    look_at_host_side(copy, copy.from);
+  if (luthier_copies)
+    luthier_copies(reinterpret_cast<uint64_t>(copy.to), reinterpret_cast<uint64_t>(copy.from), copy.size, copy.function,
+                   copy.site);
+}
+
+// Looks at what a copy that is done has handed to the host.
+void look_at_handed(const Copy &copy) {
+  if (!luthier_undefined)
+    return;
+  const auto from = known_around(copy.from), to = known_around(copy.to);
+  if (!from || from->freed || (to && to->device))
+    return;
+  const auto begin = reinterpret_cast<uint64_t>(copy.from);
+  uint64_t first = 0;
+  const uint64_t count = luthier_undefined(begin, std::min(copy.size, from->address + from->size - begin), &first);
+  if (count)
+    complain(Sight::kUndefinedCopy, copy.function, kSuccess, copy.site, {first, count, from->address, from->size});
+}
+
+// Copies that may not be done yet, by their streams: the oldest are dropped where nobody waits.
+struct Waiting {
+  static constexpr size_t kMost = 1024;
+  std::mutex mutex;
+  std::deque<std::pair<const void *, Copy>> copies;
+};
+
+Waiting &waiting() {
+  static Waiting *const made = new Waiting; // never destroyed: programs copy while they end
+  return *made;
+}
+
+// Looks at waiting copies that are done.
+template <typename Done> void look_at_waiting(Done done) {
+  std::deque<std::pair<const void *, Copy>> found;
+  {
+    Waiting &all = waiting();
+    std::lock_guard lock(all.mutex);
+    for (const auto &each : all.copies)
+      if (done(each.first))
+        found.push_back(each);
+    std::erase_if(all.copies, [&](const auto &each) { return done(each.first); });
+  }
+  for (const auto &each : found)
+    look_at_handed(each.second);
+}
+
+// Makes a copy that is done when HIP's function returns.
+template <typename... Types> int copy_now(const Copy &copy, Types... arguments) {
+  look_at_copy(copy);
+  const int result = call(copy.function, copy.site, arguments...);
+  if (!inside && result == kSuccess)
+    look_at_handed(copy);
+  return result;
+}
+
+void copies_later(const Copy &copy, const void *stream) {
+  Waiting &all = waiting();
+  std::lock_guard lock(all.mutex);
+  all.copies.emplace_back(stream, copy);
+  if (all.copies.size() > Waiting::kMost)
+    all.copies.pop_front();
 }
 
 } // namespace
@@ -162,6 +248,14 @@ void note_result(const char *function, int result, const void *site) {
   // That it is not ready yet is an answer.
   if (!inside && result != kSuccess && result != kNotReady)
     complain(Sight::kCallError, function, result, site);
+}
+
+void look_at_copies(const void *stream) {
+  look_at_waiting([stream](const void *its) { return its == stream; });
+}
+
+void look_at_all_copies() {
+  look_at_waiting([](const void *) { return true; });
 }
 
 } // namespace luthier
@@ -207,33 +301,32 @@ int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, un
 }
 
 int hipMemcpy(void *to, const void *from, size_t size, int kind) {
-  look_at_copy("hipMemcpy", SITE, to, from, size);
-  return call("hipMemcpy", SITE, to, from, size, kind);
+  return copy_now({"hipMemcpy", SITE, to, from, size, kind}, to, from, size, kind);
 }
 
 int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
-  look_at_copy("hipMemcpyAsync", SITE, to, from, size);
-  return call("hipMemcpyAsync", SITE, to, from, size, kind, stream);
+  const Copy copy{"hipMemcpyAsync", SITE, to, from, size, kind};
+  look_at_copy(copy);
+  const int result = call("hipMemcpyAsync", SITE, to, from, size, kind, stream);
+  if (!inside && result == kSuccess)
+    copies_later(copy, stream);
+  return result;
 }
 
 int hipMemcpyWithStream(void *to, const void *from, size_t size, int kind, void *stream) {
-  look_at_copy("hipMemcpyWithStream", SITE, to, from, size);
-  return call("hipMemcpyWithStream", SITE, to, from, size, kind, stream);
+  return copy_now({"hipMemcpyWithStream", SITE, to, from, size, kind}, to, from, size, kind, stream);
 }
 
 int hipMemcpyHtoD(void *to, void *from, size_t size) {
-  look_at_copy("hipMemcpyHtoD", SITE, to, from, size);
-  return call("hipMemcpyHtoD", SITE, to, from, size);
+  return copy_now({"hipMemcpyHtoD", SITE, to, from, size, kHostToDevice}, to, from, size);
 }
 
 int hipMemcpyDtoH(void *to, void *from, size_t size) {
-  look_at_copy("hipMemcpyDtoH", SITE, to, from, size);
-  return call("hipMemcpyDtoH", SITE, to, from, size);
+  return copy_now({"hipMemcpyDtoH", SITE, to, from, size, kDeviceToHost}, to, from, size);
 }
 
 int hipMemcpyDtoD(void *to, void *from, size_t size) {
-  look_at_copy("hipMemcpyDtoD", SITE, to, from, size);
-  return call("hipMemcpyDtoD", SITE, to, from, size);
+  return copy_now({"hipMemcpyDtoD", SITE, to, from, size, kDeviceToDevice}, to, from, size);
 }
 
 int hipMemset(void *to, int value, size_t size) {
@@ -259,8 +352,20 @@ int hipStreamDestroy(void *stream) {
   return call("hipStreamDestroy", SITE, stream);
 }
 
-int hipDeviceSynchronize() { return call("hipDeviceSynchronize", SITE); }
-int hipStreamSynchronize(void *stream) { return call("hipStreamSynchronize", SITE, stream); }
+int hipDeviceSynchronize() {
+  const int result = call("hipDeviceSynchronize", SITE);
+  if (!inside && result == kSuccess)
+    look_at_all_copies();
+  return result;
+}
+
+int hipStreamSynchronize(void *stream) {
+  const int result = call("hipStreamSynchronize", SITE, stream);
+  if (!inside && result == kSuccess)
+    look_at_copies(stream);
+  return result;
+}
+
 int hipSetDevice(int device) { return call("hipSetDevice", SITE, device); }
 int hipStreamCreate(void **stream) { return call("hipStreamCreate", SITE, stream); }
 int hipStreamCreateWithFlags(void **stream, unsigned flags) {

@@ -21,7 +21,7 @@ using luthier::wire::Sight;
 constexpr size_t kZone = 256, kPage = 4096; // bytes behind an allocation; granule of what the driver gives
 constexpr size_t kQuarantine = size_t{256} << 20;
 
-enum class Kind { kDevice, kHost, kAsync };
+enum class Kind { kDevice, kManaged, kHost, kAsync };
 
 struct Block {
   size_t size;
@@ -41,6 +41,9 @@ State &state() {
   return *made;
 }
 
+// Return whether nobody has written to what HIP gives of this kind.
+bool is_fresh(Kind kind) { return kind == Kind::kDevice || kind == Kind::kManaged; }
+
 void note(void *address, size_t size, Kind kind) {
   State &all = state();
   std::lock_guard lock(all.mutex);
@@ -50,7 +53,7 @@ void note(void *address, size_t size, Kind kind) {
   // Pools give pieces of pages.
   listeners::allocated(reinterpret_cast<uint64_t>(address), size,
                        kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
-  if (kind == Kind::kDevice && luthier_fresh)
+  if (is_fresh(kind) && luthier_fresh)
     luthier_fresh(reinterpret_cast<uint64_t>(address), size);
 }
 
@@ -76,7 +79,7 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
   if (inside || !listeners::any() || !address || !size || size > SIZE_MAX - kZone)
     return make(size);
   Inside now;
-  if (kind == Kind::kDevice)
+  if (is_fresh(kind))
     begin_device();
   const int result = make(size + kZone);
   if (result == kSuccess && *address)
@@ -158,6 +161,7 @@ int give_back(void *address, const char *function) {
     Inside now;
     next<int()>("hipDeviceSynchronize")();
   }
+  look_at_all_copies();
   if (free_later(address) == kSuccess)
     return kSuccess;
   return is_wrong(address) ? kInvalidValue : own();
@@ -185,7 +189,8 @@ std::optional<Known> luthier::known_around(const void *address) {
       continue;
     const auto &[base, block] = *std::prev(after);
     if (static_cast<uint64_t>(static_cast<char *>(wanted) - static_cast<char *>(base)) < block.size)
-      return Known{reinterpret_cast<uint64_t>(base), block.size, blocks == &all.freed};
+      return Known{reinterpret_cast<uint64_t>(base), block.size, blocks == &all.freed,
+                   block.kind == Kind::kDevice || block.kind == Kind::kAsync};
   }
   return std::nullopt;
 }
@@ -206,7 +211,8 @@ int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
 }
 
 int hipMallocManaged(void **address, size_t size, unsigned flags) {
-  return told("hipMallocManaged", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
+  return told("hipMallocManaged", __builtin_return_address(0),
+              allocate(address, size, Kind::kManaged, [&](size_t room) {
                 return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
               }));
 }
@@ -244,6 +250,7 @@ int hipFreeAsync(void *address, void *stream) {
       Inside now;
       next<int(void *)>("hipStreamSynchronize")(stream);
     }
+    look_at_copies(stream);
     if (free_later(address) == kSuccess)
       return kSuccess;
     if (is_wrong(address))

@@ -35,11 +35,16 @@ template <typename Function> Function *next(const char *name) {
 struct Known {
   uint64_t address, size;
   bool freed;
+  bool device; // the host has no access to it by rights
 };
 // Return the allocation that an address is in; nothing if it is in none that is known.
 std::optional<Known> known_around(const void *address);
 
 // Tells of a HIP function that the program has called from `site`, unless another one of HIP's did.
 void note_result(const char *function, int result, const void *site);
+
+// The work of a stream is done, or that of all: looks at what its copies have handed to the host.
+void look_at_copies(const void *stream);
+void look_at_all_copies();
 
 } // namespace luthier

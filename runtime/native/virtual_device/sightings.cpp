@@ -105,6 +105,17 @@ LUTHIER_EXPORT void luthier_forget(uint64_t address) {
   ProgramMemory::get().forget(address);
 }
 
+// Return how many of these bytes have undefined bits, and the address of the first one.
+LUTHIER_EXPORT uint64_t luthier_undefined(uint64_t address, uint64_t size, uint64_t *first) {
+  using namespace luthier;
+  const System *system = system_of_checks();
+  if (!system || !system->service.setup().undefined)
+    return 0;
+  const auto [count, begin] = UndefinedMemory::get().undefined(address, size);
+  *first = begin;
+  return count;
+}
+
 // New memory of a device: what nobody writes is known again.
 LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;

@@ -38,6 +38,8 @@ int main(int argc, char **argv) {
     (void)hipMemcpy(data, host.data(), (n + 10) * sizeof(int), hipMemcpyHostToDevice); // line: copy
   if (is("copy back"))
     (void)hipMemcpy(host.data(), data + 20, n * sizeof(int), hipMemcpyDeviceToHost); // line: copy back
+  if (is("direction"))
+    (void)hipMemcpy(host.data(), data + 20, 40, hipMemcpyHostToDevice); // line: direction
   if (is("fill"))
     (void)hipMemset(data + n - 1, 0, 8); // line: fill
   if (std::strstr(what, "arguments")) {

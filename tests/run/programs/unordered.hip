@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-enum Bug { kNone, kBarrier, kAtomic, kInit, kDivergent, kEnded, kLate };
+enum Bug { kNone, kBarrier, kAtomic, kInit, kDivergent, kEnded, kLeft, kLate };
 constexpr int kItems = 256, kGroups = 4, kAll = kItems * kGroups, kBins = 64;
 
 // Sums of work-groups in LDS.
@@ -122,8 +122,8 @@ template <Bug bug> __global__ void partial(const int *data, int *out, int count)
   if (bug == kDivergent && item % 32 < 30) {
     __syncthreads(); // line: partial waits
     part[item] = part[item] + 1;
-  } else if (bug == kEnded && item >= 192) {
-    return;
+  } else if ((bug == kEnded && item >= 192) || (bug == kLeft && item >= 250)) {
+    return; // line: partial leaves
   }
   __syncthreads();                   // line: partial meets
   out[at] = part[kItems - 1 - item]; // line: partial stores
@@ -173,6 +173,7 @@ int main(int argc, char **argv) {
          : is("init")      ? run<kInit>(kernel)
          : is("divergent") ? run<kDivergent>(kernel)
          : is("ended")     ? run<kEnded>(kernel)
+         : is("left")      ? run<kLeft>(kernel)
          : is("late")      ? run<kLate>(kernel)
                            : run<kNone>(kernel);
 }

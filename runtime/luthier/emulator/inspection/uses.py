@@ -15,6 +15,7 @@ from luthier.emulator.binding.records import ACCESSES
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
 from luthier.emulator.inspection.guards import guards
 from luthier.emulator.inspection.waiting import waits
+from luthier.isa.targets import Target
 
 _BITS = {
     Kind.READ: layout.USE_READS,
@@ -60,7 +61,10 @@ class Uses:
         opcode = self._code.isa.opcode(int(part.opcode[position]))
         if not opcode.mnemonic.startswith(ACCESSES):
             return 0
-        use = use_of(opcode.mnemonic, "_RTN" in opcode.name, self._code.isa.text(part, position))
+        text = self._code.isa.text(part, position)
+        use = use_of(opcode.mnemonic, "_RTN" in opcode.name, text)
+        if kind_of(opcode.mnemonic) is Kind.ATOMIC and is_narrow(self._code.isa.target.target, text):
+            use |= layout.USE_NARROW
         if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):
             use |= layout.USE_COHERENT | layout.USE_COHERENT << layout.USE_LDS_SHIFT
         elif guards(self._code.isa, part, position):
@@ -79,6 +83,17 @@ def use_of(mnemonic: str, returns: bool, text: str) -> int:
     more |= layout.USE_PLAIN * bool(_PLAIN.search(mnemonic))
     in_lds = _BITS[kind_in_lds(mnemonic)]
     return _BITS[kind_of(mnemonic)] | more | (in_lds | more) << layout.USE_LDS_SHIFT
+
+
+def is_narrow(target: Target, text: str) -> bool:
+    """Return whether an atomic of memory is for its own work-group alone.
+
+    Where atomics have no scope that is not known. Where there are clusters, the next larger scope is a cluster's, which
+    may have all that use it.
+    """
+    scopes = (target.device_scope, "scope:SCOPE_SYS")
+    has_clusters = target.launch_ttmps is not None and target.launch_ttmps.cluster is not None
+    return bool(target.device_scope) and not has_clusters and not any(scope in text for scope in scopes)
 
 
 def is_coherent(text: str) -> bool:

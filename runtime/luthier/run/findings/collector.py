@@ -48,6 +48,8 @@ _KINDS = {
     Sight.FREED_COPY: "copy-after-free",
     Sight.BUSY_STREAM: "busy-stream",
     Sight.SHORT_ARGUMENTS: SHORT_ARGUMENTS,
+    Sight.COPY_DIRECTION: "copy-direction",
+    Sight.UNDEFINED_COPY: "uninitialised-copy",
 }
 
 

@@ -20,20 +20,22 @@ KINDS = {
     "double-free": "memory is given back that was given back before",
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
-    "race": "two accesses of the same memory, one of them plain and one a write, that nothing orders",
+    "race": "two accesses of the same memory, one plain or of too small a scope, one a write, that nothing orders",
     "unordered-read": "read of LDS beside an atomic of another wave that nothing orders",
     "uninitialised-read": "read of memory that nobody has written",
     "uninitialised-branch": "a value that nobody has written decides where the wave goes on",
     "uninitialised-address": "a value that nobody has written decides which memory is accessed",
     "uninitialised-mask": "a value that nobody has written decides which lanes are active",
+    "uninitialised-copy": "copy to the host of what nobody has written",
     "missing-wait": "use of a register before a wait for the operation that writes or reads it",
     "hazard": "instructions nearer to each other than the hardware allows",
     "divergent-barrier": "barrier that lanes skipped which went on behind it",
-    "missed-barrier": "barrier that a wave of the work-group never came to",
+    "missed-barrier": "barrier that a wave of the work-group, or a lane of the wave, never came to",
     "call-error": "HIP function that returned an error",
     "unseen-error": "launch that failed, and the program did not ask for the error before its next launch or its end",
     "copy-out-of-bounds": "copy or fill beyond the end of the allocation that it begins in",
     "copy-after-free": "copy or fill of memory that the program has given back",
+    "copy-direction": "copy whose kind says that memory of the device is the host's",
     "short-arguments": "launch that gives fewer bytes of arguments than the kernel takes",
     "busy-stream": "stream that is destroyed before its work is done",
     "nan": "result that is NaN where no operand is",
@@ -58,12 +60,24 @@ CHECKS = {
     "hazards": frozenset({"hazard"}),
     "fp": frozenset({"nan", "infinity"}),
     "host": frozenset(
-        {"call-error", "unseen-error", "copy-out-of-bounds", "copy-after-free", "busy-stream", "short-arguments"}
+        {
+            "call-error",
+            "unseen-error",
+            "copy-out-of-bounds",
+            "copy-after-free",
+            "copy-direction",
+            "busy-stream",
+            "short-arguments",
+        }
     ),
 }
 """Each check, and the kinds that it finds; `fp` finds others if they are asked for."""
 DECISIONS = frozenset({"uninitialised-branch", "uninitialised-address", "uninitialised-mask"})
 """Kinds of undefined values that decide something: what `init` finds if that is asked for."""
+HANDED = frozenset({"uninitialised-copy"})
+"""Kinds of undefined values that the program hands to the host, likewise."""
+UNDEFINED = DECISIONS | HANDED
+"""Kinds for which undefined values are followed."""
 SHORT_ARGUMENTS = "short-arguments"
 COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
@@ -286,11 +300,12 @@ class Finding:
         if self.other is not None and self.other.call:
             yield from self._copy()
         elif self.other is not None:
-            lane = lane and f"lane {self.other.lane} of "
+            is_of_lanes = bool(lane) or (self.kind == "missed-barrier" and self.other.wave == self.wave)
+            other_lane = f"lane {self.other.lane} of " if is_of_lanes else ""
             launch = (
                 f", kernel {spellings(self.other.kernel)[-1]}, launch {self.other.launch}" if self.other.kernel else ""
             )
-            yield f"  {self._other()} {lane}wave {self.other.wave} of work-group {self.other.group}{launch}"
+            yield f"  {self._other()} {other_lane}wave {self.other.wave} of work-group {self.other.group}{launch}"
             yield from _code(self.other.offset, self.other.instruction, self.other.frames)
         launches = f"{self.first_launch}"
         if self.last_launch != self.first_launch:
@@ -304,7 +319,7 @@ def kinds_of_init(words: Collection[str]) -> frozenset[str]:
     Raises:
         LuthierError: there is no such word.
     """
-    meant = {"reads": CHECKS["init"], "decisions": DECISIONS}
+    meant = {"reads": CHECKS["init"], "decisions": DECISIONS, "copies": HANDED}
     for word in words:
         if word not in meant:
             raise LuthierError(f"--init has no {word!r}: {', '.join(meant)}")

@@ -1,0 +1,91 @@
+// Functions of HIP that a program asks the dynamic linker for by name (`dlopen` and `dlsym`, as language bindings do):
+// it gets those that stand here, as programs do that are linked with HIP.
+#include <cstring>
+#include <dlfcn.h>
+#include <string_view>
+
+namespace {
+
+using Lookup = void *(void *, const char *);
+
+// Return the name of the file that an address is from, without its folder; empty where it is from none.
+std::string_view file_of(const void *address) {
+  Dl_info info{};
+  if (!address || !dladdr(address, &info) || !info.dli_fname)
+    return {};
+  const std::string_view path = info.dli_fname;
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+
+// Return a function of this library; null if it has none of that name.
+void *own(Lookup *real, const char *name) {
+  static void *const here = [] {
+    Dl_info info{};
+    return dladdr(reinterpret_cast<const void *>(&begins), &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                                                                  : nullptr;
+  }();
+  void *const found = here ? real(here, name) : nullptr;
+  return begins(file_of(found), "libluthier_sanitizer") ? found : nullptr;
+}
+
+} // namespace
+
+extern "C" {
+
+// glibc's own `dlsym`, which is the next one behind the one below. GLIBC_2.2.5 is the version of x86-64.
+__attribute__((visibility("hidden"))) Lookup *luthier_real_dlsym() {
+  static auto *const found = reinterpret_cast<Lookup *>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  return found;
+}
+
+// Return what a caller gets in place of HIP's own function; null if it gets what there is. Libraries of Luthier want
+// that, and handles that are none depend on who calls.
+__attribute__((visibility("hidden"))) void *luthier_looked_up(void *handle, const char *name, const void *caller) {
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
+    return nullptr;
+  if (!begins(name, "hip") && !begins(name, "__hip"))
+    return nullptr;
+  Lookup *const real = luthier_real_dlsym();
+  if (!real || begins(file_of(caller), "libluthier_") || !begins(file_of(real(handle, name)), "libamdhip64"))
+    return nullptr;
+  return own(real, name);
+}
+}
+
+// `dlsym` looks behind its caller where the handle is RTLD_NEXT, and knows that by the address that it returns to. So
+// it is called with the stack as it was.
+asm(R"(
+.text
+.globl dlsym
+.type dlsym, @function
+dlsym:
+  .cfi_startproc
+  endbr64
+  mov (%rsp), %rdx
+  push %rdi
+  .cfi_adjust_cfa_offset 8
+  push %rsi
+  .cfi_adjust_cfa_offset 8
+  sub $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call luthier_looked_up
+  test %rax, %rax
+  jne 1f
+  call luthier_real_dlsym
+  add $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  pop %rsi
+  .cfi_adjust_cfa_offset -8
+  pop %rdi
+  .cfi_adjust_cfa_offset -8
+  jmp *%rax
+  .cfi_adjust_cfa_offset 24
+1:
+  add $24, %rsp
+  .cfi_adjust_cfa_offset -24
+  ret
+  .cfi_endproc
+.size dlsym, . - dlsym
+)");
