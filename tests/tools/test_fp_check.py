@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from luthier import open_device
+from luthier import Table, open_device
+from luthier.emulator import layout
+from luthier.emulator.inspection import sighted
 from luthier.emulator.inspection.sighted import Sighted
+from luthier.wire.messages import Sight
+from shipped import tool_of
 
 from .conftest import TARGETS, rows
 
@@ -42,7 +46,30 @@ extern "C" __global__ void packed(const float *a, const float *b, Halves *h, Pai
 VALUES = np.array([0, 1, -1, np.inf, -np.inf, np.nan, 1e30, -1e30, 3e38, 1e-40, 2, 1e4, 7e4], np.float32)
 A, B = (one.ravel().astype(np.float32) for one in np.meshgrid(VALUES, VALUES))
 RESULTS = {"mixed": (np.float32, np.float64, np.float16), "packed": (np.uint32, np.uint64)}
-KINDS = {"NaN": "nan", "infinity": "infinity"}
+KINDS = {"NaN": "nan", "infinity": "infinity", "NaN-flow": "nan-flow", "infinity-flow": "infinity-flow"}
+
+
+@pytest.fixture(autouse=True)
+def flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let devices tell of flows, too."""
+    for sight, kind in ((Sight.NAN_FLOW, "NaN-flow"), (Sight.INFINITY_FLOW, "infinity-flow")):
+        monkeypatch.setitem(sighted._SEEN, sight, (sighted.FLOATS, kind))
+    monkeypatch.setitem(sighted.SIGHTED, sighted.FLOATS, layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW)
+
+
+def found_by_both(made: Any, tool: Any) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int], set[str]]:
+    """Return lanes by address and kind as the tool and as the device find them, and instructions that are left out."""
+    tables = made.under(tool, strict=False)
+    device = open_device(f"emu:{made.target}", check="fp")
+    device.load(made.object.data).kernel(made.kernel).launch(*made.arguments, grid=made.grid, block=made.block)
+    left_out = {row["address"]: row["instruction"] for row in rows(tables.get("not measured", Table("", (), ())))}
+    expected = {
+        (hex(one.address), KINDS[str(one).split()[0]]): one.count
+        for one in device.findings
+        if isinstance(one, Sighted) and hex(one.address) not in left_out
+    }
+    found = {(row["address"], row["kind"]): row["lanes"] for row in rows(tables["exceptional numbers"])}
+    return found, expected, set(left_out.values())
 
 
 @pytest.mark.covering(1)
@@ -53,20 +80,10 @@ def test_as_the_device_finds_them(bench: Any, shipped: Any, target: str, kernel:
     """The same instructions, kinds and lanes, but for instructions that are listed as not looked at."""
     buffers = [np.zeros(len(A), kind) for kind in RESULTS[kernel]]
     made = bench(SOURCE, kernel, target, A, B, *buffers, len(A), grid=3)
-    tool = shipped("fp_check", top=0)
-    tables = made.under(tool)
-    device = open_device(f"emu:{target.split()[0]}", check="fp")
-    device.load(made.object.data).kernel(kernel).launch(A, B, *buffers, len(A), grid=3, block=64)
-    left_out = {row["address"] for row in rows(tables["not measured"])} if "not measured" in tables else set()
-    expected = {
-        (hex(one.address), KINDS[str(one).split()[0]]): one.count
-        for one in device.findings
-        if isinstance(one, Sighted) and hex(one.address) not in left_out
-    }
-    found = {(row["address"], row["kind"]): row["lanes"] for row in rows(tables["exceptional numbers"])}
+    found, expected, left_out = found_by_both(made, shipped("fp_check", top=0, flow=True))
     assert found == expected
     assert {kind for _, kind in found} == set(KINDS.values())
-    assert len(found) > len(left_out)
+    assert not left_out
 
 
 def test_origins_and_what_passes_them_on(bench: Any, shipped: Any) -> None:
@@ -116,20 +133,127 @@ def test_without_exceptional_numbers(bench: Any, shipped: Any) -> None:
     assert made.under(shipped("fp_check", flow=True))["exceptional numbers"].rows == []
 
 
+HALF_VALUES = np.array([0, 1, -2, 6e4, -6e4, np.inf, -np.inf, np.nan], np.float16)
+DPP = ("row_shr:1 row_mask:0xf bank_mask:0xf", "quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:0")
+MASKED = "row_shl:2 row_mask:0x3 bank_mask:0x5"
+GFX9 = (
+    *(f"v_add_f32_dpp {{d}}, {{a}}, {{b}} {one}" for one in (*DPP, MASKED)),
+    "v_mul_f32_dpp {d}, {d}, {b} row_ror:3 row_mask:0xf bank_mask:0xf",
+    f"v_max_f16_dpp {{d}}, {{a}}, {{b}} {DPP[0]}",
+    f"v_rcp_f32_dpp {{d}}, {{a}} {DPP[1]}",
+    "v_add_f16_sdwa {d}, {a}, {b} dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 src1_sel:WORD_0",
+    "v_mul_f16_sdwa {d}, {d}, {b} dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+    "v_cvt_f32_f16_sdwa {d}, {a} dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1",
+    "v_mul_f32_sdwa {d}, {a}, {b} dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+    "v_fma_f16 {d}, {a}, {b}, {c} op_sel:[1,0,1,1]",
+    "v_fma_f16 {d}, {a}, {d}, {c} op_sel:[0,1,0,0]",
+)
+EVERYWHERE = (
+    "v_pk_fma_f16 {d}, {a}, {b}, {c}",
+    "v_pk_mul_f16 {d}, {a}, {b} op_sel:[1,0] op_sel_hi:[0,1]",
+    "v_pk_add_f16 {d}, {d}, {b} op_sel:[0,1] op_sel_hi:[0,0] neg_lo:[1,0]",
+    "v_fma_mix_f32 {d}, {a}, {b}, {c}",
+    "v_fma_mix_f32 {d}, {a}, -{b}, |{d}| op_sel:[1,0,0] op_sel_hi:[1,0,1]",
+    "v_fma_mixlo_f16 {d}, {a}, {b}, {c} op_sel_hi:[0,1,0]",
+    "v_fma_mixhi_f16 {d}, {a}, {d}, {c} op_sel:[0,1,0] op_sel_hi:[0,1,1]",
+    "v_dot2_f32_f16 {d}, {a}, {b}, {c}",
+    "v_dot2_f32_f16 {d}, {a}, {b}, {d}",
+    "v_cvt_f16_u16 {d}, {a}",
+    "v_cubema_f32 {d}, {a}, {b}, {c}",
+    "v_frexp_mant_f32 {d}, {a}",
+    "v_ldexp_f32 {d}, {a}, {b}",
+)
+GFX11 = (
+    *(f"v_add_f32_dpp {{d}}, {{a}}, {{b}} {one}" for one in (*DPP, MASKED)),
+    "v_add_f32_dpp {d}, {a}, {b} dpp8:[7,6,5,4,3,2,1,0]",
+    "v_fma_f32_e64_dpp {d}, {d}, {b}, {c} row_shr:1 row_mask:0xf bank_mask:0xf",
+    "v_fma_mix_f32_e64_dpp {d}, {a}, {b}, {c} row_shr:1 row_mask:0xf bank_mask:0xf",
+    "v_dual_mul_f32 v40, {a}, v42 :: v_dual_add_f32 v41, {b}, v43",
+    "v_dual_fmac_f32 v40, {a}, v42 :: v_dual_mul_f32 v43, {b}, v41",
+    "v_dual_mov_b32 v42, {a} :: v_dual_fmaak_f32 v41, {b}, v43, 0x7f800000",
+    "v_dual_min_f32 v40, 2.0, v41 :: v_dual_sub_f32 v41, v40, v40",
+    "v_dot2_bf16_bf16 {d}, {a}, {b}, {c}",
+    "v_dot2_f16_f16 {d}, {a}, {b}, {d}",
+    "v_dot2_f32_bf16 {d}, {a}, {b}, {c}",
+)
+GFX10 = tuple(one for one in (*GFX9[:-2], *GFX11[3:4]))
+BFLOAT = ("v_cvt_pk_bf16_f32 {d}, {a}, {b}", "v_cvt_pk_bf16_f32 {d}, {d}, {b}", "v_dot2_f32_bf16 {d}, {a}, {b}, {c}")
+SCALAR = (
+    "s_mul_f32 s40, s41, s42",
+    "s_fmac_f16 s40, s41, s42",
+    "s_cvt_f16_f32 s43, s42",
+    "v_s_rcp_f32 s44, s45",
+)
+OTHERS = {
+    "gfx90a": (*EVERYWHERE, *GFX9),
+    "gfx942": (*EVERYWHERE, *GFX9),
+    "gfx950": (*EVERYWHERE, *GFX9, *BFLOAT),
+    "gfx1030": (*EVERYWHERE, *GFX10),
+    "gfx1100": (*EVERYWHERE, *GFX11),
+    "gfx1201": (*EVERYWHERE, *(one.replace("_min_f32", "_min_num_f32") for one in GFX11), *SCALAR),
+}
+"""Instructions by target: packed otherwise than they lie, with SDWA or DPP, dual, mixed, scalar and of bfloats."""
+FIXED = "".join(f"v_mov_b32 v{40 + at}, %{1 + at}\\nv_readlane_b32 s{40 + at}, %{1 + at}, {at}\\n" for at in range(3))
+"""Numbers in registers that some instructions name."""
+
+
+def others(instructions: Any) -> str:
+    """Return a kernel with some instructions, whose results are stored."""
+    names = {"d": "%0", "a": "%1", "b": "%2", "c": "%3"}
+    clobbers = ", ".join(f'"{file}{at}"' for file in "vs" for at in range(40, 48))
+    code = "".join(
+        f"""{{
+    unsigned d = b[n - 1 - i];
+    asm volatile("{FIXED}s_mov_b32 s45, 0\\nv_mov_b32 v43, %3\\n{one.format(**names)}"
+                 : "+v"(d) : "v"(a[i]), "v"(b[i]), "v"(c[i]) : {clobbers});
+    out[{number} * n + i] = d;
+  }}
+  """
+        for number, one in enumerate(instructions)
+    )
+    return f"""
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void others(const unsigned *a, const unsigned *b, const unsigned *c, unsigned *out, int n) {{
+      const int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i >= n)
+        return;
+      {code}
+    }}
+    """
+
+
+@pytest.mark.covering(1)
+@pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("target", OTHERS)
+def test_other_instructions(bench: Any, make_module: Any, target: str, seed: int) -> None:
+    """Numbers in parts of registers, of other lanes, of two instructions in one, and of two types."""
+    choose = np.random.default_rng(seed)
+    single, pairs = choose.choice(VALUES, (3, 150)), choose.choice(HALF_VALUES, (3, 300))
+    words = np.where(choose.random((3, 150)) < 0.5, single.view(np.uint32), pairs.view(np.uint32))
+    out = np.zeros(150 * len(OTHERS[target]), np.uint32)
+    made = bench(others(OTHERS[target]), "others", target, *words, out, 150, grid=3)
+    tool = tool_of(make_module, "fp_check", (target,), top=0, flow=True)
+    found, expected, left_out = found_by_both(made, tool)
+    assert found == expected
+    assert not left_out
+    assert len({address for address, _ in found}) > len(OTHERS[target]) / 2
+
+
 def test_what_is_not_looked_at_is_told(bench: Any, shipped: Any) -> None:
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ void others(const float *a, float *c) {
       float x = a[threadIdx.x];
-      asm volatile("v_add_f32_dpp %0, %0, %0 row_shr:1" : "+v"(x));
-      asm volatile("v_fma_mix_f32 %0, %0, %0, %0" : "+v"(x));
+      asm volatile("v_add_f16_sdwa %0, %0, %0 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE" : "+v"(x));
+      asm volatile("v_cvt_f32_fp8 %0, %0" : "+v"(x));
       c[threadIdx.x] = x;
     }
     """
     values = np.ones(64, np.float32)
-    tables = bench(source, "others", "gfx90a", values, values.copy()).under(shipped("fp_check"), strict=False)
+    tables = bench(source, "others", "gfx942", values, values.copy()).under(shipped("fp_check"), strict=False)
     reasons = {row["instruction"].split()[0]: row["reason"] for row in rows(tables["not measured"])}
     assert reasons == {
-        "v_add_f32_dpp": "it reads other lanes, or parts of registers",
-        "v_fma_mix_f32": "instructions of this kind are not looked at",
+        "v_add_f16_sdwa": "it writes a part of its result",
+        "v_cvt_f32_fp8_e32": "instructions of this kind are not looked at",
     }

@@ -25,7 +25,7 @@ from luthier.patch.registers.spill_slots import aligned, frame_place, refusal
 from luthier.patch.splicing.costs import RegisterNeeds, Tally
 from luthier.patch.splicing.counting import CountingPlanner
 from luthier.patch.splicing.placements import Bound, PayloadNames, Placements
-from luthier.tool.edits import Edited
+from luthier.tool.edits import Edited, highest
 from luthier.tool.task import InstrumentationTask
 
 
@@ -143,10 +143,12 @@ class Splicer:
     # What the kernel has, before any hook gets a register
 
     def _files(self, budget: RegisterBudget) -> tuple[tuple[range, int], ...]:
-        """Files of registers with how many of each the kernel has: others hold nothing that a hook could read."""
-        lifted = self._task.lifted
+        """Files of registers with how many of each the kernel and its edits have: others hold nothing that a hook could
+        read."""
+        lifted, edited = self._task.lifted, self.edited.units
         sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]))
-        vgprs = max(lifted.kernel.descriptor.architected_vgprs, named_registers(lifted, VGPRS))
+        own = lifted.kernel.descriptor.architected_vgprs
+        vgprs = max(own, named_registers(lifted, VGPRS), highest(edited, VGPRS))
         return (SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, lifted.kernel.descriptor.agprs)
 
     def _plan_state(self, budget: RegisterBudget, templates: Templates) -> StatePlan:
