@@ -240,6 +240,123 @@ def test_other_instructions(bench: Any, make_module: Any, target: str, seed: int
     assert len({address for address, _ in found}) > len(OTHERS[target]) / 2
 
 
+PRODUCTS = {
+    "gfx90a": (
+        ("v_mfma_f32_32x32x8f16", 16, 2, 2, "f16"),
+        ("v_mfma_f32_32x32x1f32", 32, 1, 1, "f32"),
+        ("v_mfma_f32_16x16x16bf16_1k", 4, 2, 2, "bf16"),
+        ("v_mfma_f32_4x4x4f16", 4, 2, 2, "f16"),
+        ("v_mfma_f64_16x16x4f64", 8, 2, 2, "f64"),
+    ),
+    "gfx942": (
+        ("v_mfma_f32_16x16x32_fp8_bf8", 4, 2, 2, "fp8"),
+        ("v_mfma_f32_16x16x8_xf32", 4, 2, 2, "f32"),
+        ("v_smfmac_f32_16x16x32_f16", 4, 2, 4, "f16"),
+        ("v_smfmac_f32_32x32x32_bf8_bf8", 16, 2, 4, "fp8"),
+    ),
+    "gfx950": (
+        ("v_mfma_f32_16x16x32_bf16", 4, 4, 4, "bf16"),
+        ("v_mfma_f32_16x16x32_bf8_fp8", 4, 2, 2, "fp8"),
+        ("v_smfmac_f32_16x16x64_f16", 4, 4, 8, "f16"),
+    ),
+    "gfx1100": (
+        ("v_wmma_f32_16x16x16_f16", 8, 8, 8, "f16"),
+        ("v_wmma_bf16_16x16x16_bf16", 8, 8, 8, "bf16"),
+        ("v_wmma_f16_16x16x16_f16", 8, 8, 8, "f16"),
+    ),
+    "gfx1201": (
+        ("v_wmma_f32_16x16x16_bf16", 8, 4, 4, "bf16"),
+        ("v_wmma_f16_16x16x16_f16", 4, 4, 4, "f16"),
+        ("v_wmma_f32_16x16x16_fp8_bf8", 8, 2, 2, "fp8"),
+        ("v_swmmac_f32_16x16x32_f16", 8, 4, 8, "f16"),
+        ("v_swmmac_f32_16x16x32_bf8_fp8", 8, 2, 4, "fp8"),
+    ),
+}
+"""Products of matrices: registers of D, A and B, and type of A and B."""
+WORDS = {
+    "f16": (0x3C003C00, 0x7BFF7BFF, 0x7C00FE00),
+    "bf16": (0x3F803F80, 0x7F7F7F7F, 0x7F80FFC0),
+    "f32": (0x3F800000, 0x7F7FFFFF, 0x7FC00000),
+    "f64": (0x3FF00000, 0x7FEFFFFF, 0x7FF80000),
+    "fp8": (0x30303030, 0x7B7B7B7B, 0x807F7C80),
+}
+"""Registers with ones, with large numbers, and with NaN and infinities."""
+
+
+def products(instructions: Any) -> str:
+    """Return a kernel with products of matrices, each in place and with D and C apart."""
+    counts = {count for _, *each, _ in instructions for count in each}
+    types = "".join(f"typedef unsigned R{one} __attribute__((ext_vector_type({one})));\n" for one in counts)
+    code = "".join(
+        f"""{{
+    R{d} sum;
+    R{a} left;
+    R{b} right;
+    for (int r = 0; r < {d}; ++r)
+      sum[r] = c[({2 * number} * 32 + r) * 64 + lane];
+    for (int r = 0; r < {a}; ++r)
+      left[r] = c[({2 * number + 1} * 32 + r) * 64 + lane];
+    for (int r = 0; r < {b}; ++r)
+      right[r] = c[({2 * number + 1} * 32 + 8 + r) * 64 + lane];
+    unsigned index = 0x44444444;
+    asm volatile("{name} %0, %1, %2, {"%3" if "smfmac" in name or "swmmac" in name else "%0"}\\n"
+                 "s_nop 15\\ns_nop 15"
+                 : "+{"a" if d == 32 else "v"}"(sum)
+                 : "v"(left{"[0]" * (a == 1)}), "v"(right{"[0]" * (b == 1)}), "v"(index));
+    unsigned all = 0;
+    for (int r = 0; r < {d}; ++r)
+      all += sum[r];
+    out[{number} * 64 + lane] = all;
+  }}
+  """
+        for number, (name, d, a, b, _) in enumerate(instructions)
+    )
+    return f"""
+    #include <hip/hip_runtime.h>
+    {types}
+    extern "C" __global__ __launch_bounds__(64) void products(const unsigned *c, unsigned *out) {{
+      const int lane = threadIdx.x;
+      {code}
+    }}
+    """
+
+
+@pytest.mark.covering(2)
+@pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
+@pytest.mark.parametrize("what", ["ordinary", "large", "few", "many"])
+@pytest.mark.parametrize("target", PRODUCTS)
+def test_products_of_matrices(bench: Any, make_module: Any, target: str, what: str) -> None:
+    """Lanes are the device's; they are new only where no number of the operands was exceptional."""
+    choose, given = np.random.default_rng(3), []
+    for name, *_, kind in PRODUCTS[target]:
+        result = name.split("_")[2]
+        for type in (result, kind):
+            usual, large, wild = WORDS[type]
+            share = {"ordinary": (0, 0), "large": (0.3, 0), "few": (0, 0.003), "many": (0, 0.1)}[what]
+            chosen = choose.random(32 * 64)
+            given.append(np.where(chosen < share[0], large, np.where(chosen > 1 - share[1], wild, usual)))
+    words, out = np.concatenate(given).astype(np.uint32), np.zeros(64 * len(PRODUCTS[target]), np.uint32)
+    lanes = 64 if target.startswith("gfx9") else 32
+    made = bench(products(PRODUCTS[target]), "products", target, words, out, block=lanes)
+    tool = tool_of(make_module, "fp_check", (target,), top=0, flow=True)
+    found, expected, left_out = found_by_both(made, tool)
+    assert not left_out
+    totals = [
+        {
+            (at, kind): one.get((at, kind), 0) + one.get((at, f"{kind}-flow"), 0)
+            for at, whole in one
+            for kind in (whole.removesuffix("-flow"),)
+        }
+        for one in (found, expected)
+    ]
+    assert totals[0] == totals[1]
+    new = {key: many for key, many in found.items() if not key[1].endswith("-flow")}
+    assert new.items() <= expected.items()
+    assert bool(found) == (what != "ordinary")
+    if what == "large":
+        assert new
+
+
 def test_what_is_not_looked_at_is_told(bench: Any, shipped: Any) -> None:
     source = """
     #include <hip/hip_runtime.h>

@@ -9,6 +9,7 @@ from functools import partial
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.isa import OperandKind
 
+from luthier_fp_check.matrices import product_of
 from luthier_fp_check.operands import Operands, most_vgprs
 from luthier_fp_check.shapes import MOST_OPERANDS, Shape, gives_floats, shapes_of
 
@@ -56,6 +57,10 @@ class FpCheck(Tool):
             ("kernel", "kind", "source", "address", "instruction", "lanes"),
             rows[: self.options.top or None],
         )
+        if partial := run.total("partial"):
+            yield Table(
+                "not looked at", ("what", "number"), [("products of matrices while lanes were not active", partial)]
+            )
         yield from self.sums.tables()
 
 
@@ -65,6 +70,9 @@ def _look(task: InstrumentationTask, instruction: Instruction, operands: Operand
     Raises:
         HookError: the instruction cannot be looked at, or there is no register for a copy.
     """
+    if instruction.is_matrix:
+        _look_at_product(task, instruction, operands, site)
+        return
     for shape in shapes_of(instruction, task.lifted.isa):
         _look_at(task, instruction, shape, operands, site)
     operands.copy()
@@ -91,6 +99,21 @@ def _look_at(
     sources += [0] * (MOST_OPERANDS - len(sources))
     hook = DEVICE.wide if wide else DEVICE.narrow
     task.insert_hook_after(instruction, hook, result, *sources, skipped, first, second, shape.once, site)
+
+
+def _look_at_product(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
+    """Insert hooks for a product of matrices: before it for what it reads, behind it for what it has made.
+
+    Raises:
+        HookError: as `_look`.
+    """
+    product, flags = product_of(task, instruction), operands.spare()
+    for number, matrix in enumerate(product.operands):
+        hook = DEVICE.hook(f"operand_{matrix.count}")
+        task.insert_hook_before(instruction, hook, matrix.registers, matrix.form, flags.first, number > 0)
+    made = product.result
+    hook = DEVICE.hook(f"product_{made.count}")
+    task.insert_hook_after(instruction, hook, made.registers, made.form, flags, site)
 
 
 def _width(task: InstrumentationTask, instruction: Instruction, name: str) -> int:

@@ -7,6 +7,8 @@ MARK_LUTHIER_DEVICE_MODULE
 
 /// By site, in lanes: NaN that is new, infinity that is new, NaN of an operand, infinity of an operand.
 __device__ uint64_t found[16384][4];
+/// Products of matrices that were not looked at, since some lanes were not active.
+__device__ uint64_t partial = 0;
 
 namespace {
 
@@ -95,3 +97,99 @@ LUTHIER_HOOK_ANNOTATE narrowed(uint32_t result, uint64_t a, uint32_t skipped, ui
 LUTHIER_HOOK_ANNOTATE widened(uint64_t result, uint32_t a, uint32_t skipped, uint64_t first, uint32_t site) {
   add(result, {a, a, a}, skipped, first, 0, false, site);
 }
+
+// Products of matrices ------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Format : uint32_t { F16, BF16, F32, F64, FP8, BF8, FP8_NAN, BF8_NAN };
+enum Flag : uint32_t { HasNaN = 1, HasInfinity = 2 };
+
+template <uint32_t Count> using Registers = uint32_t __attribute__((ext_vector_type(Count)));
+
+__device__ inline uint32_t flags_of(float value) {
+  return (__builtin_amdgcn_classf(value, NaN) ? HasNaN : 0) |
+         (__builtin_amdgcn_classf(value, Infinity) ? HasInfinity : 0);
+}
+
+/// Flags of a number of 8 bits, of which some formats have one NaN and no infinity.
+__device__ inline uint32_t flags_of(Format format, uint32_t byte) {
+  const uint32_t magnitude = byte & 0x7f;
+  if (format == Format::FP8)
+    return magnitude == 0x7f ? HasNaN : 0;
+  if (format == Format::BF8)
+    return magnitude > 0x7c ? HasNaN : magnitude == 0x7c ? HasInfinity : 0;
+  return byte == 0x80 ? HasNaN : 0;
+}
+
+/// Flags of all numbers in a register; of numbers of 64 bits `low` is the register before it.
+__device__ inline uint32_t flags_of(uint32_t form, uint32_t bits, uint32_t low) {
+  const auto format = static_cast<Format>(form >> 2);
+  uint32_t flags = 0;
+  switch (format) {
+  case Format::F16:
+  case Format::BF16:
+    for (uint32_t half = 0; half < 2; ++half)
+      if (form >> half & 1) {
+        const uint32_t part = bits >> (16 * half) & 0xffff;
+        flags |= format == Format::BF16
+                     ? flags_of(__builtin_bit_cast(float, part << 16))
+                     : flags_of(static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(part))));
+      }
+    return flags;
+  case Format::F32:
+    return flags_of(__builtin_bit_cast(float, bits));
+  case Format::F64: {
+    const auto value = __builtin_bit_cast(double, static_cast<uint64_t>(bits) << 32 | low);
+    return (__builtin_amdgcn_class(value, NaN) ? HasNaN : 0) |
+           (__builtin_amdgcn_class(value, Infinity) ? HasInfinity : 0);
+  }
+  default:
+    for (uint32_t shift = 0; shift < 32; shift += 8)
+      flags |= flags_of(format, bits >> shift & 0xff);
+    return flags;
+  }
+}
+
+template <uint32_t Count> __device__ inline uint32_t flags_in(uint32_t form, Registers<Count> registers) {
+  uint32_t flags = 0;
+  const uint32_t step = static_cast<Format>(form >> 2) == Format::F64 ? 2 : 1;
+#pragma unroll
+  for (uint32_t at = step - 1; at < Count; at += step)
+    flags |= flags_of(form, registers[at], registers[at + 1 - step]);
+  return flags;
+}
+
+template <uint32_t Count>
+__device__ inline void count(uint32_t form, Registers<Count> registers, uint32_t operands, uint32_t site) {
+  if (__builtin_popcountll(__builtin_amdgcn_read_exec()) < __builtin_amdgcn_wavefrontsize()) {
+    luthier::sAtomicAdd<uint64_t>(&partial, 1);
+    return;
+  }
+  const uint32_t flags = flags_in<Count>(form, registers);
+  if (__ballot(flags != 0) == 0)
+    return;
+  const uint64_t nan = __ballot((operands & HasNaN) != 0), any = __ballot(operands != 0);
+  for (uint32_t kind = 0; kind < 2; ++kind)
+    if (const uint64_t lanes = __ballot((flags >> kind & 1) != 0))
+      luthier::sAtomicAdd<uint64_t>(&found[site][kind + 2 * ((kind ? any : nan) != 0)], __builtin_popcountll(lanes));
+}
+
+} // namespace
+
+// `operand_N` adds what a matrix in N registers has to the flags in a register; `product_N` looks at a result.
+#define MATRIX(Count)                                                                                                  \
+  LUTHIER_HOOK_ANNOTATE operand_##Count(Registers<Count> registers, uint32_t form, uint32_t flags, bool more) {        \
+    const uint32_t before = more ? luthier::readReg<uint32_t>(flags) : 0;                                              \
+    luthier::writeReg<uint32_t>(flags, before | flags_in<Count>(form, registers));                                     \
+  }                                                                                                                    \
+  LUTHIER_HOOK_ANNOTATE product_##Count(Registers<Count> registers, uint32_t form, uint32_t operands, uint32_t site) { \
+    count<Count>(form, registers, operands, site);                                                                     \
+  }
+MATRIX(1)
+MATRIX(2)
+MATRIX(4)
+MATRIX(8)
+MATRIX(16)
+MATRIX(32)
+#undef MATRIX

@@ -67,6 +67,14 @@ class Operands:
         lines = [f"v_mov_b32_e32 v{zero}, 0", "v_mov_b32_e32 {0}, 1"]
         return self._kept([*lines, f"v_and_b32_dpp {{0}}, {_whole(units[0])}, v{zero}{moved}"], 0)
 
+    def spare(self) -> RegisterRange:
+        """Return a register for hooks of the instruction alone.
+
+        Raises:
+            HookError: there is none.
+        """
+        return RegisterRange(VGPR_FIRST + self._take(1), 1)
+
     def copy(self) -> None:
         """Insert what makes the copies."""
         if self._before:
