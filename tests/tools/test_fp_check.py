@@ -86,6 +86,16 @@ def test_as_the_device_finds_them(bench: Any, shipped: Any, target: str, kernel:
     assert not left_out
 
 
+@pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_only_where_it_began(bench: Any, shipped: Any, target: str) -> None:
+    """Without flows, instructions that only pass numbers on need not be looked at: nothing else is found."""
+    buffers = [np.zeros(len(A), kind) for kind in RESULTS["mixed"]]
+    made = bench(SOURCE, "mixed", target, A, B, *buffers, len(A), grid=3)
+    found, expected, _ = found_by_both(made, shipped("fp_check", top=0))
+    assert found == {key: many for key, many in expected.items() if not key[1].endswith("-flow")}
+
+
 def test_origins_and_what_passes_them_on(bench: Any, shipped: Any) -> None:
     """An operand that the instruction overwrites counts, too."""
     source = """

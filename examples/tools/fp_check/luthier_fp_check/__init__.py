@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
-from luthier.isa import OperandKind
+from luthier.isa import OperandKind, RegisterRange
 
+from luthier_fp_check.guards import Guards
 from luthier_fp_check.matrices import product_of
 from luthier_fp_check.operands import Operands, most_vgprs
-from luthier_fp_check.shapes import MOST_OPERANDS, Shape, gives_floats, shapes_of
+from luthier_fp_check.shapes import MOST_OPERANDS, Shape, gives_floats, passes_on_only, shapes_of
 
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("nan", "infinity", "nan-flow", "infinity-flow")
@@ -36,11 +37,11 @@ class FpCheck(Tool):
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook behind every instruction that gives floating-point numbers in VGPRs."""
-        most = most_vgprs(task)
+        most, guards = most_vgprs(task), Guards(task)
         for instruction in task.instructions:
-            if gives_floats(instruction):
+            if gives_floats(instruction) and (self.options.flow or not passes_on_only(instruction)):
                 operands = Operands(task, instruction, most)
-                self.sums.add(task, instruction, partial(_look, task, instruction, operands))
+                self.sums.add(task, instruction, partial(_look, task, instruction, operands, guards))
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the instructions that made or passed on exceptional numbers, by kernel in the order of the code."""
@@ -64,7 +65,9 @@ class FpCheck(Tool):
         yield from self.sums.tables()
 
 
-def _look(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
+def _look(
+    task: InstrumentationTask, instruction: Instruction, operands: Operands, guards: Guards, site: Immediate
+) -> None:
     """Insert hooks, and before the instruction copies of operands that it overwrites.
 
     Raises:
@@ -74,12 +77,17 @@ def _look(task: InstrumentationTask, instruction: Instruction, operands: Operand
         _look_at_product(task, instruction, operands, site)
         return
     for shape in shapes_of(instruction, task.lifted.isa):
-        _look_at(task, instruction, shape, operands, site)
+        _look_at(task, instruction, shape, operands, guards, site)
     operands.copy()
 
 
 def _look_at(
-    task: InstrumentationTask, instruction: Instruction, shape: Shape, operands: Operands, site: Immediate
+    task: InstrumentationTask,
+    instruction: Instruction,
+    shape: Shape,
+    operands: Operands,
+    guards: Guards,
+    site: Immediate,
 ) -> None:
     """Insert the hook for one result.
 
@@ -92,13 +100,16 @@ def _look_at(
     wide = _width(task, instruction, shape.result) == 2
     widths = {_width(task, instruction, name) for name in shape.sources} - {0}
     result = task.operand(instruction, shape.result)
+    units, shift = operands.registers(shape.result)
+    tests = guards.of(shape, RegisterRange(units.start, len(units)), high=shift > 0)
     if len(sources) == 1 and len(shape.elements) == 1 and widths == {1 if wide else 2}:
         hook = DEVICE.widened if wide else DEVICE.narrowed
-        task.insert_hook_after(instruction, hook, result, sources[0], skipped, first, site)
+        task.insert_hook_after(instruction, hook, result, sources[0], skipped, first, site, only_if=tests)
         return
     sources += [0] * (MOST_OPERANDS - len(sources))
     hook = DEVICE.wide if wide else DEVICE.narrow
-    task.insert_hook_after(instruction, hook, result, *sources, skipped, first, second, shape.once, site)
+    given = (result, *sources, skipped, first, second, shape.once, site)
+    task.insert_hook_after(instruction, hook, *given, only_if=tests)
 
 
 def _look_at_product(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:

@@ -39,7 +39,7 @@ class Operands:
             HookError: the instruction overwrites it, and there is no register for a copy.
         """
         moved = self._moved() if name == "src0" else ""
-        units, shift = self._registers(name)
+        units, shift = self.registers(name)
         if moved:
             if len(units) != 1:
                 raise HookError("it reads 64 bits of other lanes")
@@ -61,7 +61,7 @@ class Operands:
         moved = self._moved()
         if not moved or self._fills_every_lane():
             return 0
-        units, _ = self._registers("src0")
+        units, _ = self.registers("src0")
         zero = self._take(1)
         # Zero is read in this lane, so the result is zero wherever there is one.
         lines = [f"v_mov_b32_e32 v{zero}, 0", "v_mov_b32_e32 {0}, 1"]
@@ -114,7 +114,7 @@ class Operands:
             free.remove(first + at)
         return first
 
-    def _registers(self, name: str) -> tuple[range, int]:
+    def registers(self, name: str) -> tuple[range, int]:
         """Return the units of an operand, none if it is a number, and by how much its bits are shifted there."""
         operand = self._instruction.operand(name)
         if operand is None or operand[0] != OperandKind.REGISTER:

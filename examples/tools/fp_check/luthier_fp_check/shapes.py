@@ -26,6 +26,12 @@ _CONVERSION = re.compile(r"[vs]_cvt_(f16|f32|f64)_(f16|bf16|f32|f64|[iu]16)$")
 _PAIR = re.compile(r"v_cvt_pk_?(?:rtz_)?(f16|bf16)_f32$")
 _MIXED = re.compile(r"v_(?:fma|mad)_mix(?:(lo|hi)_f16|_f32)$")
 _DOT = re.compile(r"v_dot2(?:c|acc)?_(f32|f16|bf16)_(f16|bf16)$")
+_PASSES_ON = re.compile(
+    r"(?:v|s)_(?:pk_)?(?:(?:min|max|med3|min3|max3|minmax|maxmin|minimum|maximum|minimum3|maximum3|minimummaximum"
+    r"|maximumminimum)(?:_num)?|floor|ceil|trunc|rndne|frexp_mant)_f(?:16|32|64)$"
+    r"|[vs]_cvt_(?:f32_(?:f16|bf16)|f64_f32)$"
+)
+"""Names of instructions whose results are NaN only for NaN, and infinite only for infinities."""
 _FINITE = re.compile(r"[vs]_cvt_(?:f32_[iu]32|f64_[iu]32|f32_ubyte\d|off_f32_i4)$")
 """Names of conversions whose results are never exceptional."""
 _OTHER = re.compile(r"[vs]_cmpx?_|v_div_scale|v_readfirstlane|[vs]_(?:cvt|frexp_exp)\w*_[iu]\d+_f")
@@ -82,6 +88,12 @@ def gives_floats(instruction: Instruction) -> bool:
     """Return whether an instruction gives floating-point numbers that may be exceptional, and not NaN by design."""
     name = _ENCODING.sub("", instruction.mnemonic)
     return instruction.is_float and instruction.memory is None and not (_OTHER.match(name) or _FINITE.match(name))
+
+
+def passes_on_only(instruction: Instruction) -> bool:
+    """Return whether an instruction gives exceptional numbers only where an operand is one."""
+    scaled = instruction.operand("omod")
+    return bool(_PASSES_ON.match(_ENCODING.sub("", instruction.mnemonic))) and (scaled is None or scaled[1] == 0)
 
 
 def shapes_of(instruction: Instruction, isa: Isa) -> list[Shape]:

@@ -68,8 +68,8 @@ class Splicer:
 
     def __init__(self, task: InstrumentationTask, attempt: Attempt) -> None:
         self._task, self._attempt = task, attempt
-        edits = with_waits(task.lifted, task.edits)
-        self.edited = Edited(task.lifted, edits)
+        self._edits = with_waits(task.lifted, task.edits)
+        self.edited = Edited(task.lifted, self._edits)
         self.lifted = self.edited.seen_by_liveness(task.lifted)
         refusals = Refusals(self.lifted, strict=attempt.strict)
         templates = Templates(self.lifted)
@@ -90,7 +90,7 @@ class Splicer:
         sites = [*counting.sites, *self._direct_counters(uses)]
         self._payloads = Payloads(self.lifted, aligned(self.state.private) or self._frame_place)
         bound = self._bind(sites, refusals)
-        self.placements = Placements.of(self.lifted.isa, self._payloads, bound, edits, self.counting.splices)
+        self.placements = Placements.of(self.lifted.isa, self._payloads, bound, self._edits, self.counting.splices)
         self.entries = [self._at_entry(site, number) for site, number in bound if site.zone is None]
         self.names = PayloadNames(self._payloads, bound)
         self._slots = self._payloads.slots([number for _, number in bound])
@@ -232,7 +232,7 @@ class Splicer:
             self.lifted,
             self._payloads,
             refusals,
-            edited=bool(self._task.edits),
+            edits=self._edits,
             enough=self._attempt.enough,
             budget=self.budget,
             asked=self._task.options.hook_budget,
