@@ -367,6 +367,58 @@ def test_products_of_matrices(bench: Any, make_module: Any, target: str, what: s
         assert new
 
 
+MEASURED = {
+    "v_mul_f32 {d}, {a}, {b}": np.float32,
+    "v_fma_f32 {d}, {a}, {b}, {c}": np.float32,
+    "v_mul_f16 {d}, {a}, {b}": np.float16,
+    "v_pk_mul_f16 {d}, {a}, {b}": np.float16,
+    "v_ldexp_f32 {d}, {a}, 3": np.float32,
+}
+"""Instructions, and what their results are of."""
+ROOM = {"% in f16": (2.0**-14, 65520), "% in e5m2": (2.0**-14, 61440), "% in bf16": (2.0**-126, 255.5 * 2.0**120)}
+"""From the smallest normal number of a format to where rounding makes infinity."""
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+def test_exponents(bench: Any, shipped: Any, target: str) -> None:
+    """Counts, extremes and shares are those of the results, which the kernel stores."""
+    choose = np.random.default_rng(5)
+    single = (choose.choice([-1.0, 1.0], (3, 150)) * 2.0 ** choose.uniform(-45, 45, (3, 150))).astype(np.float32)
+    single[:, :30] = choose.choice([0, np.inf, np.nan, 1e-40, 3e38, 464, 6.6e4, 61440], (3, 30))
+    pairs = (2.0 ** choose.uniform(-12, 8, (3, 300))).astype(np.float16).view(np.uint32)
+    words = np.where(choose.random((3, 150)) < 0.7, single.view(np.uint32), pairs)
+    for text, kind in MEASURED.items():
+        if kind == np.float16 and target != "gfx90a" and "pk" not in text:
+            continue  # elsewhere half of the register stays
+        made = bench(others([text]), "others", target, *words, np.zeros(150, np.uint32), 150, grid=3)
+        tables = made.under(shipped("fp_check", exponents=True))
+        results = np.frombuffer(made.launch(made.object.data)[1][3], np.uint32).view(kind).astype(np.float64)
+        if kind == np.float16 and "pk" not in text:
+            results = results[::2]
+        numbers = np.abs(results[np.isfinite(results) & (results != 0)])
+        (row,) = rows(tables["exponents"])
+        assert row["results"] == len(results)
+        assert (row["zero"], row["infinite"]) == ((results == 0).sum(), np.isinf(results).sum())
+        assert (row["NaN"], row["smallest"], row["largest"]) == (np.isnan(results).sum(), numbers.min(), numbers.max())
+        finite = np.isfinite(results).sum()
+        fitting = {name: row["zero"] + ((numbers >= low) & (numbers < end)).sum() for name, (low, end) in ROOM.items()}
+        fitting["% in e4m3"] = row["zero"] + ((numbers >= 2.0**-6) & (numbers <= 464)).sum()
+        assert {name: row[name] for name in fitting} == {k: round(100 * n / finite, 2) for k, n in fitting.items()}
+        found = {one["exponent"]: one["results"] for one in rows(tables["exponent histogram"])}
+        exact, many = np.unique(np.floor(np.log2(numbers)).clip(-33, 32), return_counts=True)
+        names = {-33: "below -32", 32: "32 and above"}
+        assert found == {names.get(int(one), str(int(one))): times for one, times in zip(exact, many, strict=True)}
+
+
+def test_exponents_of_products(bench: Any, make_module: Any) -> None:
+    """Every element of a product of matrices is counted."""
+    words, out = np.full(4096, WORDS["f16"][0], np.uint32), np.zeros(64, np.uint32)
+    made = bench(products(PRODUCTS["gfx90a"][:1]), "products", "gfx90a", words, out)
+    tables = made.under(tool_of(make_module, "fp_check", ("gfx90a",), exponents=True))
+    assert sum(one["results"] for one in rows(tables["exponents"])) == 32 * 32
+
+
 def test_what_is_not_looked_at_is_told(bench: Any, shipped: Any) -> None:
     source = """
     #include <hip/hip_runtime.h>

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.isa import OperandKind, RegisterRange
+from luthier.module import Hook
 
+from luthier_fp_check import exponents
 from luthier_fp_check.guards import Guards
 from luthier_fp_check.matrices import product_of
 from luthier_fp_check.operands import Operands, most_vgprs
@@ -30,18 +32,26 @@ class FpCheck(Tool):
         """Show what operands have passed on, too."""
         top: int = 20
         """Show so many, in the order of the code; 0: all."""
+        exponents: bool = False
+        """Count exponents of results by source line, and tell which smaller formats would have had room for them."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.sums = SiteSums(DEVICE, "found", len(KINDS))
+        self.exponents = SiteSums(DEVICE, "exponents", exponents.COLUMNS)
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook behind every instruction that gives floating-point numbers in VGPRs."""
         most, guards = most_vgprs(task), Guards(task)
         for instruction in task.instructions:
-            if gives_floats(instruction) and (self.options.flow or not passes_on_only(instruction)):
+            if not gives_floats(instruction):
+                continue
+            if self.options.flow or not passes_on_only(instruction):
                 operands = Operands(task, instruction, most)
                 self.sums.add(task, instruction, partial(_look, task, instruction, operands, guards))
+            if self.options.exponents:
+                operands = Operands(task, instruction, most)
+                self.exponents.add(task, instruction, partial(_count, task, instruction, operands))
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the instructions that made or passed on exceptional numbers, by kernel in the order of the code."""
@@ -63,6 +73,9 @@ class FpCheck(Tool):
                 "not looked at", ("what", "number"), [("products of matrices while lanes were not active", partial)]
             )
         yield from self.sums.tables()
+        if self.options.exponents:
+            yield from exponents.tables(run, self.exponents)
+            yield from (replace(one, title=f"{one.title}: exponents") for one in self.exponents.tables())
 
 
 def _look(
@@ -125,6 +138,30 @@ def _look_at_product(task: InstrumentationTask, instruction: Instruction, operan
     made = product.result
     hook = DEVICE.hook(f"product_{made.count}")
     task.insert_hook_after(instruction, hook, made.registers, made.form, flags, site)
+
+
+def _count(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
+    """Insert hooks that count the exponents of results.
+
+    Raises:
+        HookError: as `_look`.
+    """
+    if instruction.is_matrix:
+        for registers, parts in product_of(task, instruction).result.numbers():
+            codes = (*(part.code for part in parts), 0)[:2]
+            task.insert_hook_after(instruction, _counter(registers.count), registers, 0, *codes, False, site)
+        return
+    skipped = operands.skipped()
+    for shape in shapes_of(instruction, task.lifted.isa):
+        codes = (*(element.result.code for element in shape.elements), 0)[:2]
+        hook = _counter(_width(task, instruction, shape.result))
+        result = task.operand(instruction, shape.result)
+        task.insert_hook_after(instruction, hook, result, skipped, *codes, shape.once, site)
+    operands.copy()
+
+
+def _counter(registers: int) -> Hook:
+    return DEVICE.exponents_wide if registers > 1 else DEVICE.exponents_narrow
 
 
 def _width(task: InstrumentationTask, instruction: Instruction, name: str) -> int:

@@ -193,3 +193,111 @@ MATRIX(8)
 MATRIX(16)
 MATRIX(32)
 #undef MATRIX
+
+// Exponents -----------------------------------------------------------------------------------------------------------
+
+/// By site: results of each exponent, of other kinds, and between an exponent's values and the largest of a format
+/// (exponents.py).
+__device__ uint64_t exponents[4096][80];
+/// By site: the smallest and the largest number that is neither 0 nor infinite, as bits of doubles without sign; of
+/// the smallest the complement.
+__device__ uint64_t extremes[4096][2];
+
+namespace {
+
+constexpr int32_t kLowest = -32, kCount = 64;
+enum Column : uint32_t { Zero = kCount, Below, Above, Infinite, Invalid, Tiny, OverE4M3, OverE5M2, OverF16, OverBF16 };
+
+/// A number without its sign, as a double's bits: denormals, too, whatever MODE says.
+__device__ inline uint64_t double_of(uint64_t bits, uint32_t fraction, uint32_t exponent_bits) {
+  const uint64_t magnitude = bits & ((1ull << (fraction + exponent_bits)) - 1);
+  const int32_t bias = (1 << (exponent_bits - 1)) - 1;
+  uint64_t mantissa = magnitude & ((1ull << fraction) - 1);
+  int32_t exponent = static_cast<int32_t>(magnitude >> fraction);
+  if (exponent_bits == 11 || magnitude == 0)
+    return magnitude;
+  if (exponent == (1 << exponent_bits) - 1)
+    return 0x7ffull << 52 | mantissa << (52 - fraction);
+  if (exponent == 0) {
+    const int32_t shift = __builtin_clzll(mantissa) - (63 - static_cast<int32_t>(fraction));
+    mantissa = (mantissa << shift) & ((1ull << fraction) - 1);
+    exponent = 1 - shift;
+  }
+  return static_cast<uint64_t>(exponent - bias + 1023) << 52 | mantissa << (52 - fraction);
+}
+
+template <typename Bits> __device__ inline uint64_t double_of(Part part, Bits bits) {
+  const auto word = static_cast<uint32_t>(static_cast<uint64_t>(bits) >> (32 * part.high()));
+  const uint32_t half = static_cast<uint32_t>(bits) >> (16 * part.high());
+  switch (part.type()) {
+  case Type::F16:
+    return double_of(half, 10, 5);
+  case Type::BF16:
+    return double_of(half, 7, 8);
+  case Type::F32:
+    return double_of(word, 23, 8);
+  default:
+    return double_of(static_cast<uint64_t>(bits), 52, 11);
+  }
+}
+
+__device__ inline uint32_t column_of(uint64_t magnitude) {
+  if (magnitude == 0)
+    return Zero;
+  const auto field = static_cast<int32_t>(magnitude >> 52);
+  if (field == 0x7ff)
+    return magnitude & ((1ull << 52) - 1) ? Invalid : Infinite;
+  const int32_t place = field - 1023 - kLowest;
+  return place < 0 ? Below : place < kCount ? place : Above;
+}
+
+__device__ inline uint64_t bits_of(double value) { return __builtin_bit_cast(uint64_t, value); }
+
+/// Adds lanes to a column.
+__device__ inline void add_lanes(uint32_t site, uint32_t column, bool mine) {
+  if (const uint64_t lanes = __ballot(mine))
+    luthier::sAtomicAdd<uint64_t>(&exponents[site][column], __builtin_popcountll(lanes));
+}
+
+template <typename Bits> __device__ inline void note(uint64_t element, Bits bits, bool wanted, uint32_t site) {
+  if (element == 0)
+    return;
+  const uint64_t magnitude = double_of(Part{static_cast<uint32_t>(element & 63)}, bits);
+  const uint32_t column = column_of(magnitude);
+  for (uint64_t left = __ballot(wanted); left;) {
+    const uint32_t one = __builtin_amdgcn_readlane(column, __builtin_ctzll(left));
+    const uint64_t same = __ballot(wanted && column == one);
+    luthier::sAtomicAdd<uint64_t>(&exponents[site][one], __builtin_popcountll(same));
+    left &= ~same;
+  }
+  const bool number = wanted && magnitude != 0 && magnitude < bits_of(__builtin_inf());
+  add_lanes(site, Tiny, number && magnitude < bits_of(0x1p-126));
+  add_lanes(site, OverE4M3, number && magnitude > bits_of(464) && magnitude < bits_of(512));
+  add_lanes(site, OverE5M2, number && magnitude >= bits_of(61440) && magnitude < bits_of(65536));
+  add_lanes(site, OverF16, number && magnitude >= bits_of(65520) && magnitude < bits_of(65536));
+  add_lanes(site, OverBF16, number && magnitude >= bits_of(0x1.ffp127));
+  if (number) {
+    atomicMax(reinterpret_cast<unsigned long long *>(&extremes[site][0]), ~magnitude);
+    atomicMax(reinterpret_cast<unsigned long long *>(&extremes[site][1]), magnitude);
+  }
+}
+
+template <typename Bits>
+__device__ inline void note_both(Bits result, uint32_t skipped, uint64_t first, uint64_t second, bool once,
+                                 uint32_t site) {
+  const uint64_t active = __builtin_amdgcn_read_exec();
+  const bool wanted = !skipped && (!once || __lane_id() == static_cast<uint32_t>(__builtin_ctzll(active)));
+  note(first, result, wanted, site);
+  note(second, result, wanted, site);
+}
+
+} // namespace
+
+LUTHIER_HOOK_ANNOTATE exponents_narrow(uint32_t result, uint32_t skipped, uint64_t first, uint64_t second, bool once,
+                                       uint32_t site) {
+  note_both(result, skipped, first, second, once, site);
+}
+LUTHIER_HOOK_ANNOTATE exponents_wide(uint64_t result, uint32_t skipped, uint64_t first, uint64_t second, bool once,
+                                     uint32_t site) {
+  note_both(result, skipped, first, second, once, site);
+}

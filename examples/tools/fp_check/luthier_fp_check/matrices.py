@@ -10,6 +10,8 @@ from luthier import Instruction, InstrumentationTask
 from luthier.errors import HookError
 from luthier.isa import OperandKind, RegisterRange
 
+from luthier_fp_check.shapes import Part
+
 _PRODUCT = re.compile(
     r"v_(mfma|smfmac|wmma|swmmac)_(f64|f32|f16|bf16)_\d+x\d+x\d+_?(?:\d+b_)?"
     r"(?:(f64|x?f32|f16|bf16)(?:_1k)?|([fb][pf]8)_([fb][pf]8))$"
@@ -35,6 +37,16 @@ class Matrix:
     def count(self) -> int:
         """Return how many registers it has."""
         return self.registers.count
+
+    def numbers(self) -> Iterator[tuple[RegisterRange, tuple[Part, ...]]]:
+        """Yield registers, or pairs of them, each with the numbers that are in it."""
+        type, halves = _TYPES[self.form >> 2], self.form & _BOTH
+        step = 2 if type == "f64" else 1
+        parts: tuple[Part, ...] = (Part(0, type),)
+        if type in ("f16", "bf16"):
+            parts = tuple(Part(0, type, bool(high)) for high in range(2) if halves >> high & 1)
+        for first in range(self.registers.first, self.registers.first + self.count, step):
+            yield RegisterRange(first, step), parts
 
 
 @dataclass(frozen=True)
