@@ -9,6 +9,7 @@ from random import Random
 
 from luthier.errors import HookError, PatchError
 from luthier.isa import RegisterRange
+from luthier.isa.registers import SGPRS
 from luthier.lifting import BasicBlock, ControlEdge, Function, Instruction, LiftedRepresentation, Loop
 from luthier.module import Hook, LoadedModule
 from luthier.objects.names import is_selected
@@ -81,6 +82,8 @@ class InstrumentationTask:
         options = PatchOptions() if options is None else options
         self.options = replace(options, hoist=self.HOIST) if options.hoist is None else options
         self._left_out: list[str] = []
+        self._given: set[int] = set()
+        """Units that tools have for themselves (`spare_sgprs`)."""
         self._groups: EveryWorkGroup | None = None
         self._calls = HookCalls(lifted.kernel.name)
 
@@ -169,6 +172,34 @@ class InstrumentationTask:
             HookError: no such budget.
         """
         self.hook_budget = HookBudget(registers, occupancy, on_excess, every)
+
+    def spare_sgprs(self, count: int) -> RegisterRange | None:
+        """Return SGPRs that nothing in the kernel names, for one tool alone: other tools that ask get others.
+
+        The kernel gets them where edits or guards name them. Whoever reads them must have written them before, by an
+        edit or a hook.
+
+        Args:
+            count: how many; of several the first is even.
+
+        Returns:
+            None where there are none.
+        """
+        lifted = self.lifted
+        inputs = lifted.kernel.descriptor.sgpr_inputs.values()
+        named = {int(unit) for unit in lifted.named_units}
+        first = max([0, *(at + many for at, many in inputs), *(unit - SGPRS[0] + 1 for unit in named & {*SGPRS})])
+        asked = self.hook_budget
+        end = lifted.target.sgpr_limit
+        if asked is not None and asked.on_excess != "keep":
+            end = asked.sgpr_limit(lifted)
+        step = 1 + (count > 1)
+        for at in range(-(-first // step) * step, end - count + 1, step):
+            register = RegisterRange(SGPRS[at], count)
+            if self._given.isdisjoint(register.units):
+                self._given.update(register.units)
+                return register
+        return None
 
     @property
     def modules(self) -> list[LoadedModule]:

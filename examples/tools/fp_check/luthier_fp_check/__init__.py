@@ -46,11 +46,10 @@ class FpCheck(Tool):
         for instruction in task.instructions:
             if not gives_floats(instruction):
                 continue
+            operands = Operands(task, instruction, most)
             if self.options.flow or not passes_on_only(instruction):
-                operands = Operands(task, instruction, most)
                 self.sums.add(task, instruction, partial(_look, task, instruction, operands, guards))
             if self.options.exponents:
-                operands = Operands(task, instruction, most)
                 self.exponents.add(task, instruction, partial(_count, task, instruction, operands))
 
     def report(self, run: Run) -> Iterable[Table]:

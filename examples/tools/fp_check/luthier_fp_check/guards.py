@@ -7,8 +7,6 @@ from dataclasses import replace
 from luthier import InstrumentationTask
 from luthier.errors import DecodeError
 from luthier.isa import RegisterRange
-from luthier.isa.registers import SGPRS
-from luthier.patch.registers.budget import budget_of
 
 from luthier_fp_check.shapes import Part, Shape
 
@@ -69,13 +67,12 @@ class Guards:
     def _keep(self) -> str:
         """Return the register that holds what is looked for, as from the kernel's beginning."""
         lifted = self._task.lifted
-        budget = budget_of(lifted, self._task.hook_budget)
-        if lifted.kernel.descriptor.kernarg_preload_length or budget.sgprs >= budget.sgpr_limit:
+        register = None if lifted.kernel.descriptor.kernarg_preload_length else self._task.spare_sgprs(1)
+        if register is None:
             return "{vcc_lo}"
-        register = str(RegisterRange(SGPRS.start + budget.sgprs))
         first = lifted.blocks[lifted.functions[0].entry_block].first
         self._task.add_before(first, f"s_movk_i32 {register}, {CLASSES:#x}")
-        return register
+        return str(register)
 
     def _takes(self, test: str) -> bool:
         wide = self._task.lifted.wave_size > 32

@@ -79,6 +79,7 @@ class Operands:
         """Insert what makes the copies."""
         if self._before:
             self._task.add_before(self._instruction, "\n".join(self._before))
+            self._before.clear()
 
     def _moved(self) -> str:
         """Return what the instruction says of other lanes that it reads; empty if it reads none."""

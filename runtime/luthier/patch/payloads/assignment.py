@@ -368,7 +368,7 @@ class Binder:
     def _guard_at(self, site: Site, bound: _Bound) -> GuardedPlace | None:
         """Return the guard of a site; None where there is none, or it cannot be had: then the payload always runs."""
         call = site.use.call
-        if call is None or call.guard is None or self._masks.matter or site.zone is None:
+        if call is None or call.guard is None or site.zone is None:
             return None
         at = site.at if site.zone == Zone.TAKEN else site.point
         if self._boundaries.at(at, site.at)[0] != self._boundaries.everywhere:
@@ -384,6 +384,8 @@ class Binder:
                 return None
             # Vector instructions may still read as lane masks what is overwritten.
             place = replace(place, kept=kept, lead=self._boundaries.everywhere)
+        if self._masks.matter:
+            place = replace(place, lead=(*place.lead, *self._masks.before(mask_of((*vcc, *(place.kept or ()))))))
         early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()
         return replace(place, lead=(*place.lead, *self._neighbours.before(at, site.at, early))) if early else place
 

@@ -143,13 +143,19 @@ class Splicer:
     # What the kernel has, before any hook gets a register
 
     def _files(self, budget: RegisterBudget) -> tuple[tuple[range, int], ...]:
-        """Files of registers with how many of each the kernel and its edits have: others hold nothing that a hook could
-        read."""
-        lifted, edited = self._task.lifted, self.edited.units
-        sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]))
+        """Files of registers with how many of each the kernel, edits and guards have: others hold nothing that a hook
+        could read."""
+        lifted, added = self._task.lifted, self._added
+        sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]), highest(added, SGPRS))
         own = lifted.kernel.descriptor.architected_vgprs
-        vgprs = max(own, named_registers(lifted, VGPRS), highest(edited, VGPRS))
+        vgprs = max(own, named_registers(lifted, VGPRS), highest(added, VGPRS))
         return (SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, lifted.kernel.descriptor.agprs)
+
+    @functools.cached_property
+    def _added(self) -> int:
+        """Return the bit set of units that edits and guards name."""
+        guards = {insertion.call.guard for insertion in self._task.insertions} - {None}
+        return functools.reduce(lambda units, one: units | (one.reads if one else 0), guards, self.edited.units)
 
     def _plan_state(self, budget: RegisterBudget, templates: Templates) -> StatePlan:
         """Find places for the launch state of all calls and of rows of waves together, and for what they write: each
@@ -259,7 +265,7 @@ class Splicer:
             vgprs: how many the kernel has.
         """
         bindings = [self._payloads.bindings[number] for number in {number for _, number in bound}]
-        edited = RegisterNeeds.of_edits(self.edited.units, self.budget, vgprs, self.lifted.kernel.name)
+        edited = RegisterNeeds.of_edits(self._added, self.budget, vgprs, self.lifted.kernel.name)
         return RegisterNeeds.of(self._task.lifted, self.counting, self.state, bindings, edited, sites)
 
     @property
