@@ -175,6 +175,23 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
 
 
 @pytest.mark.covering(1)
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> None:
+    """Of an allocation whose bounds the kernel holds in registers, since an argument points to it."""
+    size, step = ACCESSES[access][1], min(ACCESSES[access][1], 4)
+    extent = 999 + size  # an access at 1000 is one byte too far, and none of a wave is further
+    near = [1000 - place for place in range(48)] * 8
+    offsets = np.array([one // step * step for one in near], np.int32)
+    kernel = made(bench, "touch", target, access, 4096, offsets)
+    tool = shipped("memcheck", top=0)
+    found = watched(kernel, tool, Layout([(0, extent, 2048, False)], 4096).events(kernel.placed[0].address))
+    (held,) = tool._held.values()
+    assert any(one.claim.argument == 0 for one in held)
+    assert sum(row["lanes"] for row in found["memory"]) == (offsets + size > extent).sum()
+
+
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("access", ["byte", "half", "word", "atomic"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
