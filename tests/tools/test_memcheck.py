@@ -120,10 +120,22 @@ def watched(kernel: Any, tool: Any, events: list[ApiEvent], lds: int = 0) -> dic
     assert tool.tell(tool.allocations[1], known)
     groups, block = (one if isinstance(one, tuple) else (one, 1, 1) for one in (kernel.grid, kernel.block))
     items = [many * each for many, each in zip(groups, block, strict=True)]
-    memory._write(known, {"launch": memory.launch_record(7, items, block, lds)})
+    name = kernel.object.name, kernel.kernel
+    held = tool.held(tool.allocations[1], name, kernarg_of(kernel), lds)
+    memory._write(known, {"launch": memory.launch_record(7, items, block, lds), "held": held})
     module.kernel(kernel.kernel).launch(*kernel.placed, grid=kernel.grid, block=kernel.block)
     assert [one.read() for one in kernel.placed if hasattr(one, "read")] == before
     return {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
+
+
+def kernarg_of(kernel: Any) -> bytes:
+    """Return the contents of a launch's arguments."""
+    contents = bytearray(512)
+    explicit = [one for one in kernel.object.kernels[kernel.kernel].arguments if not one.hidden]
+    for argument, placed in zip(explicit, kernel.placed, strict=True):
+        value = placed.address if hasattr(placed, "address") else int(placed)
+        contents[argument.offset : argument.offset + argument.size] = value.to_bytes(argument.size, "little")
+    return bytes(contents)
 
 
 def made(bench: Any, kernel: str, target: str, access: str, memory: int, offsets: Any) -> Any:
@@ -161,6 +173,23 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
         assert bad[item] == (row["kind"], row["side"], row["of bytes"])
     assert told == Counter(one[0] for one in bad if one is not None)
     assert "not measured" not in found
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> None:
+    """Of an allocation whose bounds the kernel holds in registers, since an argument points to it."""
+    size, step = ACCESSES[access][1], min(ACCESSES[access][1], 4)
+    extent = 999 + size  # an access at 1000 is one byte too far, and none of a wave is further
+    near = [1000 - place for place in range(48)] * 8
+    offsets = np.array([one // step * step for one in near], np.int32)
+    kernel = made(bench, "touch", target, access, 4096, offsets)
+    tool = shipped("memcheck", top=0)
+    found = watched(kernel, tool, Layout([(0, extent, 2048, False)], 4096).events(kernel.placed[0].address))
+    (held,) = tool._held.values()
+    assert any(one.claim.argument == 0 for one in held)
+    assert sum(row["lanes"] for row in found["memory"]) == (offsets + size > extent).sum()
 
 
 @pytest.mark.covering(1)
@@ -346,6 +375,62 @@ def test_what_the_launch_has_is_not_checked(shipped: Any, way: str) -> None:
     tool = shipped("memcheck")
     patch_object(assembled(kernel_text(function("k", [*code, "s_endpgm"]), "gfx90a"), "gfx90a"), tool.instrument)
     assert [site.text.split()[1].rstrip(",") for site in tool.checked.sites] == checked
+
+
+LOADED = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "v_lshlrev_b32_e32 v0, 2, v0"]
+ACCESS = "global_load_dword v1, v0, s[6:7]"
+BASES = {
+    "as it was loaded": ([ACCESS], True),
+    "changed": (["s_add_u32 s6, s6, 8", ACCESS], False),
+    "its upper half changed": (["s_add_u32 s7, s7, 8", ACCESS], False),
+    "changed on one way": (["s_cbranch_scc1 there", "s_add_u32 s6, s6, 8", "there:", ACCESS], False),
+    "changed on another way": (["s_cbranch_scc1 there", "s_add_u32 s6, s6, 8", "s_endpgm", "there:", ACCESS], True),
+    "changed in a loop": (["there:", ACCESS, "s_add_u32 s6, s6, 8", "s_cbranch_scc1 there"], False),
+    "loaded by another pointer": (["s_load_dwordx2 s[6:7], s[4:5], 0x0", "s_waitcnt lgkmcnt(0)", ACCESS], False),
+    "loaded again": (["s_mov_b32 s6, 0", "s_load_dwordx2 s[6:7], s[0:1], 0x8", "s_waitcnt lgkmcnt(0)", ACCESS], True),
+}
+"""Code, and whether its base is surely an argument of the kernel."""
+
+
+@pytest.mark.parametrize("way", BASES)
+def test_bases_that_are_arguments(shipped: Any, way: str) -> None:
+    """Offsets alone are compared only where the base is what the launch gave, on all ways there."""
+    code, sure = BASES[way]
+    tool, tests = shipped("memcheck"), list[Any]()
+
+    def instrument(task: Any) -> None:
+        tool.instrument(task)
+        calls = [one.call for one in task.insertions if one.hook.name == "access"]
+        tests.extend(call.guard for call in calls if call.guard is not None)
+
+    patch_object(assembled(kernel_text(function("k", [*LOADED, *code, "s_endpgm"]), "gfx90a"), "gfx90a"), instrument)
+    assert len(tests) == sure
+    (held,) = tool._held.values()
+    assert [(one.claim.kind, one.claim.argument) for one in held] == [("offsets", 8)] * sure
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
+    """Where they are inside of what a kernel's arguments point to, about as many instructions more as there were."""
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void stencil(const float *a, const float *b, float *c, int n) {
+      for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < n - 4; k += 256)
+        c[k] = a[k] + a[k + 1] + a[k + 2] * b[k] + b[k + 3];
+    }
+    """
+    arrays = [np.ones(4096, np.float32) for _ in range(3)]
+    kernel = bench(source, "stencil", target, *arrays, 4096, grid=4)
+    tool = shipped("memcheck")
+    for place in kernel.placed[:3]:
+        address = {"address": place.address, "size": 4 * 4096, "reserved": 4 * 4096}
+        tool.at_memory_event(ApiEvent("allocated", False, 1, 1, 1, 0, address))
+    kernel.launch(kernel.object.data)
+    before = kernel.device.stats.instructions
+    found = watched(kernel, tool, [])
+    assert found["no bad access was seen"] == []
+    assert kernel.device.stats.instructions <= 2.01 * before
 
 
 def test_scalar_loads(bench: Any, shipped: Any) -> None:

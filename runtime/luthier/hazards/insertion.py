@@ -25,6 +25,7 @@ class Boundaries:
 
     Attributes:
         same: whether all payloads have the same.
+        everywhere: what payloads begin with where nothing special is near.
     """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
@@ -32,12 +33,12 @@ class Boundaries:
         hazards = hazard_model(lifted.target, lifted.wave_size)
         # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
         before = lifted.target.lane_mask_wait, lifted.target.replay_wait
-        self._everywhere = tuple(wait for wait in before if wait is not None)
+        self.everywhere = tuple(wait for wait in before if wait is not None)
         replay = lifted.target.replay_wait
         matrix = lifted.code.flags & _MATRIX != 0
         # A word that is not known may be a matrix instruction as well.
         if hazards.behind_wmma and ((matrix | (lifted.code.opcode < 0)) & lifted.reached).any():
-            self._everywhere += ("v_nop",) * hazards.behind_wmma
+            self.everywhere += ("v_nop",) * hazards.behind_wmma
         self._behind: tuple[str, ...] = () if replay is None else (replay,)
         self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
         self._matrices: list[int] | None = None
@@ -53,7 +54,7 @@ class Boundaries:
             index: the instruction whose block the payload is in: `point`, or the one before it.
         """
         if self.same:
-            return self._everywhere, self._behind
+            return self.everywhere, self._behind
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:
             again = (f"s_set_vgpr_msb {bits:#x}",) if bits else ()
@@ -80,7 +81,7 @@ class Boundaries:
             return wait_states(self._matrix_waits)
         if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - self._skip_waits), point)):
             return wait_states(self._skip_waits)
-        return self._everywhere
+        return self.everywhere
 
 
 _MATRIX = int(InstructionFlag.MATRIX)

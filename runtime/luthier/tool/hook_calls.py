@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from luthier.errors import HookError
@@ -25,6 +25,7 @@ from luthier.payload import (
 from luthier.payload.expressions import Inputs, words_of
 from luthier.payload.intrinsics import check_accessible
 from luthier.tool.arguments import Immediate, LaunchOperand, SiteValue
+from luthier.tool.guards import Guard
 from luthier.tool.points import Place
 
 
@@ -62,6 +63,8 @@ class HookCall:
     """Bit set of the register units that these are made of."""
     groups: EveryWorkGroup | None = None
     """The work-groups that it runs in; None: all."""
+    guard: Guard | None = None
+    """What decides at each point whether it runs; None: it does."""
 
 
 class Insertion(NamedTuple):
@@ -92,7 +95,11 @@ class HookCalls:
         self._made: dict[tuple[object, ...], HookCall] = {}
 
     def of(
-        self, hook: Hook, arguments: tuple[HookArgument, ...], groups: EveryWorkGroup | None
+        self,
+        hook: Hook,
+        arguments: tuple[HookArgument, ...],
+        groups: EveryWorkGroup | None,
+        guard: Guard | None = None,
     ) -> tuple[HookCall, tuple[tuple[int, ...], ...]]:
         """Return the call of a hook with its arguments, and the numbers among them that are the point's own.
 
@@ -100,6 +107,7 @@ class HookCalls:
 
         Args:
             groups: the work-groups that it runs in; None: all.
+            guard: what decides whether it runs.
 
         Raises:
             HookError: wrong number or type of arguments.
@@ -107,18 +115,18 @@ class HookCalls:
         # Equal numbers of different types are different arguments.
         types = tuple(map(type, arguments)) if arguments else ()
         numbers: tuple[tuple[int, ...], ...] = ()
-        key: tuple[object, ...] = id(hook), arguments, groups, types  # its call refers to it
+        key: tuple[object, ...] = id(hook), arguments, groups, guard, types  # its call refers to it
         if Immediate in types and len(arguments) == len(hook.parameters):
             numbers = _numbers(hook, arguments, self._kernel)
             # What its numbers are does not matter to a call, but how many words they have.
             alike = [len(words) or argument for words, argument in zip(numbers, arguments, strict=True)]
-            key = id(hook), *alike, groups, types
+            key = id(hook), *alike, groups, guard, types
         try:
             call = self._made.get(key)
         except TypeError:  # unhashable: nothing that can be passed
             call = None
         if call is None:
-            call = _call_of(hook, arguments, groups, self._kernel)
+            call = replace(_call_of(hook, arguments, groups, self._kernel), guard=guard)
             if float not in types:  # 0.0 and -0.0 are equal
                 self._made[key] = call
         return call, numbers

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
 from luthier.errors import HookError, PatchError
 from luthier.isa import RegisterRange
+from luthier.isa.registers import SGPRS
 from luthier.lifting import BasicBlock, ControlEdge, Function, Instruction, LiftedRepresentation, Loop
 from luthier.module import Hook, LoadedModule
 from luthier.objects.names import is_selected
@@ -19,6 +20,7 @@ from luthier.tool import edits, points
 from luthier.tool.arguments import LaunchOperand, SiteValue
 from luthier.tool.counts import Cell, CounterBudget, CountRequest, Granularity, Per
 from luthier.tool.edits import Edit
+from luthier.tool.guards import Guard
 from luthier.tool.hook_budget import HookBudget, OnExcess
 from luthier.tool.hook_calls import HookArgument, HookCall, HookCalls, Insertion, check_values, reg
 from luthier.tool.options import Option, PatchOptions
@@ -80,6 +82,8 @@ class InstrumentationTask:
         options = PatchOptions() if options is None else options
         self.options = replace(options, hoist=self.HOIST) if options.hoist is None else options
         self._left_out: list[str] = []
+        self._given: set[int] = set()
+        """Units that tools have for themselves (`spare_sgprs`)."""
         self._groups: EveryWorkGroup | None = None
         self._calls = HookCalls(lifted.kernel.name)
 
@@ -168,6 +172,34 @@ class InstrumentationTask:
             HookError: no such budget.
         """
         self.hook_budget = HookBudget(registers, occupancy, on_excess, every)
+
+    def spare_sgprs(self, count: int) -> RegisterRange | None:
+        """Return SGPRs that nothing in the kernel names, for one tool alone: other tools that ask get others.
+
+        The kernel gets them where edits or guards name them. Whoever reads them must have written them before, by an
+        edit or a hook.
+
+        Args:
+            count: how many; of several the first is even.
+
+        Returns:
+            None where there are none.
+        """
+        lifted = self.lifted
+        inputs = lifted.kernel.descriptor.sgpr_inputs.values()
+        named = {int(unit) for unit in lifted.named_units}
+        first = max([0, *(at + many for at, many in inputs), *(unit - SGPRS[0] + 1 for unit in named & {*SGPRS})])
+        asked = self.hook_budget
+        end = lifted.target.sgpr_limit
+        if asked is not None and asked.on_excess != "keep":
+            end = asked.sgpr_limit(lifted)
+        step = 1 + (count > 1)
+        for at in range(-(-first // step) * step, end - count + 1, step):
+            register = RegisterRange(SGPRS[at], count)
+            if self._given.isdisjoint(register.units):
+                self._given.update(register.units)
+                return register
+        return None
 
     @property
     def modules(self) -> list[LoadedModule]:
@@ -308,28 +340,39 @@ class InstrumentationTask:
         """Return the reasons for which tools have left out something (`leave_out`)."""
         return list(self._left_out)
 
-    def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
+    def insert_hook_before(
+        self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument, only_if: Sequence[str] = ()
+    ) -> None:
         """Run `hook` whenever control is about to execute `instruction`, however it got there.
 
         Args:
             instruction: an instruction of `instructions`, or its index.
             hook: a hook of a `ToolModule`.
             arguments: one a parameter: a Python number for a constant, `reg` for a register's value.
+            only_if: comparisons in assembly that write ``{vcc}``, as ``v_cmp_class_f32_e64 {vcc}, v4, 3``: where none
+                is true in any lane the hook need not run, and costs no more than they do. They are a promise, not a
+                condition: where registers are short it runs nevertheless.
 
         Raises:
-            HookError: wrong number or type of arguments, or no such instruction.
+            HookError: wrong number or type of arguments, or no such instruction; what is no such comparison.
         """
-        self._insert("before", instruction, hook, arguments)
+        self._insert("before", instruction, hook, arguments, self._guard(only_if))
 
-    def insert_hook_after(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
+    def insert_hook_after(
+        self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument, only_if: Sequence[str] = ()
+    ) -> None:
         """Run `hook` when `instruction` has been executed: of a branch wherever control goes on, of a call when it has
         come back.
+
+        Args:
+            only_if: comparisons in assembly, as of `insert_hook_before`.
 
         Raises:
             HookError: also for ends, returns and jumps by register, after which control is nobody knows where.
         """
+        guard = self._guard(only_if)
         for point in points.behind(self.lifted, self._index(instruction)):
-            self._insert(point.place, point.at, hook, arguments)
+            self._insert(point.place, point.at, hook, arguments, guard)
 
     def insert_hook_at_block(self, block: BasicBlock, hook: Hook, *arguments: HookArgument) -> None:
         """Run `hook` whenever control enters `block` (one of ``lifted.blocks``)."""
@@ -501,8 +544,16 @@ class InstrumentationTask:
             raise HookError(f"there is no reachable instruction {index}", kernel=self.lifted.kernel.name)
         return index
 
+    def _guard(self, only_if: Sequence[str]) -> Guard | None:
+        return Guard.of(self.lifted, only_if) if only_if else None
+
     def _insert(
-        self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
+        self,
+        place: Place,
+        instruction: Instruction | int,
+        hook: Hook,
+        arguments: tuple[HookArgument, ...],
+        guard: Guard | None = None,
     ) -> None:
         if len(self.insertions) >= MOST_INSERTIONS:
             raise PatchError(
@@ -511,7 +562,7 @@ class InstrumentationTask:
                 kernel=self.lifted.kernel.name,
             )
         index = self._index(instruction)
-        call, numbers = self._calls.of(hook, arguments, self._groups)
+        call, numbers = self._calls.of(hook, arguments, self._groups, guard)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
         # Equivalent to Insertion(…), in half the time.

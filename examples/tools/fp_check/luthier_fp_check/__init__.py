@@ -2,90 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
-from luthier.errors import HookError
 from luthier.isa import OperandKind, RegisterRange
-from luthier.isa.registers import VGPR_FIRST
-from luthier.tool.task import HookArgument
+from luthier.module import Hook
+
+from luthier_fp_check import exponents
+from luthier_fp_check.guards import Guards
+from luthier_fp_check.matrices import product_of
+from luthier_fp_check.operands import Operands, most_vgprs
+from luthier_fp_check.shapes import MOST_OPERANDS, Shape, gives_floats, passes_on_only, shapes_of
 
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("nan", "infinity", "nan-flow", "infinity-flow")
 """Of the columns of the device's table, as `luthier sanitize` calls them."""
-_ARITHMETIC = (
-    "add|sub|subrev|mul|fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|max|min|max3|min3|med3|maxmin|minmax|maximum|minimum"
-    "|max_num|min_num|rcp|rsq|sqrt|exp|log|sin|cos|tanh|fract|floor|ceil|trunc|rndne|div_fixup|div_fmas|ldexp"
-)
-_END = r"(?:_e32|_e64|_dpp|_dpp8|_e64_dpp|_sdwa)?$"
-_ONE_TYPE = re.compile(rf"v_(pk_)?({_ARITHMETIC})(?:_legacy|_dx9_zero|_iflag)?_(f16|f32|f64){_END}")
-_CONVERSION = re.compile(rf"v_cvt_(f16_f32|f32_f16|f32_f64|f64_f32){_END}")
-_TO_HALVES = re.compile(rf"v_cvt_pk_?rtz_f16_f32{_END}")
-_OTHER = re.compile(r"s_|v_cmpx?_|v_div_scale|v_readfirstlane|v_(?:cvt|frexp_exp)\w*_[iu]\d+_f")
-"""Names of instructions with results of other kinds; of `v_div_scale` a NaN has a meaning."""
-_READ = {"div_fixup": ("src1", "src2"), "ldexp": ("src0",)}
-"""Operands that count where it is not all: the quotient's estimate may be NaN by design, an exponent is an integer."""
-_SOURCES = ("src0", "src1", "src2", "imm")
-_ELSEWHERE = ("_sdwa", "_dpp", "_dpp8")
-_UNLIKE = ("op_sel", "op_sel_hi")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Hook behind an instruction, and the operands that it is given."""
-
-    hook: str
-    sources: tuple[str, ...]
-    """LLVM's names of the operands that count."""
-    arguments: int
-    """Operands that the hook takes."""
-
-
-def gives_floats(instruction: Instruction) -> bool:
-    """Return whether an instruction gives floating-point numbers in VGPRs, and not NaN by design."""
-    name = instruction.mnemonic
-    return instruction.is_float and instruction.memory is None and not _OTHER.match(name)
-
-
-def shape_of(instruction: Instruction) -> Shape:
-    """Return how an instruction that gives floating-point numbers is looked at.
-
-    Raises:
-        HookError: it cannot be.
-    """
-    name = instruction.mnemonic
-    there = tuple(one for one in _SOURCES if instruction.operand(one) is not None)
-    if found := _ONE_TYPE.match(name):
-        shape = Shape(f"{found[1] or ''}{found[3]}", _READ.get(found[2], there), 3)
-    elif found := _CONVERSION.match(name):
-        shape = Shape(found[1], there, 1)
-    elif _TO_HALVES.match(name):
-        shape = Shape("pkrtz_f16_f32", there, 2)
-    else:
-        raise HookError("instructions of this kind are not looked at")
-    if name.endswith(_ELSEWHERE):
-        raise HookError("it reads other lanes, or parts of registers")
-    _check_selection(instruction, shape)
-    return shape
-
-
-def _check_selection(instruction: Instruction, shape: Shape) -> None:
-    """Refuse instructions that pair halves or elements otherwise than they lie in registers.
-
-    Raises:
-        HookError: it is one.
-    """
-    chosen = {name: found[1] for name in _UNLIKE if (found := instruction.operand(name)) is not None}
-    if not shape.hook.startswith("pk_"):
-        chosen.pop("op_sel_hi", None)
-        if instruction.operand("op_sel") is None or ".h" in instruction.text or ".l" in instruction.text:
-            return
-    every = (1 << len(shape.sources)) - 1
-    if chosen.get("op_sel", 0) or chosen.get("op_sel_hi", every) != every:
-        raise HookError("it takes its operands from other halves of registers")
 
 
 class FpCheck(Tool):
@@ -99,16 +32,25 @@ class FpCheck(Tool):
         """Show what operands have passed on, too."""
         top: int = 20
         """Show so many, in the order of the code; 0: all."""
+        exponents: bool = False
+        """Count exponents of results by source line, and tell which smaller formats would have had room for them."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.sums = SiteSums(DEVICE, "found", len(KINDS))
+        self.exponents = SiteSums(DEVICE, "exponents", exponents.COLUMNS)
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook behind every instruction that gives floating-point numbers in VGPRs."""
+        most, guards = most_vgprs(task), Guards(task)
         for instruction in task.instructions:
-            if gives_floats(instruction):
-                self.sums.add(task, instruction, partial(_look, task, instruction))
+            if not gives_floats(instruction):
+                continue
+            operands = Operands(task, instruction, most)
+            if self.options.flow or not passes_on_only(instruction):
+                self.sums.add(task, instruction, partial(_look, task, instruction, operands, guards))
+            if self.options.exponents:
+                self.exponents.add(task, instruction, partial(_count, task, instruction, operands))
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the instructions that made or passed on exceptional numbers, by kernel in the order of the code."""
@@ -125,52 +67,105 @@ class FpCheck(Tool):
             ("kernel", "kind", "source", "address", "instruction", "lanes"),
             rows[: self.options.top or None],
         )
+        if partial := run.total("partial"):
+            yield Table(
+                "not looked at", ("what", "number"), [("products of matrices while lanes were not active", partial)]
+            )
         yield from self.sums.tables()
+        if self.options.exponents:
+            yield from exponents.tables(run, self.exponents)
+            yield from (replace(one, title=f"{one.title}: exponents") for one in self.exponents.tables())
 
 
-def _look(task: InstrumentationTask, instruction: Instruction, site: Immediate) -> None:
-    """Insert the hook, and before the instruction copies of operands that it overwrites.
+def _look(
+    task: InstrumentationTask, instruction: Instruction, operands: Operands, guards: Guards, site: Immediate
+) -> None:
+    """Insert hooks, and before the instruction copies of operands that it overwrites.
 
     Raises:
         HookError: the instruction cannot be looked at, or there is no register for a copy.
     """
-    shape = shape_of(instruction)
-    arguments: list[HookArgument] = []
-    copies: list[str] = []
-    free = _free(task, instruction)
-    for name in shape.sources:
-        units, shift = _registers(task, instruction, name)
-        if not any(instruction.effects.writes >> unit & 1 for unit in units):
-            arguments.append(task.operand(instruction, name))
-            continue
-        first = next((one for one in free if all(one + at in free for at in range(len(units)))), None)
-        if first is None:
-            raise HookError("it overwrites an operand, and no register is free for a copy")
-        for at, unit in enumerate(units):
-            free.remove(first + at)
-            move = f"v_lshrrev_b32_e32 v{first + at}, {shift}," if shift else f"v_mov_b32_e32 v{first + at},"
-            copies.append(f"{move} {RegisterRange(unit)}")
-        arguments.append(RegisterRange(VGPR_FIRST + first, len(units)))
-    arguments += [0] * (shape.arguments - len(arguments))
-    result = task.operand(instruction, "vdst")
-    task.insert_hook_after(instruction, DEVICE.hook(shape.hook), result, *arguments, site)
-    for copy in copies:
-        task.add_before(instruction, copy)
+    if instruction.is_matrix:
+        _look_at_product(task, instruction, operands, site)
+        return
+    for shape in shapes_of(instruction, task.lifted.isa):
+        _look_at(task, instruction, shape, operands, guards, site)
+    operands.copy()
 
 
-def _free(task: InstrumentationTask, instruction: Instruction) -> list[int]:
-    """Return the numbers of the kernel's VGPRs that hold nothing where an instruction runs, highest last."""
-    liveness = task.lifted.liveness
-    live = liveness.live_before(instruction.index).active | liveness.live_after(instruction.index).active
-    held = live | instruction.effects.reads | instruction.effects.writes
-    return [one for one in range(task.lifted.kernel.descriptor.architected_vgprs) if not held >> VGPR_FIRST + one & 1]
+def _look_at(
+    task: InstrumentationTask,
+    instruction: Instruction,
+    shape: Shape,
+    operands: Operands,
+    guards: Guards,
+    site: Immediate,
+) -> None:
+    """Insert the hook for one result.
+
+    Raises:
+        HookError: as `_look`.
+    """
+    sources = [operands.source(name) for name in shape.sources]
+    skipped = operands.skipped()
+    first, second = (*(element.code for element in shape.elements), 0)[:2]
+    wide = _width(task, instruction, shape.result) == 2
+    widths = {_width(task, instruction, name) for name in shape.sources} - {0}
+    result = task.operand(instruction, shape.result)
+    units, shift = operands.registers(shape.result)
+    tests = guards.of(shape, RegisterRange(units.start, len(units)), high=shift > 0)
+    if len(sources) == 1 and len(shape.elements) == 1 and widths == {1 if wide else 2}:
+        hook = DEVICE.widened if wide else DEVICE.narrowed
+        task.insert_hook_after(instruction, hook, result, sources[0], skipped, first, site, only_if=tests)
+        return
+    sources += [0] * (MOST_OPERANDS - len(sources))
+    hook = DEVICE.wide if wide else DEVICE.narrow
+    given = (result, *sources, skipped, first, second, shape.once, site)
+    task.insert_hook_after(instruction, hook, *given, only_if=tests)
 
 
-def _registers(task: InstrumentationTask, instruction: Instruction, name: str) -> tuple[range, int]:
-    """Return the units of an operand, none if it is a number, and by how much its bits are shifted there."""
+def _look_at_product(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
+    """Insert hooks for a product of matrices: before it for what it reads, behind it for what it has made.
+
+    Raises:
+        HookError: as `_look`.
+    """
+    product, flags = product_of(task, instruction), operands.spare()
+    for number, matrix in enumerate(product.operands):
+        hook = DEVICE.hook(f"operand_{matrix.count}")
+        task.insert_hook_before(instruction, hook, matrix.registers, matrix.form, flags.first, number > 0)
+    made = product.result
+    hook = DEVICE.hook(f"product_{made.count}")
+    task.insert_hook_after(instruction, hook, made.registers, made.form, flags, site)
+
+
+def _count(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
+    """Insert hooks that count the exponents of results.
+
+    Raises:
+        HookError: as `_look`.
+    """
+    if instruction.is_matrix:
+        for registers, parts in product_of(task, instruction).result.numbers():
+            codes = (*(part.code for part in parts), 0)[:2]
+            task.insert_hook_after(instruction, _counter(registers.count), registers, 0, *codes, False, site)
+        return
+    skipped = operands.skipped()
+    for shape in shapes_of(instruction, task.lifted.isa):
+        codes = (*(element.result.code for element in shape.elements), 0)[:2]
+        hook = _counter(_width(task, instruction, shape.result))
+        result = task.operand(instruction, shape.result)
+        task.insert_hook_after(instruction, hook, result, skipped, *codes, shape.once, site)
+    operands.copy()
+
+
+def _counter(registers: int) -> Hook:
+    return DEVICE.exponents_wide if registers > 1 else DEVICE.exponents_narrow
+
+
+def _width(task: InstrumentationTask, instruction: Instruction, name: str) -> int:
+    """Return how many registers an operand is in; 0 of a number."""
     operand = instruction.operand(name)
     if operand is None or operand[0] != OperandKind.REGISTER:
-        return range(0), 0
-    register = task.lifted.isa.register(operand[1])
-    units = RegisterRange(register.first_unit, register.unit_count).units
-    return units, 16 if register.name.endswith("_HI16") else 0
+        return 0
+    return task.lifted.isa.register(operand[1]).unit_count

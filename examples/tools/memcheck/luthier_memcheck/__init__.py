@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,9 @@ from luthier.run.findings.finding import Allocation, Finding
 from luthier.wire.messages import Sight
 from numpy.typing import NDArray
 
-from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name, Ranges, map_of, mapped
+from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name, Stretch, map_of, mapped
+from luthier_memcheck.allocations import Ranges as Addresses
+from luthier_memcheck.held import SLOTS, Held, Ranges, numbers_of
 from luthier_memcheck.launch_loads import launch_loads
 
 DEVICE = ToolModule.from_package(__name__, "device")
@@ -81,9 +85,14 @@ class Memcheck(Tool):
         self.checked = Sites(SITES)
         self.allocations: defaultdict[int, Allocations] = defaultdict(Allocations)
         """By process."""
+        self._held: dict[tuple[str, str], list[Held]] = {}
+        """By code object and kernel, what it holds in registers."""
+        self._slots = 0
+        self._stretches: dict[int, list[Stretch]] = {}
+        """By identity of `Allocations`."""
         self._names: dict[Name, int] = {}
         self._bad_frees: list[Finding] = []
-        self._told: dict[tuple[int, int], tuple[int, frozenset[str], Ranges | None]] = {}
+        self._told: dict[tuple[int, int], tuple[int, frozenset[str], Addresses | None]] = {}
         """By process and device, the version of the allocations that it knows, the variables that it has, and where the
         process has memory."""
         self._launches = self._crowded = self._elsewhere = 0
@@ -91,6 +100,7 @@ class Memcheck(Tool):
     def instrument(self, task: InstrumentationTask) -> None:
         """Put a hook before every access of memory or LDS but those of what the launch has."""
         own = launch_loads(task.lifted)
+        ranges = Ranges(task, self._slots)
         left_out = {"scratch"} if self.options.lds else {"scratch", "lds"}
         for instruction in task.instructions:
             access = instruction.memory
@@ -100,7 +110,10 @@ class Memcheck(Tool):
                 self._elsewhere += 1
                 task.leave_out("buffers and images are not checked")
             else:
-                self.checked.add(task, instruction, partial(_insert, task, instruction))
+                self.checked.add(task, instruction, partial(_insert, task, instruction, ranges))
+        ranges.insert(DEVICE)
+        self._slots += len(ranges.held)
+        self._held[task.lifted.object.name, task.lifted.kernel.name] = list(ranges.held.values())
 
     def at_memory_event(self, event: ApiEvent) -> None:
         """Remember what the program allocates and gives back, and what it gives back wrongly."""
@@ -125,9 +138,29 @@ class Memcheck(Tool):
             self._told[where] = told
         self._launches += 1
         record = launch_record(launch.number, launch.grid, launch.block, launch.group_segment)
-        _write(variables, {"launch": record})
+        held = self.held(allocations, (launch.object.name, launch.kernel.name), launch.kernarg, launch.group_segment)
+        _write(variables, {"launch": record, "held": held})
 
-    def tell(self, allocations: Allocations, variables: Mapping[str, Any], where: Ranges | None = None) -> bool:
+    def held(self, allocations: Allocations, kernel: tuple[str, str], kernarg: bytes, lds: int) -> NDArray[np.uint64]:
+        """Return what kernels hold in registers, as device.hip has it.
+
+        Args:
+            kernel: its code object and name.
+            kernarg: contents of its arguments.
+            lds: bytes of a work-group.
+        """
+        stretches = self._stretches.get(id(allocations), [])
+
+        def around(address: int) -> Stretch | None:
+            at = bisect_right(stretches, address, key=attrgetter("begin")) - 1
+            return stretches[at] if at >= 0 and stretches[at].name is None else None
+
+        numbers = np.zeros((SLOTS, 2), np.uint64)
+        for slot, both in numbers_of(self._held.get(kernel, ()), kernarg, lds, around):
+            numbers[slot] = both
+        return numbers
+
+    def tell(self, allocations: Allocations, variables: Mapping[str, Any], where: Addresses | None = None) -> bool:
         """Write a process's allocations into the tool's variables on a device.
 
         Args:
@@ -137,6 +170,7 @@ class Memcheck(Tool):
             Whether there is room for them.
         """
         stretches = list(allocations.stretches(where))
+        self._stretches[id(allocations)] = stretches
         if len(stretches) > STRETCHES:
             return False
         known, names = np.zeros((), KNOWN), np.zeros(STRETCHES, np.uint32)
@@ -243,7 +277,7 @@ def launch_record(number: int, grid: Sequence[int], block: Sequence[int], lds: i
     return np.array((number, groups, block[:2], lds, _room(lds)), LAUNCH)
 
 
-def _insert(task: InstrumentationTask, instruction: Instruction, site: Immediate) -> None:
+def _insert(task: InstrumentationTask, instruction: Instruction, ranges: Ranges, site: Immediate) -> None:
     """Insert the hook before an access.
 
     Raises:
@@ -254,12 +288,14 @@ def _insert(task: InstrumentationTask, instruction: Instruction, site: Immediate
     size, z = task.access_size(instruction), task.third_workgroup_id
     if size not in SIZES:
         raise HookError(f"accesses of {size} bytes are not checked")
+    tests = ranges.tests(instruction)
     column, where = SIZES.index(size), (task.lifted.wave_size, UNKNOWN if z is None else z)
     for which in range(access.count):
         address = task.effective_address(instruction, which)
         if access.space == "lds":
-            task.insert_hook_before(instruction, DEVICE.access_lds, address, site, column, *where)
+            task.insert_hook_before(instruction, DEVICE.access_lds, address, site, column, *where, only_if=tests)
         else:
             at = immediate(KNOWN.fields["last"][1] + 4 * int(site.value))
             once = access.space == "scalar"
-            task.insert_hook_before(instruction, DEVICE.access, address, at, size, column, once, *where)
+            given = (address, at, size, column, once, *where)
+            task.insert_hook_before(instruction, DEVICE.access, *given, only_if=tests)

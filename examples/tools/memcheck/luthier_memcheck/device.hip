@@ -9,7 +9,7 @@ MARK_LUTHIER_DEVICE_MODULE
 
 namespace {
 
-constexpr uint32_t kSites = 16384, kStretches = 16384, kFindings = 4096, kSizes = 8;
+constexpr uint32_t kSites = 16384, kStretches = 16384, kFindings = 4096, kSizes = 8, kHeld = 1024;
 
 /// Where addresses begin, and at how many of them an access of some size may begin: at none of what is forbidden.
 struct alignas(16) Bound {
@@ -58,6 +58,9 @@ __device__ Known known;
 __device__ uint32_t names[kStretches];
 __device__ uint32_t stretch_count = 0;
 __device__ Launch launch;
+
+/// What kernels hold in registers: bounds of addresses, or a limit in the second one.
+__device__ uint64_t held[kHeld][2];
 
 __device__ Finding findings[kFindings];
 /// Lanes for whose findings there was no room.
@@ -159,4 +162,28 @@ LUTHIER_HOOK_ANNOTATE access_lds(uint32_t offset, uint32_t site, uint32_t column
   if (stretch_count)
     note(site, offset >> 31 ? kBeforeLds : kBehindLds, offset,
          {{blockIdx.x, blockIdx.y, z}, {threadIdx.x, threadIdx.y, threadIdx.z}}, width);
+}
+
+namespace {
+
+/// Puts bounds of neighbouring slots into neighbouring registers.
+template <uint32_t Count> __device__ inline void hold(uint32_t slot, uint32_t first) {
+  const auto *bounds = reinterpret_cast<Constant<uint64_t> *>(reinterpret_cast<uintptr_t>(&held[slot]));
+#pragma unroll
+  for (uint32_t at = 0; at < 2 * Count; ++at)
+    luthier::writeReg<uint64_t>(first + 2 * at, bounds[at]);
+}
+
+} // namespace
+
+/// A kernel begins: registers from `first` on hold bounds.
+LUTHIER_HOOK_ANNOTATE hold_1(uint32_t slot, uint32_t first) { hold<1>(slot, first); }
+LUTHIER_HOOK_ANNOTATE hold_2(uint32_t slot, uint32_t first) { hold<2>(slot, first); }
+LUTHIER_HOOK_ANNOTATE hold_3(uint32_t slot, uint32_t first) { hold<3>(slot, first); }
+LUTHIER_HOOK_ANNOTATE hold_4(uint32_t slot, uint32_t first) { hold<4>(slot, first); }
+
+/// The same of a limit.
+LUTHIER_HOOK_ANNOTATE hold_limit(uint32_t slot, uint32_t first) {
+  const auto *bounds = reinterpret_cast<Constant<uint64_t> *>(reinterpret_cast<uintptr_t>(&held[slot]));
+  luthier::writeReg<uint32_t>(first, static_cast<uint32_t>(bounds[1]));
 }

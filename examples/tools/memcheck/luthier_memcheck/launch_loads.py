@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from luthier import Instruction
 from luthier.isa import OperandKind
@@ -14,8 +14,25 @@ _POINTERS = ("kernarg_segment_ptr", "dispatch_ptr")
 
 def launch_loads(lifted: LiftedRepresentation) -> frozenset[int]:
     """Return the indices of scalar loads by a pointer that is where the launch put it, on all ways from the entry."""
+    return _loads_by(lifted, _POINTERS)
+
+
+def kernarg_loads(lifted: LiftedRepresentation) -> frozenset[int]:
+    """Return those by the pointer to the kernel's arguments, at a number of bytes from there."""
+    found = _loads_by(lifted, _POINTERS[:1])
+    return frozenset(index for index in found if _is_at_number(lifted, lifted.instructions[index]))
+
+
+def _is_at_number(lifted: LiftedRepresentation, instruction: Instruction) -> bool:
+    """Return whether a load's offset is in no register but SGPR_NULL."""
+    offset = instruction.operand("soffset")
+    return offset is None or offset[0] != OperandKind.REGISTER or lifted.isa.register(offset[1]).first_unit < 0
+
+
+def _loads_by(lifted: LiftedRepresentation, names: Iterable[str]) -> frozenset[int]:
+    """Return scalar loads by some of the launch's pointers."""
     inputs = lifted.kernel.descriptor.sgpr_inputs
-    pointers = [SGPRS[inputs[name][0]] for name in _POINTERS if name in inputs]
+    pointers = [SGPRS[inputs[name][0]] for name in names if name in inputs]
     return frozenset(
         instruction.index
         for block, kept in _kept(lifted, mask_of(unit for first in pointers for unit in (first, first + 1)))

@@ -38,6 +38,10 @@ class ExactBuilder:
         """``gfx942``, of operations declared ``processors=True``."""
         self.modifiers: dict[str, int] = {}
         """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
+        self.floats_read: list[Value] = []
+        """Floats that the operation reads; it says so itself where its operands are declared as bits."""
+        self.floats_made: list[Value] = []
+        """Floats that it makes in results that are declared as bits."""
 
     # Making values --------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ _HALVES = {
     "v_cvt_pk_bf16_f32": "bf16",
 }
 """Operations whose result of 32 bits is two floats."""
+_MIXED = re.compile(r"v_(fma|mad)_mix")
+"""Operations that are declared with bits, and say themselves what floats these are."""
 _MATRIX = re.compile(r"v_(mfma|smfmac|wmma|swmmac)_(scale(16)?_)?b?f\d")
 """Products of matrices of floats: they look at their elements themselves."""
 _FIELDS = {layout.FLOAT_NAN: "nan", layout.FLOAT_INFINITY: "infinity", layout.FLOAT_DENORMAL: "denormal"}
@@ -44,7 +46,7 @@ def is_watched(name: str, *, float_results: bool) -> bool:
     Args:
         float_results: whether it has results that are declared as floats.
     """
-    return name in _HALVES or (float_results and not name.startswith(SILENT))
+    return name in _HALVES or bool(_MIXED.match(name)) or (float_results and not name.startswith(SILENT))
 
 
 def is_matrix(name: str) -> bool:

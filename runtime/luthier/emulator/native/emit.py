@@ -67,7 +67,7 @@ def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         pending = _lane(w, operation, variant, 0)
         if variant.second is not None:
             # Both halves of a dual operation read before either writes.
-            w.variant = variant.second
+            w.variant = replace(variant.second, floats=variant.floats)
             used = _slots(variant)
             pending += _lane(w, operation_of(variant.second), variant.second, used)
             w.variant = variant
@@ -121,6 +121,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
         if spec.name == "src0" and variant.dpp is not None and spec.type.kind != "mask":
             rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
         values.append(read_typed(w, rows, spec.type, access, flush=operation.flush))
+    w.floats_read, w.floats_made = _floats(values), []
     outcome = flatten(operation.function(w, *values))
     if len(outcome) != sum(spec.type.count for spec in operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
@@ -128,7 +129,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     modifiers = w.modifiers
     mode = w.mode
     writes: list[Write] = []
-    floats: list[Value] = []
+    floats = list(w.floats_made)
     halves: list[Value] = []
     for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
         elements = [next(left) for _ in range(spec.type.count)]
@@ -149,8 +150,8 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
             halves += halves_of(variant.operation, value)
         rows = typed_rows(w, elements, spec.type)
         writes.append(partial(slot.write_result, rows, enabled, modifiers))
-    made_apart = [([source], [half]) for source, half in zip(_floats(values), halves, strict=False)]
-    tell_floats(w, variant.operation, made_apart or [(_floats(values), floats)], enabled)
+    made_apart = [([source], [half]) for source, half in zip(w.floats_read, halves, strict=False)]
+    tell_floats(w, variant.operation, made_apart or [(w.floats_read, floats)], enabled)
     return writes
 
 

@@ -243,14 +243,13 @@ _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16") -> Value:
     """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
-    values = []
+    values, b.floats_read = [], []
     for source, name in zip(sources, _MODIFIERS, strict=True):
         bits = b.modifiers.get(name, 0)
-        if bits & _HALF:
-            value = (source >> 16 if bits & _HIGH else source).to("u16").as_(half)
-            value = flush_input(b, value).to("f32")
-        else:
-            value = flush_input(b, source.as_("f32"))
+        part = source >> 16 if bits & _HIGH else source
+        given = flush_input(b, part.to("u16").as_(half) if bits & _HALF else source.as_("f32"))
+        b.floats_read.append(given)
+        value = given.to("f32")
         if bits & _ABSOLUTE:
             value = abs(value)
         values.append(-value if bits & _NEGATE else value)
@@ -268,6 +267,7 @@ def _mix_half(name: str, high: bool) -> None:
     def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
         """One half of D = S0 * S1 + S2, rounded to 32 and then to 16 bits; the other half stays."""
         result = finish_float(b, _mixed(b, (x, y, z)).to("f16"), b.modifiers, b.mode, True)
+        b.floats_made = [result]
         half, kept = result.as_("u16").to("u32"), old.as_("u32")
         return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
 
@@ -282,7 +282,9 @@ def _mix_bfloat(name: str, high: bool) -> None:
     @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False, since=_NEWEST, exact=False)
     def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
         """One half of D = S0 * S1 + S2, rounded to 32 bits and then to a bfloat; the other half stays."""
-        half, kept = _mixed(b, (x, y, z), "bf16").to("bf16").as_("u16").to("u32"), old.as_("u32")
+        result = _mixed(b, (x, y, z), "bf16").to("bf16")
+        b.floats_made = [result]
+        half, kept = result.as_("u16").to("u32"), old.as_("u32")
         return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
 
 

@@ -48,11 +48,12 @@ class Neighbours:
     """Hazards between a kernel's payloads and the application's instructions around them.
 
     Args:
-        edited: whether the application's instructions change, so that it is not known what they do.
+        added: code that stands among the application's instructions.
+        changed: whether some of these change, so that it is not known what they do.
     """
 
-    def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
-        self._lifted, self._edited = lifted, edited
+    def __init__(self, lifted: LiftedRepresentation, *, added: Iterable[bytes], changed: bool) -> None:
+        self._lifted, self._changed, self._added = lifted, changed, frozenset(added)
         self._model = hazard_model(lifted.target, lifted.wave_size)
         self._rules = {rule.number: rule for rule in self._model.between_neighbours}
         self.matter = bool(self._rules)
@@ -79,7 +80,7 @@ class Neighbours:
             if most <= states:
                 continue
             producers = self._parties(use.rule, "producer")
-            if self._edited:
+            if self._may_be(use.rule, "producer"):
                 states = most
             elif producers.near[point]:
                 states = max(states, self._before(producers.units, use.units, most, point, index))
@@ -101,7 +102,7 @@ class Neighbours:
             most = self._rules[use.rule].window - use.states
             if most <= states:
                 continue
-            if self._edited:
+            if self._may_be(use.rule, "consumer"):
                 states = most
                 continue
             head = heads.get(use.rule, most)
@@ -111,6 +112,10 @@ class Neighbours:
             if consumers.near[point] or head < most:
                 states = max(states, self._behind(consumers.units, use.units, most, point, head, hooks))
         return wait_states(states)
+
+    def _may_be(self, rule: int, field: str) -> bool:
+        """Return whether instructions that are no application's may be the producer, or the consumer, of a rule."""
+        return self._changed or any(rule in _roles_in(self._lifted.isa, code, field) for code in self._added)
 
     def _before(self, producers: Mapping[int, int], units: int, most: int, point: int, index: int) -> int:
         """Wait states that are missing at a point, of so many at most behind an instruction with some of the units."""
@@ -203,6 +208,13 @@ class Neighbours:
 
 def _units(roles: Iterable[Role], instance: Instance) -> int:
     return functools.reduce(operator.or_, (role(instance) for role in roles))
+
+
+@functools.lru_cache(maxsize=4096)
+def _roles_in(isa: Isa, code: bytes, field: str) -> frozenset[int]:
+    """Return the rules of which some instruction is the producer, or the consumer."""
+    uses, columns = _known_uses(isa), Columns(isa.decode(code))
+    return frozenset(rule.number for index in range(len(columns.opcode)) for rule, _ in uses.of(columns, index, field))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -34,7 +34,7 @@ def hoist(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[list[Sit
 def _counts(use: Use) -> bool:
     """Return whether a hook does nothing but add to a cell a number that counters can hold."""
     plain, call = use.template.plain, use.call
-    if plain is None or call is None or plain.offset % CELL_BYTES:
+    if plain is None or call is None or call.guard is not None or plain.offset % CELL_BYTES:
         return False
     if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
         return False

@@ -369,7 +369,7 @@ class _Planner:
         """Add to the plan the code that adds counters to memory where waves end; return the units that it uses."""
         if not groups:
             return []
-        boundaries, neighbours = Boundaries(self.lifted), Neighbours(self.lifted, edited=self.hooks.edited)
+        boundaries, neighbours = Boundaries(self.lifted), Neighbours(self.lifted, added=(), changed=self.hooks.edited)
         scalars, fresh = self.registers.for_address(storage)
         vectors = self.registers.vectors(storage)
         used = mask_of((*vectors, scalars, scalars + 1, *EXEC, *VCC, SCC))

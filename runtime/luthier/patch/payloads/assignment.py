@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,13 +15,14 @@ from luthier.hazards.insertion import Boundaries, Boundary
 from luthier.hazards.wait_counters import Outstanding
 from luthier.hazards.wait_states.kinds import pairs
 from luthier.isa import Isa
-from luthier.isa.registers import AGPRS
+from luthier.isa.registers import AGPRS, VCC, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness, LivePoints
 from luthier.patch.boundary.neighbours import NearUse, Neighbours, begins_with
 from luthier.patch.boundary.scalar_reads import Endings, Leftovers
 from luthier.patch.outcome import RefusalKind
 from luthier.patch.payloads.collection import Payloads
 from luthier.patch.payloads.emission import Limits, forgotten_masks, leftovers
+from luthier.patch.payloads.guarded import GuardedPlace, free_place, head_of
 from luthier.patch.payloads.sites import Site, Use, uses_of, with_what_hooks_do
 from luthier.patch.payloads.uses import Refusals
 from luthier.patch.payloads.zones import Zone
@@ -29,6 +31,7 @@ from luthier.patch.registers.choices import Choices, least_vectors
 from luthier.patch.registers.copies import holders
 from luthier.patch.registers.lane_masks import LaneMasks
 from luthier.payload import Template
+from luthier.tool.edits import Edit
 from luthier.tool.hook_budget import HookBudget
 
 LARGE = 32
@@ -80,7 +83,7 @@ class Binder:
     """Gives hooks registers.
 
     Args:
-        edited: whether the application's instructions change.
+        edits: what changes of the application's instructions.
         enough: whether there are to be enough registers at every point.
         budget: the kernel's register files.
         asked: the task's budget, if there is one.
@@ -99,7 +102,7 @@ class Binder:
         payloads: Payloads,
         refusals: Refusals,
         *,
-        edited: bool,
+        edits: Sequence[Edit],
         enough: bool,
         budget: RegisterBudget,
         asked: HookBudget | None,
@@ -112,14 +115,17 @@ class Binder:
         self._enough, self._budget, self._asked, self._no_spill = enough, budget, asked, no_spill
         self._find_outstanding, self._others = outstanding, others
         self._boundaries = Boundaries(lifted)
-        self._endings = Endings(lifted, edited=edited)
-        self._masks = LaneMasks(lifted, edited=edited)
-        self._neighbours = Neighbours(lifted, edited=edited)
+        self._endings = Endings(lifted, edited=bool(edits))
+        self._masks = LaneMasks(lifted, edited=bool(edits))
+        changed = any(edit.place == "instead" for edit in edits)
+        self._neighbours = Neighbours(lifted, added=(edit.code for edit in edits), changed=changed)
         counters, self._reserved = reserved
         if self._endings.needed:  # counters do not wait for hooks that read the other SGPR
             self._reserved |= pairs(counters)
         self._exec = lifted.effect_table.exec
         self.starved: set[int] = set()
+        self._live_at: dict[int, tuple[LivePoints, int]] = {}
+        """Site, by its number -> what is live there."""
 
     def bind(self, sites: list[Site]) -> list[tuple[Site, int]]:
         """Return each site that can have registers, with the position of its payload.
@@ -134,6 +140,7 @@ class Binder:
         while True:
             liveness, disturbing = with_what_hooks_do(self._lifted, sites)
             live = self._live(sites, liveness)
+            self._live_at = {site.number: (live, place) for place, site in enumerate(sites)}
             bounds = self._choose(sites, live)
             numbers, failed = self._number_all(sites, bounds)
             gone = {site.number for site, _, _ in failed if site.number in disturbing}
@@ -349,6 +356,40 @@ class Binder:
                 numbers[place] = self._number(site, bound, behind=waits)
 
     def _number(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
+        """Return the position of the payload of a site, with its guard if it has one; arguments are of `_unguarded`.
+
+        Raises:
+            LuthierError: it cannot have a payload.
+        """
+        number = self._unguarded(site, bound, behind=behind)
+        place = self._guard_at(site, bound)
+        return number if place is None else self._payloads.behind(number, place)
+
+    def _guard_at(self, site: Site, bound: _Bound) -> GuardedPlace | None:
+        """Return the guard of a site; None where there is none, or it cannot be had: then the payload always runs."""
+        call = site.use.call
+        if call is None or call.guard is None or site.zone is None:
+            return None
+        at = site.at if site.zone == Zone.TAKEN else site.point
+        if self._boundaries.at(at, site.at)[0] != self._boundaries.everywhere:
+            return None
+        lifted, vcc = self._lifted, VCC if self._lifted.wave_size > 32 else VCC[:1]
+        live, number = self._live_at[site.number]
+        here = live[number]
+        wanted = here.all_bits & mask_of(vcc)
+        place = GuardedPlace(call.guard, (), None)
+        if wanted:
+            kept = free_place(here, self._budget.sgprs, lifted.wave_size, call.guard.reads | holders(bound.use.sources))
+            if kept is None:
+                return None
+            # Vector instructions may still read as lane masks what is overwritten.
+            place = replace(place, kept=kept, lead=self._boundaries.everywhere)
+        if self._masks.matter:
+            place = replace(place, lead=(*place.lead, *self._masks.before(mask_of((*vcc, *(place.kept or ()))))))
+        early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()
+        return replace(place, lead=(*place.lead, *self._neighbours.before(at, site.at, early))) if early else place
+
+    def _unguarded(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
         """Return the position of the payload of a site.
 
         Args:

@@ -9,6 +9,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.patch.boundary.neighbours import NearUse, begins_with, ends_with
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.emission import Limits, emit, emit_call
+from luthier.patch.payloads.guarded import GuardedPlace, guarded
 from luthier.patch.payloads.sites import Use
 from luthier.patch.registers.binding import Binding
 from luthier.payload import Template
@@ -95,6 +96,19 @@ class Payloads:
         )
         self.called[caller] = body
         return caller
+
+    def behind(self, number: int, place: GuardedPlace) -> int:
+        """Return the position of a payload with a guard before it."""
+        key = number, place
+        found = self._emitted.get(key)
+        if found is None:
+            self.all.append(guarded(self._isa, self.all[number], place))
+            found = self._emitted[key] = len(self.all) - 1
+            for known in (self.called, self._frame_sizes, self._slots):
+                if number in known:
+                    known[found] = known[number]
+            self.bindings[found] = self.bindings[number]
+        return found
 
     def _keep(self, key: Hashable, template: Template, binding: Binding, make: Callable[[], BoundPayload]) -> int:
         """Return the position of a payload, which is made when it is first needed."""

@@ -36,7 +36,7 @@ class Use:
     immediates: tuple[tuple[int, int], ...] = ()
     """Argument, and word of it, of each of the numbers that each of its points has of its own."""
     form: int = 0
-    """Number that all uses with the same template and sources share."""
+    """Number that all uses with the same template, sources and guard share."""
 
     @functools.cached_property
     def renamed_sources(self) -> int:

@@ -16,6 +16,7 @@ from luthier.payload import Template
 from luthier.payload.arguments import Input
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
+from luthier.tool.guards import Guard
 from luthier.tool.hook_calls import HookCall, Insertion
 from luthier.tool.points import Place
 
@@ -102,7 +103,7 @@ class Uses:
         self.lds = 0
         self._lds_owner: LoadedModule | None = None
         self._of: dict[HookCall, Use | LuthierError] = {}
-        self._forms: dict[tuple[Template, tuple[int, ...]], int] = {}
+        self._forms: dict[tuple[Template, tuple[int, ...], Guard | None], int] = {}
 
     def sites(self, insertions: Sequence[Insertion], left_out: Container[int]) -> list[Site]:
         """Return the sites of the insertions that can be compiled; refuse the others.
@@ -182,8 +183,9 @@ class Uses:
             registers.append(sources[-1])
         missing = self._missing_register((*registers, *(output.destination for output in template.outputs)))
         immediates = tuple((one.source.argument or 0, one.source.unit) for one in template.immediates)
-        form = self._form(template, tuple(sources))
-        return Use(call, template, tuple(sources), mask_of(registers), missing, immediates, form)
+        form = self._form(template, tuple(sources), call.guard)
+        reads = mask_of(registers) | (0 if call.guard is None else call.guard.reads)
+        return Use(call, template, tuple(sources), reads, missing, immediates, form)
 
     def _lds_refused(self, hook: Hook, size: int) -> str:
         """Return why a hook cannot have LDS.
@@ -198,8 +200,8 @@ class Uses:
         self._lds_owner, self.lds = hook.module, size
         return ""
 
-    def _form(self, template: Template, sources: tuple[int, ...]) -> int:
-        return self._forms.setdefault((template, sources), len(self._forms))
+    def _form(self, template: Template, sources: tuple[int, ...], guard: Guard | None = None) -> int:
+        return self._forms.setdefault((template, sources, guard), len(self._forms))
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
         """Return the first of some registers that the kernel does not have, as text, or None.

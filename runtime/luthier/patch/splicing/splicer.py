@@ -25,7 +25,7 @@ from luthier.patch.registers.spill_slots import aligned, frame_place, refusal
 from luthier.patch.splicing.costs import RegisterNeeds, Tally
 from luthier.patch.splicing.counting import CountingPlanner
 from luthier.patch.splicing.placements import Bound, PayloadNames, Placements
-from luthier.tool.edits import Edited
+from luthier.tool.edits import Edited, highest
 from luthier.tool.task import InstrumentationTask
 
 
@@ -68,8 +68,8 @@ class Splicer:
 
     def __init__(self, task: InstrumentationTask, attempt: Attempt) -> None:
         self._task, self._attempt = task, attempt
-        edits = with_waits(task.lifted, task.edits)
-        self.edited = Edited(task.lifted, edits)
+        self._edits = with_waits(task.lifted, task.edits)
+        self.edited = Edited(task.lifted, self._edits)
         self.lifted = self.edited.seen_by_liveness(task.lifted)
         refusals = Refusals(self.lifted, strict=attempt.strict)
         templates = Templates(self.lifted)
@@ -90,7 +90,7 @@ class Splicer:
         sites = [*counting.sites, *self._direct_counters(uses)]
         self._payloads = Payloads(self.lifted, aligned(self.state.private) or self._frame_place)
         bound = self._bind(sites, refusals)
-        self.placements = Placements.of(self.lifted.isa, self._payloads, bound, edits, self.counting.splices)
+        self.placements = Placements.of(self.lifted.isa, self._payloads, bound, self._edits, self.counting.splices)
         self.entries = [self._at_entry(site, number) for site, number in bound if site.zone is None]
         self.names = PayloadNames(self._payloads, bound)
         self._slots = self._payloads.slots([number for _, number in bound])
@@ -143,11 +143,19 @@ class Splicer:
     # What the kernel has, before any hook gets a register
 
     def _files(self, budget: RegisterBudget) -> tuple[tuple[range, int], ...]:
-        """Files of registers with how many of each the kernel has: others hold nothing that a hook could read."""
-        lifted = self._task.lifted
-        sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]))
-        vgprs = max(lifted.kernel.descriptor.architected_vgprs, named_registers(lifted, VGPRS))
+        """Files of registers with how many of each the kernel, edits and guards have: others hold nothing that a hook
+        could read."""
+        lifted, added = self._task.lifted, self._added
+        sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]), highest(added, SGPRS))
+        own = lifted.kernel.descriptor.architected_vgprs
+        vgprs = max(own, named_registers(lifted, VGPRS), highest(added, VGPRS))
         return (SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, lifted.kernel.descriptor.agprs)
+
+    @functools.cached_property
+    def _added(self) -> int:
+        """Return the bit set of units that edits and guards name."""
+        guards = {insertion.call.guard for insertion in self._task.insertions} - {None}
+        return functools.reduce(lambda units, one: units | (one.reads if one else 0), guards, self.edited.units)
 
     def _plan_state(self, budget: RegisterBudget, templates: Templates) -> StatePlan:
         """Find places for the launch state of all calls and of rows of waves together, and for what they write: each
@@ -230,7 +238,7 @@ class Splicer:
             self.lifted,
             self._payloads,
             refusals,
-            edited=bool(self._task.edits),
+            edits=self._edits,
             enough=self._attempt.enough,
             budget=self.budget,
             asked=self._task.options.hook_budget,
@@ -257,7 +265,7 @@ class Splicer:
             vgprs: how many the kernel has.
         """
         bindings = [self._payloads.bindings[number] for number in {number for _, number in bound}]
-        edited = RegisterNeeds.of_edits(self.edited.units, self.budget, vgprs, self.lifted.kernel.name)
+        edited = RegisterNeeds.of_edits(self._added, self.budget, vgprs, self.lifted.kernel.name)
         return RegisterNeeds.of(self._task.lifted, self.counting, self.state, bindings, edited, sites)
 
     @property

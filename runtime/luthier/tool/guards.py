@@ -1,0 +1,68 @@
+"""Guards of hooks: comparisons that decide at once, in the application's place, whether a hook need run at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.errors import DecodeError, HookError
+from luthier.isa.registers import SGPRS, VCC, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation
+from luthier.tool.edits import effects_of
+
+_COMPARES = re.compile(r"v_cmp_")
+_SETS_UP = re.compile(r"s_mov(?:k_i|_b)32$")
+RESULT = "{vcc}"
+"""Name of the register that comparisons write, in their text; `HALF` is its lower half."""
+HALF = "{vcc_lo}"
+_ALLOCATED = mask_of((*SGPRS, *VGPRS))
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Comparisons of which one must be true in some lane for a hook to run."""
+
+    tests: tuple[str, ...]
+    """Assembly of each."""
+    reads: int
+    """Bit set of the units that they read."""
+
+    @classmethod
+    def of(cls, lifted: LiftedRepresentation, tests: Sequence[str]) -> Guard:
+        """Return the guard of some comparisons.
+
+        Args:
+            tests: assembly of each: a comparison that writes `RESULT`; before it moves of numbers to `HALF`.
+
+        Raises:
+            HookError: something else is among them, or they write other registers.
+        """
+        named = tuple(
+            test.replace(RESULT, "vcc" if lifted.wave_size > len(VCC) * 16 else "vcc_lo").replace(HALF, "vcc_lo")
+            for test in tests
+        )
+        reads = 0
+        for text in named:
+            reads |= _reads_of(text, lifted)
+        return cls(named, reads)
+
+
+def _reads_of(text: str, lifted: LiftedRepresentation) -> int:
+    """Return the units that a test reads.
+
+    Raises:
+        HookError: it is no test.
+    """
+    isa = lifted.isa
+    try:
+        code = isa.assemble(text).instructions
+    except DecodeError as problem:
+        raise HookError(f"{text!r} does not assemble: {problem.message}", kernel=lifted.kernel.name) from None
+    *before, last = [isa.opcode(int(number)).mnemonic for number in code.opcode] or [""]
+    reads = writes = 0
+    for effects in effects_of(lifted, code.code):
+        reads, writes = reads | effects.reads, writes | effects.writes
+    if not _COMPARES.match(last) or not all(map(_SETS_UP.match, before)) or writes & ~mask_of(VCC):
+        raise HookError(f"{text!r} is no comparison into {RESULT}", kernel=lifted.kernel.name)
+    return reads & _ALLOCATED
