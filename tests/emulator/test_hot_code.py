@@ -67,7 +67,7 @@ def state_of(wave: WaveState) -> bytes:
     return b"".join(part.tobytes() for part in (*registers, vectors))
 
 
-@pytest.mark.worth(4)
+@pytest.mark.worth(9)
 @pytest.mark.parametrize(("target", "lanes"), ISAS)
 def test_instructions_of_a_run(target: str, lanes: int | None) -> None:
     isa = Isa.of(target, lanes)

@@ -96,7 +96,7 @@ class RecordTable:
 
 
 class Instruction(NamedTuple):
-    """What a record executes."""
+    """Operation of a record, with its operands."""
 
     variant: Variant | None
     """None of a branch."""
