@@ -144,6 +144,15 @@ a &lt; b
 <TestCase name="Unit_last"><Section name="s">"""
 
 
+SIGNAL = """<Catch name="t"><TestCase name="Unit_a"><FatalErrorCondition>
+SIGTERM - Termination request signal
+</FatalErrorCondition><OverallResult success="false"/></TestCase></Catch>"""
+
+
+def test_a_signal_is_no_verdict_of_catch(hip_tests: ModuleType) -> None:
+    assert list(hip_tests.verdicts(SIGNAL, False)) == [("Unit_a", "unended")]
+
+
 def test_what_catch_says(hip_tests: ModuleType) -> None:
     """Of the test in which the program broke off it is known that it did, and no more."""
     assert dict(hip_tests.verdicts(REPORT, False)) == {
