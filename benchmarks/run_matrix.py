@@ -206,9 +206,9 @@ SUITES = {
 }
 
 
-def stack(release: str, packages: str, *command: str) -> list[str]:
-    """Return the command line of a command above a release."""
-    more = ["--with", packages] if packages else []
+def stack(release: str, packages: str, *command: str, bind: Path | None = None) -> list[str]:
+    """Return the command line of a command above a release, which may see one more folder."""
+    more = [*(["--with", packages] if packages else []), *(["--bind", str(bind)] if bind else [])]
     return [str(ROOT / "scripts/rocm-stack"), release, *more, "--", *command]
 
 
@@ -288,22 +288,22 @@ def complaint(said: str) -> str:
     return ""
 
 
-def recorded() -> dict[str, dict[str, object]]:
+def recorded(path: Path = RESULTS) -> dict[str, dict[str, object]]:
     """Return all outcomes so far, by release, target, suite, case and tool with slashes."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
-def record(key: str, outcome: Mapping[str, object]) -> None:
+def record(key: str, outcome: Mapping[str, object], path: Path = RESULTS) -> None:
     """Add an outcome to the others; several programs may do so."""
     with open(ROOT / "build/matrix.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        results = dict(sorted((recorded() | {key: dict(outcome)}).items()))
+        results = dict(sorted((recorded(path) | {key: dict(outcome)}).items()))
         lines = ",\n".join(
             f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in results.items()
         )
-        new = RESULTS.with_suffix(".new")
+        new = path.with_suffix(".new")
         new.write_text(f"{{\n{lines}\n}}\n")
-        new.replace(RESULTS)
+        new.replace(path)
 
 
 def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
@@ -338,13 +338,22 @@ def escape(text: object) -> str:
     return re.sub(r"([|<>*_`\[\]])", r"\\\1", str(text))
 
 
-def write_table() -> None:
-    """Put the table into the document."""
-    before, begin, rest = DOCUMENT.read_text().partition(MARKERS[0])
-    _, end, after = rest.partition(MARKERS[1])
+def listed(reasons: Mapping[str, object]) -> str:
+    """Return names in a cell of a table, those with the same reason together before it."""
+    groups: dict[object, list[str]] = {}
+    for name, reason in sorted(reasons.items(), key=lambda one: one[0].lower()):
+        groups.setdefault(reason, []).append(name)
+    told = [f"{', '.join(names)}{f': {escape(why)}' if why else ''}" for why, names in groups.items()]
+    return "; ".join(told) or "–"
+
+
+def write_table(lines: Iterable[str], markers: tuple[str, str] = MARKERS) -> None:
+    """Put a table into the document."""
+    before, begin, rest = DOCUMENT.read_text().partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not (begin and end):
-        raise SystemExit(f"{DOCUMENT} has no {MARKERS[0]} … {MARKERS[1]}")
-    DOCUMENT.write_text("\n".join([before + begin, "", *table(recorded()), "", end + after]))
+        raise SystemExit(f"{DOCUMENT} has no {markers[0]} … {markers[1]}")
+    DOCUMENT.write_text("\n".join([before + begin, "", *lines, "", end + after]))
 
 
 def main() -> None:
@@ -370,7 +379,7 @@ def main() -> None:
                 outcome = attempt(SUITES[suite], release, target, given.tool, given.time_limit, line)
                 record(key, outcome)
                 print(key, outcome, flush=True)
-    write_table()
+    write_table(table(recorded()))
 
 
 if __name__ == "__main__":

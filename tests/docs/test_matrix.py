@@ -1,4 +1,4 @@
-"""The table of what has run above stacks of ROCm (benchmarks/run_matrix.py)."""
+"""The tables of what has run above stacks of ROCm (benchmarks/run_matrix.py, run_hecbench.py, run_hip_tests.py)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,39 @@ import pytest
 from kept import ROOT
 
 
-@pytest.fixture(scope="module")
-def matrix() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_matrix", ROOT / "benchmarks/run_matrix.py")
+def load(name: str) -> ModuleType:
+    """Return a module of the benchmarks' folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["run_matrix"] = module  # its dataclasses look for it there
+    sys.modules[name] = module  # its dataclasses, and modules beside it, look for it there
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_table_is_of_the_outcomes(matrix: ModuleType) -> None:
+@pytest.fixture(scope="module")
+def matrix() -> ModuleType:
+    return load("run_matrix")
+
+
+@pytest.fixture(scope="module")
+def hecbench(matrix: ModuleType) -> ModuleType:
+    return load("run_hecbench")
+
+
+@pytest.fixture(scope="module")
+def hip_tests(matrix: ModuleType) -> ModuleType:
+    return load("run_hip_tests")
+
+
+@pytest.mark.parametrize("name", ["matrix", "hecbench", "hip_tests"])
+def test_the_table_is_of_the_outcomes(matrix: ModuleType, request: pytest.FixtureRequest, name: str) -> None:
+    module = request.getfixturevalue(name)
     document = (ROOT / "docs/what-runs.md").read_text()
-    between = document.partition(matrix.MARKERS[0])[2].partition(matrix.MARKERS[1])[0]
-    assert between.strip().splitlines() == list(matrix.table(matrix.recorded()))
+    between = document.partition(module.MARKERS[0])[2].partition(module.MARKERS[1])[0]
+    made = "\n".join(module.table(matrix.recorded(module.RESULTS)))
+    assert between.strip() == made.strip()
 
 
 @pytest.mark.parametrize(
@@ -69,3 +87,76 @@ def test_rows(matrix: ModuleType) -> None:
         "",
         "In all 2 of 3 cases; 12 tests passed and 1 failed.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "outcome"),
+    [
+        (0, "PASS\n", {"what": "passed"}),
+        (0, "Average time: 2 us\n", {"what": "ended"}),
+        (0, "Error: 0.0001\nTest PASSED\n", {"what": "passed"}),
+        (0, "PASS\nFAIL\n", {"what": "failed", "reason": "FAIL"}),
+        (0, "Results mismatch at 3\n", {"what": "failed", "reason": "Results mismatch at 3"}),
+        (1, "cannot open x\n", {"what": "failed", "reason": "cannot open x"}),
+        (-11, "", {"what": "failed", "reason": "exit code -11"}),
+        (124, "PASS\n", {"what": "not ended", "reason": "not ended after 9 s"}),
+    ],
+)
+def test_what_programs_of_hecbench_say(hecbench: ModuleType, code: int, said: str, outcome: dict[str, str]) -> None:
+    setting = hecbench.Setting(ROOT, "6.4", "gfx90a", 9)
+    assert hecbench.judge(setting, code, said) == outcome
+
+
+def test_why_a_program_does_not_compile(hecbench: ModuleType) -> None:
+    folder = ROOT / "src/a-hip"
+    missing = f"{folder}/main.cu:4:10: fatal error: 'hipblas/hipblas.h' file not found\n"
+    assert hecbench.complaint_of_compiler(missing, folder) == "wants what is not there: hipblas/hipblas.h"
+    assert hecbench.complaint_of_compiler("ld: cannot find -lrccl: none\n", folder) == "wants what is not there: rccl"
+    unknown = f"{folder}/main.cu:4:10: error: use of undeclared identifier '__syncwarp'\n1 error generated.\n"
+    why = "does not compile: use of undeclared identifier '__syncwarp'"
+    assert hecbench.complaint_of_compiler(unknown, folder) == why
+
+
+def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:
+    """Every program is in one row of the first table, and in the second one by how it counted."""
+    outcomes = {
+        "6.4/gfx90a/a": {"what": "passed", "instructions": 5, "counts": "equal"},
+        "6.4/gfx90a/b": {"what": "passed", "instructions": 5, "counts": "vary", "counts_reason": "so"},
+        "6.4/gfx90a/c": {"what": "not tried", "reason": "wants MPI"},
+        "6.4/gfx90a/d": {"what": "not tried", "reason": "wants MPI"},
+        "6.4/gfx90a/e": {"what": "failed", "reason": "FAIL"},
+    }
+    told = list(hecbench.table(outcomes))
+    assert told[0] == "ROCm 6.4, gfx90a: 5 programs, of which 3 were compiled and run."
+    assert f"| {hecbench.OUTCOMES['passed']} | 2 | a, b |" in told
+    assert "| not tried | 2 | c, d: wants MPI |" in told
+    assert "| failed | 1 | e: FAIL |" in told
+    assert f"| {hecbench.COUNTS['vary']} | 1 | b |" in told
+
+
+REPORT = """<Catch name="t"><Group name="t">
+<TestCase name="Unit_good" tags="[a]"><OverallResult success="true"/></TestCase>
+<TestCase name="Unit_bad"><Expression success="false" type="REQUIRE"><Original>
+a &lt; b
+</Original><Expanded>
+2 &lt; 1
+</Expanded></Expression><OverallResult success="false"/></TestCase>
+<TestCase name="Unit_last"><Section name="s">"""
+
+
+SIGNAL = """<Catch name="t"><TestCase name="Unit_a"><FatalErrorCondition>
+SIGTERM - Termination request signal
+</FatalErrorCondition><OverallResult success="false"/></TestCase></Catch>"""
+
+
+def test_a_signal_is_no_verdict_of_catch(hip_tests: ModuleType) -> None:
+    assert list(hip_tests.verdicts(SIGNAL, False)) == [("Unit_a", "unended")]
+
+
+def test_what_catch_says(hip_tests: ModuleType) -> None:
+    """Of the test in which the program broke off it is known that it did, and no more."""
+    assert dict(hip_tests.verdicts(REPORT, False)) == {
+        "Unit_good": "",
+        "Unit_bad": "a < b: 2 < 1",
+        "Unit_last": "unended",
+    }

@@ -1,0 +1,257 @@
+"""Run the programs of HeCBench above a stack of ROCm on a virtual device, without a tool and under one that counts.
+
+    python benchmarks/run_hecbench.py --checkout HeCBench --case "a.*"
+
+HeCBench (github.com/zjin-lcf/HeCBench) is fetched by hand; nothing of it is kept here. hecbench.toml says with which
+arguments a program has little to do. Programs that have been tried are not tried again, unless with --again. Outcomes
+are kept in hecbench.json beside this file, and each run makes the table between the markers in docs/what-runs.md of
+them: without --checkout it does just that. What programs said is in build/hecbench/said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import run_matrix
+from run_matrix import ROOT
+
+RESULTS = ROOT / "benchmarks/hecbench.json"
+MARKERS = "<!-- HeCBench: made by benchmarks/run_hecbench.py -->", "<!-- end of HeCBench -->"
+WORK = ROOT / "build/hecbench"
+GIVEN = tomllib.loads((ROOT / "benchmarks/hecbench.toml").read_text())
+PACKAGES = "libhipcub-dev,libhiprand-dev,libomp-21-dev,librocrand-dev,librocthrust-dev,make"
+"""Debian's packages that programs are compiled with: those with kernels for each processor take gigabytes more."""
+RIGHT = re.compile(r"\bPASS|SUCCESS|\b[Ss]uccess|[Pp]assed|Test passed|\bcorrect\b|\bVALID\b|[Vv]erified|\(Valid\)")
+WRONG = re.compile(
+    r"\bFAIL|\b[Ff]ailed\b|\bfail\b|[Mm]ismatch|NOT PASSED|\bincorrect\b|INVALID|\bError at\b"
+    r"|\b(?:Error|ERROR): (?![\d.])"
+)
+NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
+
+REPEATED = 8
+"""How often a program runs without a tool, to see whether its number of instructions is always the same."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where programs are from, and what they are run above."""
+
+    checkout: Path
+    release: str
+    target: str
+    limit: int
+    """Seconds for a run."""
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line of a command above the release."""
+        return run_matrix.stack(self.release, PACKAGES, *words, bind=self.checkout)
+
+
+class NotTried(Exception):
+    """A program that cannot be run here, and why."""
+
+
+def unpack(setting: Setting, name: str) -> Path:
+    """Return a folder with a program's sources, beside which are all others: programs use what those have."""
+    shutil.rmtree(WORK / "src", ignore_errors=True)
+    (WORK / "src").mkdir(parents=True)
+    for folder in (setting.checkout / "src").iterdir():
+        if folder.name != f"{name}-hip":
+            (WORK / "src" / folder.name).symlink_to(folder)
+    own = WORK / "src" / f"{name}-hip"
+    shutil.copytree(setting.checkout / "src" / own.name, own, symlinks=True)
+    return own
+
+
+def compile_program(setting: Setting, folder: Path) -> Path:
+    """Return a program as its own Makefile builds it."""
+    if not (folder / "Makefile").exists():
+        raise NotTried("has no Makefile in its folder")
+    hipcc = f"hipcc --offload-arch={setting.target} -w"
+    make = setting.command("timeout", "240", "make", f"CC={hipcc}", f"HIPCC={hipcc}", f"CXX={hipcc}")
+    done = subprocess.run(make, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    said = done.stdout + done.stderr
+    (WORK / "said" / f"{folder.name}.make").write_text(said)
+    found = re.search(r"^(?:program|EXE|TARGET)\s*:?=\s*(\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
+    program = folder / (found[1] if found else "main")
+    if done.returncode or not program.is_file():
+        raise NotTried(complaint_of_compiler(said, folder))
+    return program
+
+
+def complaint_of_compiler(said: str, folder: Path) -> str:
+    """Return why a program was not compiled, without where it lies."""
+    missing = NOT_THERE.search(said)
+    if missing:
+        return f"wants what is not there: {next(filter(None, missing.groups()))}"
+    for pattern in (r"error: (.*)", r"(undefined (?:reference|symbol).*)", r"(make: \*\*\* .*)"):
+        found = re.search(pattern, said)
+        if found:
+            return f"does not compile: {found[1].replace(str(folder), '')[:110]}"
+    return "does not compile"
+
+
+def run(setting: Setting, folder: Path, options: Sequence[str], command: Sequence[str]) -> tuple[int, str]:
+    """Return the exit code of a program and what it said."""
+    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *options, "--time-limit", str(setting.limit)]
+    done = subprocess.run(
+        setting.command(*luthier, "--device", f"emu:{setting.target}", "--", *command),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def judge(setting: Setting, code: int, said: str) -> dict[str, object]:
+    """Return what a program's end and its own check say."""
+    if code == 124:
+        return {"what": "not ended", "reason": f"not ended after {setting.limit} s"}
+    if code:
+        return {"what": "failed", "reason": run_matrix.complaint(said) or f"exit code {code}"}
+    wrong = next((line for line in said.splitlines() if WRONG.search(line) and not line.startswith("luthier")), None)
+    if wrong:
+        return {"what": "failed", "reason": wrong.strip()[:110]}
+    return {"what": "passed" if RIGHT.search(said) else "ended"}
+
+
+def executed(summary: Path) -> int:
+    """Return how many instructions of a program's own kernels waves executed, as the device has counted them."""
+    kernels = json.loads(summary.read_text())["executed"]
+    return sum(one["wave_instructions"] for one in kernels if one["kernel"] and not one["kernel"].startswith("__amd_"))
+
+
+def counted(summary: Path) -> tuple[int, list[str]]:
+    """Return what the tool has counted, and the reasons of kernels that it has not seen."""
+    told = json.loads(summary.read_text())
+    reasons = [kernel["reason"] for kernel in told["kernels"] if not kernel["skipped"] and not kernel["covered"]]
+    return sum(int(variable["value"]) for variable in told["variables"]), [*told["faults"], *reasons]
+
+
+def compare(setting: Setting, folder: Path, command: Sequence[str], alone: Mapping[str, object]) -> dict[str, object]:
+    """Run a program under the tool as well, and return how it counts."""
+    summary = WORK / "counted.json"
+    summary.unlink(missing_ok=True)
+    code, said = run(setting, folder, ("-t", "instr_count:per_wave=true", "--json", str(summary)), command)
+    (WORK / "said" / f"{folder.name}.counted").write_text(said)
+    under = judge(setting, code, said)
+    if under["what"] != alone["what"]:
+        return {"counts": "not the same", "counts_reason": str(under.get("reason", under["what"]))}
+    number, reasons = counted(summary)
+    if reasons:
+        return {"counts": "not covered", "counts_reason": str(reasons[0])[:160]}
+    if number == alone["instructions"]:
+        return {"counts": "equal"}
+    again = WORK / "again.json"
+    for _ in range(REPEATED):
+        run(setting, folder, ("--executed", "--json", str(again)), command)
+        if executed(again) != alone["instructions"]:
+            return {"counts": "vary", "counts_reason": "another number of instructions in each run without a tool, too"}
+    return {"counts": "wrong", "counts_reason": f"{number:,} counted, {alone['instructions']:,} executed"}
+
+
+def attempt(setting: Setting, name: str) -> dict[str, object]:
+    """Compile and run a program, and return its outcome."""
+    begun = time.monotonic()
+    (WORK / "said").mkdir(parents=True, exist_ok=True)
+    try:
+        if name in GIVEN["not_tried"]:
+            raise NotTried(GIVEN["not_tried"][name])
+        folder = unpack(setting, name)
+        arguments = shlex.split(GIVEN["arguments"].get(name, ""))
+        absent = [word for word in arguments if word.startswith("../") and not (folder / word).exists()]
+        if absent:
+            raise NotTried(f"wants data that is not there: {absent[0].removeprefix('../')}")
+        program = compile_program(setting, folder)
+    except NotTried as error:
+        return {"what": "not tried", "reason": str(error), "seconds": round(time.monotonic() - begun)}
+    command, summary = [str(program), *arguments], WORK / "executed.json"
+    summary.unlink(missing_ok=True)
+    code, said = run(setting, folder, ("--executed", "--json", str(summary)), command)
+    (WORK / "said" / folder.name).write_text(said)
+    outcome = judge(setting, code, said)
+    if summary.exists() and outcome["what"] in ("passed", "ended"):
+        outcome["instructions"] = executed(summary)
+        if outcome["instructions"]:  # some programs copy, and launch no kernel
+            outcome |= compare(setting, folder, command, outcome)
+    shutil.rmtree(WORK / "src")
+    return outcome | {"seconds": round(time.monotonic() - begun)}
+
+
+OUTCOMES = {
+    "passed": "passed: the program compares its results, and says that they are right",
+    "ended": "ended with exit code 0, and says nothing of its results",
+    "failed": "failed",
+    "not ended": "not ended in time",
+    "not tried": "not tried",
+}
+COUNTS = {
+    "equal": "as many instructions counted as executed",
+    "vary": "another number of instructions in each run, without a tool, too",
+    "not covered": "kernels that the tool has not seen",
+    "not the same": "another outcome under the tool",
+    "wrong": "another number counted than executed",
+}
+
+
+def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield the lines of the document: of each release and target the programs of each outcome, and why."""
+    for (release, target), keys in itertools.groupby(results, lambda key: tuple(key.split("/")[:2])):
+        programs = {key.split("/")[2]: results[key] for key in keys}
+        compiled = sum(one["what"] != "not tried" for one in programs.values())
+        yield f"ROCm {release}, {target}: {len(programs)} programs, of which {compiled} were compiled and run."
+        yield ""
+        yield "| outcome | programs | which |"
+        yield "| --- | ---: | --- |"
+        for what, text in OUTCOMES.items():
+            those = {name: one.get("reason") for name, one in programs.items() if one["what"] == what}
+            yield f"| {text} | {len(those)} | {run_matrix.listed(those)} |"
+        yield ""
+        yield "| under `instr_count` | programs | which |"
+        yield "| --- | ---: | --- |"
+        for what, text in COUNTS.items():
+            reasons = {name: one.get("counts_reason") for name, one in programs.items() if one.get("counts") == what}
+            those = dict.fromkeys(reasons) if what == "vary" else reasons
+            if what == "equal":
+                yield f"| {text} | {len(those)} | all others that ended |"
+            elif those:
+                yield f"| {text} | {len(those)} | {run_matrix.listed(those)} |"
+        yield ""
+
+
+def main() -> None:
+    """Try what is asked for, and write the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--checkout", type=Path, help="a checkout of HeCBench")
+    parser.add_argument("--release", default="6.4", help="of ROCm (default: 6.4)")
+    parser.add_argument("--target", default="gfx90a", help="(default: gfx90a)")
+    parser.add_argument("--case", default=".*", help="which programs, as a regular expression of their whole names")
+    parser.add_argument("--time-limit", type=int, default=60, help="seconds for a run (default: 60)")
+    parser.add_argument("--again", action="store_true", help="also what has been tried")
+    given = parser.parse_args()
+    if given.checkout:
+        setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit)
+        for folder in sorted((setting.checkout / "src").glob("*-hip")):
+            name = folder.name.removesuffix("-hip")
+            key = f"{setting.release}/{setting.target}/{name}"
+            if re.fullmatch(given.case, name) and (given.again or key not in run_matrix.recorded(RESULTS)):
+                outcome = attempt(setting, name)
+                run_matrix.record(key, outcome, RESULTS)
+                print(key, outcome, flush=True)
+    run_matrix.write_table(table(run_matrix.recorded(RESULTS)), MARKERS)
+
+
+if __name__ == "__main__":
+    main()
