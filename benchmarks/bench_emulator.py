@@ -36,7 +36,10 @@ def build(name: str, target: str, folder: Path, source: Path | None = None) -> P
 
 
 def straight_line(target: str, folder: Path, length: int = 400) -> Path:
-    """Build a kernel that is a loop of `length` 32-bit vector operations, assembled by clang."""
+    """Build a kernel that is a loop of `length` 32-bit vector operations, assembled by clang.
+
+    Denormals are kept, as in kernels that HIP's compiler makes.
+    """
     operations = ("v_add_f32_e32", "v_mul_f32_e32", "v_add_u32_e32", "v_xor_b32_e32", "v_fmac_f32_e32", "v_max_f32_e32")
     body = "\n".join(
         f"  {operations[i % 6]} v{1 + i % 20}, v{1 + (i * 7 + 3) % 20}, v{1 + (i * 11 + 5) % 20}" for i in range(length)
@@ -63,6 +66,7 @@ again:
 .amdhsa_kernel straight
   .amdhsa_next_free_vgpr 24
   .amdhsa_next_free_sgpr 8
+  .amdhsa_float_denorm_mode_32 3
 {unified}.end_amdhsa_kernel
 .amdgpu_metadata
 amdhsa.version: [1, 2]
@@ -303,8 +307,12 @@ def measure() -> Iterable[Row]:
         for target in ("gfx942", "gfx1100"):
             path = straight_line(target, folder)
             for threads in sorted({1, cores}):
-                speed, _ = rate(target, path, "straight", threads=threads, grid=threads * 2, block=64)
-                yield Row(f"{target} vector code, {threads} threads", speed / 1e6, unit)
+                sizes = {"threads": threads, "grid": threads * 8, "block": 64}
+                speed, _ = rate(target, path, "straight", **sizes)
+                with one_by_one():
+                    slow, _ = rate(target, path, "straight", **sizes)
+                what = f"{target} vector code, {threads} threads"
+                yield Row(what, speed / 1e6, unit, "instructions one by one", slow / 1e6)
         n = 1 << 18
         groups, plain = build("groups", "gfx942", folder), build("plain", "gfx942", folder)
         floats = random.random(n, np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -173,6 +174,10 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
         taken.append(runs_of(code))
 
     monkeypatch.setattr(hot, "compile_runs", compile_runs)
+    stepped = luthier.open_device("emu:gfx90a").load(compile_object(LOOP, "gfx90a")).kernel("loop")
+    stepped.launch(np.zeros(1024, np.uint32), 3, grid=16, block=64, trace=lambda step: True)
+    del stepped  # what it was planned by is gone when others look at what is hot
+    gc.collect()
     device = luthier.open_device("emu:gfx90a", threads=2)
     kernel = device.load(compile_object(LOOP, "gfx90a")).kernel("loop")
     out, rounds = np.zeros(1024, np.uint32), 500_000

@@ -204,7 +204,7 @@ def test_nothing_is_answered_before_it(kind: Request) -> None:
 def of_another_build(path: Path) -> None:
     """Replace the digest in a library."""
     data = path.read_bytes()
-    assert data.count(current().encode()) == 1
+    assert current().encode() in data  # compilers may keep it a second time, as numbers
     path.write_bytes(data.replace(current().encode(), WRONG.encode()))
 
 

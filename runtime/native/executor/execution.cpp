@@ -1,6 +1,7 @@
 #include "execution.h"
 
 #include <algorithm>
+#include <list>
 #include <thread>
 
 #include "undefined_memory.h"
@@ -180,20 +181,23 @@ void Execution::run(ThreadPool &pool, Worker &own, unsigned helpers) {
   pool.spread(own, helpers, [this](Worker &worker, unsigned number) {
     try {
       prepare(worker, number);
+      const Worker::Part part(worker);
       advance(worker);
       host_.finished(worker);
     } catch (const std::exception &problem) {
       host_.failed(problem.what());
       abort();
     }
-    worker.rest();
   });
 }
 
 void Execution::run_together(ThreadPool &pool, Worker &own, const std::vector<Worker *> &workers, unsigned helpers) {
   unsigned number = 0;
-  for (Worker *worker : workers)
+  std::list<Worker::Part> parts;
+  for (Worker *worker : workers) {
     prepare(*worker, number++);
+    parts.emplace_back(*worker);
+  }
   ready_.assign(workers.begin(), workers.end());
   unfinished_ = number;
   moved_ = std::chrono::steady_clock::now();
@@ -205,10 +209,8 @@ void Execution::run_together(ThreadPool &pool, Worker &own, const std::vector<Wo
       abort();
     }
   });
-  for (Worker *worker : workers) {
+  for (Worker *worker : workers)
     host_.finished(*worker);
-    worker->rest();
-  }
 }
 
 // Takes turns among the work-groups of a cooperative launch, together with other threads.

@@ -64,11 +64,11 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
     lds_ = Arena(shape.lds_limit);
   }
   undefined_ |= shape.undefined;
-  const uint64_t code = get(shape.plan, plan::code);
+  plan_ = shape.plan;
+  const uint64_t code = get(plan_, plan::code);
   watched_ = shape.watch != nullptr;
   {
     std::lock_guard lock(mutex_);
-    plan_ = shape.plan;
     auto &codes = shape.watch ? watched_codes_ : codes_;
     if (copied_ > kKept && !engine_.counts_wanted && !codes.count(code)) {
       codes_.clear();
@@ -118,15 +118,20 @@ uint64_t Worker::run() {
   return static_cast<uint64_t>(engine_.scheduler(context_, group_));
 }
 
-void Worker::rest() {
-  std::lock_guard lock(mutex_);
-  plan_ = nullptr;
+Worker::Part::Part(Worker &worker) : worker_(worker) {
+  std::lock_guard lock(worker_.mutex_);
+  worker_.takes_part_ = true;
+}
+
+Worker::Part::~Part() {
+  std::lock_guard lock(worker_.mutex_);
+  worker_.takes_part_ = false;
 }
 
 // A function is one word, which compiled code reads anew each time: whichever it finds, the same is executed.
 void Worker::take_runs() {
   std::lock_guard lock(mutex_);
-  if (!plan_ || watched_)
+  if (!takes_part_ || watched_)
     return;
   for (auto &[key, copy] : tables_->copies) {
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;

@@ -57,8 +57,16 @@ public:
   // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
   void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
 
-  // Ends what `prepare` began: nothing of the plan is looked at any more.
-  void rest();
+  // From `prepare` on until the plan is gone, as long as one of these lives `take_runs` may look at it.
+  class Part {
+  public:
+    explicit Part(Worker &worker);
+    ~Part();
+    Part(const Part &) = delete;
+
+  private:
+    Worker &worker_;
+  };
 
   // Adds what was executed so far, of records that were executed at least so often; from any thread.
   void add_to(Tally &tally, uint64_t least = 1) const;
@@ -99,11 +107,12 @@ private:
   const Engine &engine_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
-  mutable std::mutex mutex_; // of what tables there are, and of which plan
+  mutable std::mutex mutex_; // of what tables there are, and of whether there is a part in a launch
   std::unordered_map<uint64_t, Tables> codes_, watched_codes_;
   Tables *tables_ = nullptr;
   uint64_t copied_ = 0; // bytes of all copies
   const char *plan_ = nullptr;
+  bool takes_part_ = false;
   Watch watch_;
   bool watched_ = false, undefined_ = false;
   const uint32_t *beyond_ = nullptr;
