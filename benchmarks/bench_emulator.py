@@ -259,6 +259,8 @@ COUNTING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from bench_emulator import counting_work
+from luthier.emulator.running import hot
+hot.HOT = 1 << 62  # functions of runs count otherwise
 if sys.argv[2] == "off":
     from luthier.emulator.ir.wave import WaveBuilder
     WaveBuilder.count = WaveBuilder.uncount = lambda self: None

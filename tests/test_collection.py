@@ -88,6 +88,7 @@ def test_tables_have_rows_for_their_time(
 ) -> None:
     items, _ = pytester.inline_genitems(pytester.makepyfile(TABLES_OF_ALL_KINDS))
     names = {item.nodeid.partition("[")[0] for item in items}
+    monkeypatch.setattr(costs, "BUDGET", 2)
     monkeypatch.setattr(costs, "COSTS", dict.fromkeys(names, seconds) if seconds else {})
     chosen = rows_of_tables(items)
     assert chosen == rows_of_tables(reversed(items))

@@ -399,6 +399,7 @@ def test_a_patched_object_can_be_patched_again(app, counter: type[Tool], module,
     assert int(loaded.variable("counter").read(np.uint64)[0]) == first.counters["counter"]
 
 
+@pytest.mark.thorough
 def test_a_tool_built_by_the_clang_of_an_older_hipcc(app, tmp_path: Path) -> None:
     """Bitcode of clang 15 goes through the runtime's newer LLVM like any other."""
     try:

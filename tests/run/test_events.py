@@ -244,6 +244,7 @@ def under_other(library: Path, program: Path, **variables: str | Path) -> list[s
     return ["env", *(f"{name}={value}" for name, value in given.items()), str(program)]
 
 
+@pytest.mark.thorough
 def test_another_tools_library(
     build_program: Build,
     under_tools: UnderTools,

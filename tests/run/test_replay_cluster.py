@@ -160,6 +160,7 @@ def test_options_go_along(
     assert (checked.returncode, json.loads(checked.stdout)[0]["what"]) == (1, "equal, 2 findings")
 
 
+@pytest.mark.thorough
 def test_tools_on_a_cluster(
     captured: Callable[..., list[Path]], workers: LocalCluster, luthier: Luthier, temporary: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_cluster_of_this_machine(captured: Callable[..., list[Path]], luthier:
     assert done.stderr == ""
 
 
+@pytest.mark.thorough
 def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -> None:
     done = luthier("replay", "--scheduler", "tcp://127.0.0.1:9", captured("reduction")[0])
     assert (done.returncode, "error: no scheduler of Dask at tcp://127.0.0.1:9: " in done.stderr) == (1, True), done
