@@ -213,6 +213,18 @@ def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPa
     assert bench.run(*state).vgpr(1).tolist() == (vectors[2] - vectors[3]).tolist()
 
 
+def test_what_goes_wrong_is_said_and_changes_nothing(
+    compile_object: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_runs(code: Code, stretch: range) -> None:
+        raise ValueError("no room")
+
+    monkeypatch.setattr(hot, "compile_runs", compile_runs)
+    with pytest.warns(RuntimeWarning, match="no functions for hot code: ValueError.*no room"):
+        (first, _), (second, _) = launches(compile_object, "gfx90a", [100, 100])
+    assert first.tolist() == second.tolist()
+
+
 def test_stretches() -> None:
     """They begin where control may enter, and end where it may leave."""
     isa = Isa.of("gfx90a")

@@ -11,6 +11,7 @@ import collections
 import functools
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 
@@ -118,6 +119,8 @@ class Compiler:
             try:
                 if (code := reference()) is not None:
                     compile_runs(code, stretch)
+            except Exception as problem:  # a bug of ours, or no room: instructions are executed one by one, as before
+                warnings.warn(f"no functions for hot code: {problem!r}", RuntimeWarning, stacklevel=1)
             finally:
                 code = None
                 with self._changed:
