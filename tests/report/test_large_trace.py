@@ -8,13 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 from luthier.run.folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[2] / "examples/large_trace"
 
 
-@pytest.mark.thorough
 def test_workers_and_numpy_agree(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made = subprocess.run(
