@@ -10,7 +10,6 @@ them: without --checkout it does just that. What programs said is in build/hecbe
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import re
@@ -233,14 +232,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
 
 def main() -> None:
     """Try what is asked for, and write the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--checkout", type=Path, help="a checkout of HeCBench")
-    parser.add_argument("--release", default="6.4", help="of ROCm (default: 6.4)")
-    parser.add_argument("--target", default="gfx90a", help="(default: gfx90a)")
-    parser.add_argument("--case", default=".*", help="which programs, as a regular expression of their whole names")
-    parser.add_argument("--time-limit", type=int, default=60, help="seconds for a run (default: 60)")
-    parser.add_argument("--again", action="store_true", help="also what has been tried")
-    given = parser.parse_args()
+    given = run_matrix.parser_of(__doc__, "HeCBench", "programs").parse_args()
     if given.checkout:
         setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit)
         for folder in sorted((setting.checkout / "src").glob("*-hip")):

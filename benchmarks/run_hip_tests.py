@@ -12,7 +12,6 @@ build/hip-tests/said.
 
 from __future__ import annotations
 
-import argparse
 import html
 import itertools
 import re
@@ -228,16 +227,10 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
 
 def main() -> None:
     """Try what is asked for, and write the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--checkout", type=Path, help="a checkout of hip-tests")
-    parser.add_argument("--release", default="6.4", help="of ROCm (default: 6.4)")
-    parser.add_argument("--target", default="gfx90a", help="(default: gfx90a)")
+    parser = run_matrix.parser_of(__doc__, "hip-tests", "sources")
     parser.add_argument("--folder", default="", help="folders of catch/unit, with commas")
-    parser.add_argument("--case", default=".*", help="which sources, as a regular expression of their whole names")
-    parser.add_argument("--time-limit", type=int, default=60, help="seconds for a run (default: 60)")
-    parser.add_argument("--again", action="store_true", help="also what has been tried")
     given = parser.parse_args()
-    for folder in filter(None, given.folder.split(",")):
+    for folder in filter(None, given.folder.split(",") if given.checkout else ()):
         setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit)
         for source in sorted((setting.checkout / "catch/unit" / folder).glob("*.cc")):
             key = "/".join((setting.release, setting.target, folder, source.stem))

@@ -356,6 +356,26 @@ def write_table(lines: Iterable[str], markers: tuple[str, str] = MARKERS) -> Non
     DOCUMENT.write_text("\n".join([before + begin, "", *lines, "", end + after]))
 
 
+def parser_of(text: str | None, repository: str, cases: str) -> argparse.ArgumentParser:
+    """Return the options that programs of a checkout are tried with.
+
+    Args:
+        text: of the script's module.
+        repository: what the checkout is of.
+        cases: what `--case` chooses among.
+    """
+    parser = argparse.ArgumentParser(description=(text or "").partition("\n")[0])
+    parser.add_argument(
+        "--checkout", type=Path, help=f"a checkout of {repository}; without it the table alone is written"
+    )
+    parser.add_argument("--release", default="6.4", help="of ROCm (default: 6.4)")
+    parser.add_argument("--target", default="gfx90a", help="(default: gfx90a)")
+    parser.add_argument("--case", default=".*", help=f"which {cases}, as a regular expression of their whole names")
+    parser.add_argument("--time-limit", type=int, default=60, help="seconds for a run (default: 60)")
+    parser.add_argument("--again", action="store_true", help="also what has been tried")
+    return parser
+
+
 def main() -> None:
     """Try what is asked for, and write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
