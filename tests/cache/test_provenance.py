@@ -90,36 +90,45 @@ def test_who_keeps_something_is_among_the_makers() -> None:
         assert users - {"luthier.cli.emulator", "luthier.cli.replay_server"} == set(makers)  # they open it, no more
 
 
-PATCH = """
+RUN = """
 import sys
-from luthier import load_object
+from luthier import load_object, open_device
 from luthier.run.patching import Patcher
 from luthier.tool import ToolGroup
 from luthier_instr_count import InstrCount
-done = Patcher(ToolGroup.of(InstrCount()), hoist=False).patch(load_object(sys.argv[1]), "vector_add")
-assert done.companion is not None, done.reason
-print("\\n".join(name for name in sys.modules if name.startswith("luthier.")))
+ran = set()
+sys.setprofile(lambda frame, event, _: ran.add(frame.f_code) if event == "call" else None)
+if sys.argv[2] == "patched":
+    done = Patcher(ToolGroup.of(InstrCount()), hoist=False).patch(load_object(sys.argv[1]), "vector_add")
+    assert done.companion is not None, done.reason
+else:
+    device = open_device("emu:gfx90a", threads=1)
+    device.load(sys.argv[1]).kernel("vector_add").launch(*[device.allocate(4)] * 3, 0, grid=1, block=64)
+sys.setprofile(None)
+print("\\n".join({code.co_filename for code in ran if code.co_name != "<module>"}))
 """
 
 
-def test_python_imports_nothing_else_when_it_patches(app, known: Store) -> None:  # type: ignore[no-untyped-def]
-    """An oracle that reads no sources: what is there once a kernel was patched."""
-    command = [sys.executable, "-c", PATCH, app("vector_add", "gfx90a")]
+@pytest.mark.parametrize(
+    ("what", "makers", "some", "others"),
+    [
+        # How tools are run, and what a cache is, is for whoever asks.
+        ("patched", "", ("payload/codegen.py", "lifting/liveness.py"), {"cache/provenance.py", "module/inline.py"}),
+        ("emulator", "emulator/[ino]|isa|arch", ("emulator/operations/smem.py", "emulator/native/emit.py"), set()),
+    ],
+)
+def test_python_runs_nothing_else(  # type: ignore[no-untyped-def]
+    app, known: Store, what: str, makers: str, some: tuple[str, ...], others: set[str]
+) -> None:
+    """An oracle that reads no sources: whose functions run until a kernel is patched, or operations are compiled."""
+    command = [sys.executable, "-c", RUN, app("vector_add", "gfx90a"), what]
     environment = {**os.environ, "LUTHIER_CACHE_DIR": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
-    imported = set(done.stdout.split())
-    assert {
-        "luthier.patch.output.kernel",
-        "luthier.payload.codegen",
-        "luthier.tool.hook_budget",
-        "luthier._mc",
-    } <= imported
-    files = named(PACKAGE, "patched", known).files
-    held = {re.sub(r"(/__init__)?\.(py|cpython.*)$", "", name).replace("/", ".") for name in files}
-    # Those of whoever asks: how tools are run, and what a cache is.
-    rest = {name.removeprefix("luthier.") for name in imported} - held
-    assert rest <= {"cache.provenance", "module.inline"}, rest
+    ran = {os.path.relpath(path, PACKAGE) for path in done.stdout.splitlines() if path.startswith(f"{PACKAGE}/")}
+    assert ran.issuperset(some)
+    rest = {path for path in ran - named(PACKAGE, what, known).files.keys() if re.match(makers, path)}
+    assert rest <= others, rest
 
 
 CHANGES = [
@@ -278,6 +287,7 @@ def test_imports_of_all_kinds_are_followed(tmp_path: Path) -> None:
         "__init__.py": "from luthier.everything import x",
         "everything.py": "",
         "made.py": "import luthier.a.one, luthier.b as b\n"
+        "from luthier.packed.five import x\nfrom luthier.given import y\n"
         "def later():\n    from luthier import (\n        c,\n        d as e,\n    )\n"
         "if TYPE_CHECKING:\n    from luthier.f import name\n"
         "HERE = {'x': 'luthier.g.two', 'y': 'luthier.tools'}\n",
@@ -292,6 +302,11 @@ def test_imports_of_all_kinds_are_followed(tmp_path: Path) -> None:
         "h/__init__.py": "import_module(f'luthier.{name}')",
         "h/three.py": "",
         "h/library.cpython-311-x86_64-linux-gnu.so": "native",
+        "packed/__init__.py": "from luthier.packed.six import name",
+        "packed/five.py": "",
+        "packed/six.py": "",
+        "given/__init__.py": "from luthier.given.seven import y",
+        "given/seven.py": "",
         "unused.py": "",
         "names.py": "from luthier import x",
     }
@@ -299,7 +314,7 @@ def test_imports_of_all_kinds_are_followed(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     found = Tree(folder).trace(["luthier.made"]).files.keys()
-    assert files.keys() - found == {"everything.py", "unused.py", "names.py", "a/other.py"}
+    assert files.keys() - found == {"everything.py", "unused.py", "names.py", "a/other.py", "packed/six.py"}
     assert "everything.py" in Tree(folder).trace(["luthier.names"]).files  # a name of the outermost package
     before = Tree(folder).trace(["luthier.made"]).digest
     (folder / "b").mkdir()  # in front of the module of that name

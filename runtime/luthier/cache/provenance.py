@@ -3,7 +3,8 @@
 `provenance_of` names some modules and gives a digest of all that they import, inside functions too, and for type
 checkers: found by reading the sources, so that nothing need be listed by hand and nothing can be forgotten. A module
 that is imported by a name that the program puts together is found where its full name stands in a string, or where an
-import for type checkers says it, as in this package's `__init__` modules.
+import for type checkers says it, as in this package's `__init__` modules. What a package imports counts for who takes
+a name from it, not for who only imports a module of it.
 
 Luthier's sources count by what Python parses them to, without docstrings: comments and layout change no result. Other
 packages' files count by content, native code by the build id that its linker gave it (by content where it has none).
@@ -176,7 +177,7 @@ class Tree:
         self._package = package
         self._folders: dict[str, frozenset[str]] = {}
         self._files: dict[str, _File] = {}
-        self._found: dict[str, tuple[str, ...]] = {}
+        self._found: dict[str, tuple[tuple[str, bool], ...]] = {}
 
     def trace(self, modules: Sequence[str], also: str = "", known: Store | None = None) -> Provenance:
         """Return the provenance of modules like `provenance_of`.
@@ -185,19 +186,18 @@ class Tree:
             known: where what is read out of sources is kept.
         """
         names, done, outside = set(modules), set[str](), set[str]()
-        version = str(self._package / "__init__.py")  # what else it imports are names for users
-        sources = _read_sources([self._read(version)], known)
-        paths = set[str]()
+        paths, taken = {str(self._package / "__init__.py")}, set[str]()
+        sources: dict[str, _Source] = {}
         while names:  # one level of imports after the other, to ask for all of a level at once
             done |= names
-            fresh = {path for name in names for path in self._sources_of(name)} - paths
-            paths |= fresh
-            read = _read_sources(map(self._read, fresh), known)
-            sources |= read
-            tops = {name: name.partition(".")[0] for source in read.values() for name in source.imports}
+            found = [place for name in names for place in self._sources_of(name)]
+            paths.update(path for path, _ in found)
+            fresh = {path for path, is_taken in found if is_taken} - taken
+            taken |= fresh
+            sources |= _read_sources(map(self._read, paths - sources.keys()), known)
+            tops = {name: name.partition(".")[0] for path in fresh for name in sources[path].imports}
             outside.update(tops.values())
             names = {name for name, top in tops.items() if top.lstrip("?") == self._package.name} - done
-        paths.add(version)
         native = [path for folder in {os.path.dirname(path) for path in paths} for path in self._native_in(folder)]
         used = [name for name in CODE_GENERATORS if name in outside]
         native += [path for name in used for path in _libraries_of(name)]
@@ -214,30 +214,36 @@ class Tree:
             self._files[path] = _File.read(path)
         return self._files[path]
 
-    def _sources_of(self, name: str) -> tuple[str, ...]:
+    def _sources_of(self, name: str) -> tuple[tuple[str, bool], ...]:
         if name not in self._found:
             self._found[name] = tuple(self._look_up(name))
         return self._found[name]
 
-    def _look_up(self, name: str) -> Iterator[str]:
-        """Yield the file of a module, and those of the packages that it is in, which Python runs before it.
+    def _look_up(self, name: str) -> Iterator[tuple[str, bool]]:
+        """Yield the file of a module, and those of the packages that it is in, which Python runs before it; and whether
+        something is taken from it.
 
-        The file of the outermost package comes only where a name is taken that is no module: it re-exports names of all
-        modules.
+        From a package it is where the name is its own, or one in it that is no module.
         """
-        folder = str(self._package)
+        folder, package = str(self._package), ""
         for number, part in enumerate(name.split(".")[1:]):
             entries = self._entries(folder)
             if part in entries:
+                if package:
+                    yield package, False
                 folder = f"{folder}/{part}"
-                if "__init__.py" in self._entries(folder):
-                    yield f"{folder}/__init__.py"
-            else:
-                if f"{part}.py" in entries:
-                    yield f"{folder}/{part}.py"
-                elif not number and _is_name(name, part, entries):
-                    yield f"{folder}/__init__.py"
-                return  # what follows is a name in the module
+                package = f"{folder}/__init__.py" if "__init__.py" in self._entries(folder) else ""
+                continue
+            is_module = f"{part}.py" in entries
+            if package:
+                yield package, not is_module
+            if is_module:
+                yield f"{folder}/{part}.py", True
+            elif not number and _is_name(name, part, entries):
+                yield f"{folder}/__init__.py", True
+            return  # what follows is a name in the module
+        if package:
+            yield package, True
 
     def _entries(self, folder: str) -> frozenset[str]:
         if folder not in self._folders:
@@ -346,18 +352,34 @@ def _read_source(file: _File) -> _Source:
         tree = ast.parse(file.text)
     except (SyntaxError, ValueError):
         return _Source(file.digest, ())  # it cannot be imported
-    imports = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imports.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            imports.add(node.module)
-            imports.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE_NAME.fullmatch(node.value):
-            imports.add(f"?{node.value}")
-        elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return _Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(sorted(imports)))
+    program, imports = list[str](), set[str]()
+    _read_node(tree, program, imports)
+    return _Source(hashlib.sha256("\0".join(program).encode()).hexdigest(), tuple(sorted(imports)))
+
+
+def _read_node(node: ast.AST, program: list[str], imports: set[str]) -> None:
+    """Add what a node and all below it are, without docstrings, and what they import.
+
+    In one pass, since `ast.walk` and `ast.dump` take twice the time.
+    """
+    if isinstance(node, ast.Import):
+        imports.update(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        imports.update(f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE_NAME.fullmatch(node.value):
+        imports.add(f"?{node.value}")
+    elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        del node.body[0]
+    program.append(node.__class__.__name__)
+    for name in node._fields:
+        value = getattr(node, name, None)
+        parts = value if isinstance(value, list) else (value,)
+        program.append(f"{len(parts)}" if parts is value else "")
+        for part in parts:
+            if isinstance(part, ast.AST):
+                _read_node(part, program, imports)
+            else:
+                program.append(repr(part))
 
 
 def _process_began() -> int:
