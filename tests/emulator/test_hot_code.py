@@ -17,6 +17,7 @@ from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, WaveState, as
 from luthier.emulator.inspection.coverage import coverage, samples
 from luthier.emulator.native import fused
 from luthier.emulator.native.fused import step_of
+from luthier.emulator.native.processor import Processor
 from luthier.emulator.running import hot
 from luthier.isa import Isa
 
@@ -80,7 +81,7 @@ def test_instructions_of_a_run(target: str, lanes: int | None) -> None:
 
 def test_narrow_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a host whose vector registers have half the size."""
-    monkeypatch.setattr(fused, "chunk_lanes", lambda: 8)
+    monkeypatch.setattr(fused, "processor", lambda: Processor("x86-64-v3"))
     isa, random = Isa.of("gfx942"), np.random.default_rng(8)
     compare(isa, straight_code(isa, random)[:AT_ONCE], random)
 

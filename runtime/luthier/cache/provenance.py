@@ -31,6 +31,9 @@ from luthier.cache.folder import cache_folder
 from luthier.cache.store import Store
 
 PACKAGE = Path(__file__).parents[1]
+SHIPPED = PACKAGE / "cache" / "shipped"
+"""Folder of what came with the package: wheels have it (scripts/wheels), sources have none."""
+SOURCES = "sources.sqlite"
 CODE_GENERATORS = ("llvmlite", "numpy")
 """Other packages whose versions decide what is made, where they are imported."""
 _NATIVE = re.compile(r".*\.(so|pyd|dylib)(\.\d+)*")
@@ -47,6 +50,8 @@ class Provenance:
 
     digest: str
     """Digest of all of it, hexadecimal."""
+    own: str
+    """Digest of what belongs to the package itself: without Python, LLVM and other packages."""
     files: Mapping[str, str]
     """The digest of each file: of the program that a source of Luthier is, of a library its build id."""
     states: tuple[State, ...]
@@ -103,8 +108,12 @@ def package_provenance(module: str) -> Provenance | None:
         return None
     root = os.path.commonpath([os.path.dirname(path) for path in paths])
     digests = {os.path.relpath(file.state[0], root): file.digest for file in files}
-    digest = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()[:24]
-    return Provenance(digest, digests, tuple(file.state for file in files))
+    digest = _digest_of(sorted(digests.items()))
+    return Provenance(digest, digest, digests, tuple(file.state for file in files))
+
+
+def _digest_of(*said: object) -> str:
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:24]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -198,16 +207,22 @@ class Tree:
             tops = {name: name.partition(".")[0] for path in fresh for name in sources[path].imports}
             outside.update(tops.values())
             names = {name for name, top in tops.items() if top.lstrip("?") == self._package.name} - done
-        native = [path for folder in {os.path.dirname(path) for path in paths} for path in self._native_in(folder)]
+        folders = {os.path.dirname(path) for path in paths}
+        own_libraries = [path for folder in folders for path in self._native_in(folder)]
         used = [name for name in CODE_GENERATORS if name in outside]
-        native += [path for name in used for path in _libraries_of(name)]
+        native = [*own_libraries, *(path for name in used for path in _libraries_of(name))]
         libraries = list(map(_File.of_native, sorted(native)))
         digests = {self._shown(path): sources[path].program for path in sorted(paths)}
         digests |= {self._shown(file.state[0]): file.digest for file in libraries}
         files = [*map(self._read, sorted(paths)), *libraries]
         said = [also, sys.implementation.cache_tag, sys.maxsize, [(name, _version(name)) for name in used]]
-        digest = hashlib.sha256(repr((sorted(digests.items()), said)).encode()).hexdigest()[:24]
-        return Provenance(digest, digests, tuple(file.state for file in files))
+        own = {self._shown(path): digests[self._shown(path)] for path in (*paths, *own_libraries)}
+        return Provenance(
+            _digest_of(sorted(digests.items()), said),
+            _digest_of(sorted(own.items())),
+            digests,
+            tuple(file.state for file in files),
+        )
 
     def _read(self, path: str) -> _File:
         if path not in self._files:
@@ -328,7 +343,7 @@ def _known_sources() -> Store | None:
 
 @functools.lru_cache(maxsize=8)
 def _sources_in(folder: Path) -> Store:
-    return Store(folder / "sources.sqlite")
+    return Store(folder / SOURCES, shipped=SHIPPED / SOURCES)
 
 
 os.register_at_fork(after_in_child=_sources_in.cache_clear)  # SQLite's connections do not survive a fork

@@ -2,7 +2,8 @@
 
 SQLite lets several processes read and write at once. Every value carries a checksum over key and value: one that does
 not match, or a damaged file, is treated as absent. A store that cannot be used costs time, not correctness. One that
-others could have written is not used, which is reported.
+others could have written is not used, which is reported. Values that came with the package may be beneath it, in a
+file that is only read.
 """
 
 from __future__ import annotations
@@ -32,18 +33,41 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
+def _read_only(path: Path) -> sqlite3.Connection | None:
+    """Open a database that no process writes; None if there is none."""
+    with contextlib.suppress(*_DAMAGE):
+        return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    return None
+
+
+def _select(database: sqlite3.Connection, wanted: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the sound values of keys, which are given by their digests."""
+    found: dict[bytes, bytes] = {}
+    hashes = list(wanted)
+    for start in range(0, len(hashes), _AT_ONCE):
+        part = hashes[start : start + _AT_ONCE]
+        query = f"SELECT key, checksum, value FROM kept WHERE key IN ({','.join('?' * len(part))})"
+        for hashed, checksum, value in database.execute(query, part):
+            key = wanted[hashed]
+            if _digest(key + value) == checksum:
+                found[key] = value
+    return found
+
+
 class Store:
     """Values by key. Safe from several threads.
 
     Args:
         path: the file; its folder is made, for this user alone.
         unchanged: whether what makes the values is still what it was; else nothing is added.
+        shipped: a file like `path` that came with the package, and that nobody writes any more.
     """
 
-    def __init__(self, path: Path, unchanged: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, path: Path, unchanged: Callable[[], bool] = lambda: True, shipped: Path | None = None) -> None:
         self._path = path
         self._unchanged = unchanged
         self._lock = threading.Lock()
+        self._shipped = None if shipped is None else _read_only(shipped)
         self._database: sqlite3.Connection | None = None
         try:
             self._open()
@@ -85,19 +109,15 @@ class Store:
         wanted = {_digest(key): key for key in keys}
         found: dict[bytes, bytes] = {}
         with self._lock:
-            hashes = list(wanted)
             try:
-                for start in range(0, len(hashes), _AT_ONCE):
-                    if self._database is None:
-                        break
-                    part = hashes[start : start + _AT_ONCE]
-                    query = f"SELECT key, checksum, value FROM kept WHERE key IN ({','.join('?' * len(part))})"
-                    for hashed, checksum, value in self._database.execute(query, part):
-                        key = wanted[hashed]
-                        if _digest(key + value) == checksum:
-                            found[key] = value
+                if self._database is not None:
+                    found = _select(self._database, wanted)
             except _DAMAGE as problem:
                 self._give_up(problem)
+            with contextlib.suppress(*_DAMAGE):
+                if self._shipped is not None and len(found) < len(wanted):
+                    missing = {hashed: key for hashed, key in wanted.items() if key not in found}
+                    found |= _select(self._shipped, missing)
         return found
 
     def put(self, items: Mapping[bytes, bytes]) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from luthier.cache.folder import VARIABLE, cache_root
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
+from luthier.cli.selection import add_kernel_argument
+from luthier.emulator.ahead import compile_ahead
 from luthier.emulator.inspection.coverage import coverage, report
 from luthier.emulator.native.store import store_file
-from luthier.terminal import say, say_text
+from luthier.errors import CacheError, DeviceError, TargetError
+from luthier.objects import load_objects
+from luthier.objects.names import is_selected, select
+from luthier.support.wording import counted
+from luthier.terminal import say, say_text, visible
 
 TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
@@ -27,12 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--json", action="store_true", help="a JSON list, one entry a target")
     cache = actions.add_parser("cache", help="where machine code is kept")
     cache.add_argument("--clear", action="store_true", help="remove it")
+    ahead = actions.add_parser(
+        "compile", help="compile what kernels need into the cache, so that first launches are fast"
+    )
+    ahead.add_argument("files", nargs="+", metavar="FILE", help="as for luthier objects")
+    add_kernel_argument(ahead)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the report, or deal with the cache."""
     if args.action == "coverage":
         return _coverage(args)
+    if args.action == "compile":
+        return _compile(args)
     file = store_file()
     if file is None:
         say(
@@ -46,6 +60,24 @@ def run(args: argparse.Namespace) -> int:
         say(f"emptied {file.parent}")
     else:
         say(f"{file}: {file.stat().st_size / 1e6 if file.exists() else 0:.1f} MB")
+    return 0
+
+
+def _compile(args: argparse.Namespace) -> int:
+    if store_file() is None:
+        raise CacheError("there is no cache to keep what is compiled")
+    objects = [found for file in args.files for found in load_objects(file)]
+    select([name for found in objects for name in found.kernels], args.kernel, file=", ".join(args.files))
+    compiled = 0
+    with Progress("compiling", len(objects)) as progress:
+        for found in objects:
+            progress.step(found.name)
+            kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
+            try:
+                compiled += compile_ahead(found, kernels)
+            except (TargetError, DeviceError) as problem:
+                say(f"luthier emulator: {visible(found.name)}: {problem}", file=sys.stderr)
+    say(f"{counted(compiled, 'operation')} compiled, the others were there")
     return 0
 
 

@@ -16,6 +16,7 @@ from luthier.emulator.ir.variant import Run, Variant
 from luthier.emulator.native.emit import emit
 from luthier.emulator.native.fused import emit_run
 from luthier.emulator.native.nativecode import link
+from luthier.emulator.native.processor import processor
 
 PARTS: dict[str, Callable[[ir.Module, str], None]] = {
     "luthier_scheduler": emit_scheduler,
@@ -31,10 +32,10 @@ _BATCH = 48
 def _target() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
+    host = processor()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=f"{features},-prefer-256-bit,-vzeroupper",
+        cpu=host.name,
+        features=",".join([*host.features, "-prefer-256-bit", "-vzeroupper"]),
         opt=2,
         reloc="pic",
         codemodel="small",

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from luthier.emulator import layout
@@ -27,6 +26,7 @@ from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access, Run, Variant
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.native.emit import FUNCTION, PURE, emit_pure, operation_of
+from luthier.emulator.native.processor import processor
 from luthier.emulator.operations.control import timing_only
 
 _COUNTS = ir.VectorType(I64, 2)
@@ -121,7 +121,7 @@ def emit_run(module: ir.Module, run: Run) -> ir.Function:
     function.attributes.add("nounwind")
     for argument in function.args:
         argument.add_attribute("noalias")
-    if not chunk_lanes():
+    if not processor().chunk_lanes:
         raise Unsupported("runs on a host without AVX2")
     w = _RunBuilder(ir.IRBuilder(function.append_basic_block()), function, run.variants[0])
     w.count_all(len(steps))
@@ -165,20 +165,12 @@ def segments(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield part
 
 
-@functools.cache
-def chunk_lanes() -> int:
-    """Return the lanes that go through a run together, of which a row is one register of the host; 0: there are no
-    registers of that size."""
-    features = llvm.get_host_cpu_features()
-    return 16 if features.get("avx512f") and features.get("avx512bw") else 8 if features.get("avx2") else 0
-
-
 class _RunBuilder(WaveBuilder):
     """A builder of all instructions of a run; inside of `chunks` its vectors are the lanes of a chunk."""
 
     def __init__(self, llvm: ir.IRBuilder, function: ir.Function, variant: Variant) -> None:
         super().__init__(llvm, function, 0, variant)
-        self.chunk_lanes = chunk_lanes()
+        self.chunk_lanes = processor().chunk_lanes
         self._row_of_chunk = ir.VectorType(I32, self.chunk_lanes)
         self._mask_of_chunk = ir.VectorType(I1, self.chunk_lanes)
         self._constraint = "=v,0" if self.chunk_lanes == 16 else "=x,0"
@@ -392,4 +384,4 @@ class _RunSlot(Slot):
         self.w.write_row(self._at(index), value.as_("u32"))
 
 
-__all__ = ["Step", "chunk_lanes", "emit_run", "segments", "step_of"]
+__all__ = ["Step", "emit_run", "segments", "step_of"]

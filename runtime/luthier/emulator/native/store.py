@@ -6,18 +6,18 @@ import functools
 import os
 from pathlib import Path
 
-from luthier import _mc
 from luthier.cache.folder import cache_folder
-from luthier.cache.provenance import Provenance, provenance_of
+from luthier.cache.provenance import SHIPPED, Provenance, provenance_of
 from luthier.cache.store import Store
+from luthier.emulator.native.processor import LEVELS, levels, processor
 
 MAKERS = ("luthier.emulator.native.machine", "luthier.emulator.binding.records")
 """The modules that keep something here."""
 
 
 def _made_by() -> Provenance:
-    """Return the provenance of what is kept, to which the host's processor belongs."""
-    return provenance_of(*MAKERS, also=repr(_mc.host()))
+    """Return the provenance of what is kept, to which the processor that it is for belongs."""
+    return provenance_of(*MAKERS, also=repr(processor()))
 
 
 def store_file() -> Path | None:
@@ -26,11 +26,23 @@ def store_file() -> Path | None:
     return None if folder is None else folder / f"{_made_by().digest}.sqlite"
 
 
+def shipped_name(level: str) -> str:
+    """Return what the database of a level is called in `SHIPPED`: other sources do not find it."""
+    return f"{level}-{_made_by().own}.sqlite"
+
+
+def shipped_file() -> Path | None:
+    """Return the database that came with the package for the highest level of what is compiled for; None without."""
+    name = processor().name
+    usable = (name,) if name in LEVELS else levels()
+    return next((path for level in usable if (path := SHIPPED / shipped_name(level)).exists()), None)
+
+
 @functools.cache
 def store() -> Store | None:
     """Return the process's store; None if there is no cache."""
     path = store_file()
-    return None if path is None else Store(path, _made_by().unchanged)
+    return None if path is None else Store(path, _made_by().unchanged, shipped_file())
 
 
 os.register_at_fork(after_in_child=store.cache_clear)  # SQLite's connections do not survive a fork

@@ -1,0 +1,57 @@
+"""The host's processor that operations are compiled for: this one, or one of x86-64's levels, which many have."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+
+from luthier import _mc
+from luthier.errors import DeviceError
+
+VARIABLE = "LUTHIER_HOST_LEVEL"
+"""Names the level to compile for, e.g. ``x86-64-v3``, so that machines with one cache folder share what it has."""
+_V3 = frozenset(("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"))
+LEVELS = {
+    "x86-64-v4": _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "x86-64-v3": _V3,
+}
+"""Features of each level, the highest first (x86-64 psABI, "Micro-Architecture Levels")."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor as LLVM knows it."""
+
+    name: str
+    features: tuple[str, ...] = ()
+    """Each with its sign, e.g. ``+avx2``, beyond those that the name implies."""
+
+    @property
+    def chunk_lanes(self) -> int:
+        """Return the lanes of 32 bits that one vector register has; 0 below AVX2."""
+        features = LEVELS.get(self.name) or {feature[1:] for feature in self.features if feature[0] == "+"}
+        return 16 if features >= {"avx512f", "avx512bw"} else 8 if "avx2" in features else 0
+
+
+@functools.cache
+def processor() -> Processor:
+    """Return the processor to compile for.
+
+    Raises:
+        DeviceError: `VARIABLE` names no level, or one that this host has not.
+    """
+    name, features = _mc.host()
+    wanted = os.environ.get(VARIABLE, "")
+    if not wanted:
+        return Processor(name, tuple(features))
+    if wanted not in levels():
+        raise DeviceError(f"{VARIABLE} is {wanted!r}; this host has the levels {', '.join(levels()) or 'below those'}")
+    return Processor(wanted)
+
+
+@functools.cache
+def levels() -> tuple[str, ...]:
+    """Return the `LEVELS` that this host has, the highest first."""
+    features = {feature[1:] for feature in _mc.host()[1] if feature[0] == "+"}
+    return tuple(level for level, needed in LEVELS.items() if needed <= features)
