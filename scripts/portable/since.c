@@ -49,10 +49,11 @@ SINCE int fstatat64(int folder, const char *path, struct stat *state, int flags)
 extern long syscall(long, ...);
 SINCE int gettid(void) { return (int)syscall(186); }
 
-/* 2.30: a wait until a time of any clock. As libstdc++ does without it: until the same time by the wall clock. */
+/* 2.30: waits until a time of any clock. As libstdc++ does without them: until the same time by the wall clock. */
 extern int clock_gettime(int, struct moment *);
 extern int pthread_cond_timedwait(void *, void *, const struct moment *);
-SINCE int pthread_cond_clockwait(void *condition, void *mutex, int clock, const struct moment *until)
+extern int pthread_mutex_timedlock(void *, const struct moment *);
+static struct moment by_the_wall(int clock, const struct moment *until)
 {
     struct moment wall, now;
     clock_gettime(0, &wall);
@@ -63,7 +64,17 @@ SINCE int pthread_cond_clockwait(void *condition, void *mutex, int clock, const 
         wall.seconds--, wall.nanoseconds += 1000000000;
     else if (wall.nanoseconds >= 1000000000)
         wall.seconds++, wall.nanoseconds -= 1000000000;
+    return wall;
+}
+SINCE int pthread_cond_clockwait(void *condition, void *mutex, int clock, const struct moment *until)
+{
+    const struct moment wall = by_the_wall(clock, until);
     return pthread_cond_timedwait(condition, mutex, &wall);
+}
+SINCE int pthread_mutex_clocklock(void *mutex, int clock, const struct moment *until)
+{
+    const struct moment wall = by_the_wall(clock, until);
+    return pthread_mutex_timedlock(mutex, &wall);
 }
 
 /* In the static part of every glibc, which its stubs do not have: registered for this library, not for the program. */

@@ -119,6 +119,18 @@ def random_codes(generator: np.random.Generator, kind: str, shape: tuple[int, ..
     return np.where(generator.random(shape) < 0.1, anything & ((1 << fraction_bits) - 1), mostly)
 
 
+def spread_codes(generator: np.random.Generator, kind: str, shape: tuple[int, ...], exponents: range) -> np.ndarray:
+    """Codes of numbers with any of these exponents as far as the type has them, some denormal, a tenth of them 0."""
+    bits = bits_of(kind)
+    _, exponent_bits, bias, _ = FORMATS[kind]
+    fraction_bits = bits - 1 - exponent_bits
+    least, most = (min(max(one + bias, 0), (1 << exponent_bits) - 2) for one in (exponents.start, exponents.stop - 1))
+    fields = generator.integers(least, most + 1, shape).astype(object) << fraction_bits
+    rest = generator.integers(0, 1 << fraction_bits, shape).astype(object)
+    codes = fields | rest | generator.integers(0, 2, shape).astype(object) << (bits - 1)
+    return np.where(generator.random(shape) < 0.1, 0, codes)
+
+
 def run(case: Case, seed: int, *, wild: bool = False, exec: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Codes of D computed by the emulator, and expected; [block, row, column]."""
     generator = np.random.default_rng(seed)

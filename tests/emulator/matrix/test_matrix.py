@@ -12,7 +12,7 @@ from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.inspection.samples import samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
-from matrix_cases import INDEX, execute, expect, random_codes, run, same
+from matrix_cases import INDEX, execute, expect, random_codes, run, same, spread_codes
 from matrix_places import mfma, newest, scaled, smfmac, wmma
 
 pytestmark = pytest.mark.covering(1)
@@ -186,6 +186,24 @@ def test_index_keys_of_gfx1250(name: str) -> None:
         run_assembly("gfx1250", f"v_swmmac_{name} index_key:1", {})
 
 
+# Sums of products that are exact in 32 bits are made in another way than others: exponents of elements from -51 to 62.
+PLAIN = range(-51, 63)
+
+
+@pytest.mark.worth(3)
+@pytest.mark.parametrize("name", [name for name in MFMA["gfx942"] if re.search("f16|xf32|fp8|bf8", name)])
+@pytest.mark.parametrize("exponents", [PLAIN, range(-51, -20), range(40, 63), range(-52, 64)], ids=str)
+@pytest.mark.parametrize("of_c", [range(-2, 3), range(-127, -90), range(-127, 128)], ids=str)
+def test_exponents_far_apart(name: str, exponents: range, of_c: range) -> None:
+    case = mfma("gfx942", name)
+    generator = np.random.default_rng(7)
+    a = spread_codes(generator, case.left, (case.blocks, case.m, case.k), exponents)
+    b = spread_codes(generator, case.right, (case.blocks, case.n, case.k), exponents)
+    b[:, ::5, :] = 0  # whole sums of zeros
+    c = spread_codes(generator, "f32", (case.blocks, case.m, case.n), of_c)
+    same("f32", execute(case, a, b, c), expect(case, a, b, c))
+
+
 # Modifiers ----------------------------------------------------------------------------------------------------------
 
 
@@ -197,11 +215,13 @@ def test_formats_of_f8f6f4(m: int, left: int, right: int) -> None:
     same("f32", *run(case, 3))
 
 
+@pytest.mark.worth(3)
+@pytest.mark.parametrize("scales", [range(117, 137), range(50, 205), range(255)], ids=str)
 @pytest.mark.parametrize("byte", range(4))
 @pytest.mark.parametrize(
     ("m", "left", "right"), [(16, 0, 0), (16, 4, 4), (16, 2, 1), (32, 0, 4), (32, 1, 3), (32, 4, 4)]
 )
-def test_scales(m: int, left: int, right: int, byte: int) -> None:
+def test_scales(m: int, left: int, right: int, byte: int, scales: range) -> None:
     """Each block of 32 steps has a scale in the lane of its row or column; NaN makes NaN."""
     text = f", v200, v201 op_sel:[{byte & 1},{byte & 1}] op_sel_hi:[{byte >> 1},{byte >> 1}]"
     case = scaled(m, left, right, f"v_mfma_scale_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4", text)
@@ -210,7 +230,7 @@ def test_scales(m: int, left: int, right: int, byte: int) -> None:
     a, b = (random_codes(generator, kind, shape, False) for kind in (case.left, case.right))
     c = random_codes(generator, "f32", (1, m, m), False)
     words = generator.integers(0, 1 << 32, (2, 64), dtype=np.uint64)
-    near = generator.integers(117, 137, (2, 64), dtype=np.uint64)
+    near = generator.integers(scales.start, scales.stop, (2, 64), dtype=np.uint64)
     words = (words & ~np.uint64(0xFF << (8 * byte))) | near << np.uint64(8 * byte)
     # By row (column) and block of 32.
     exponents = [(near[side].astype(int) - 127).astype(object).reshape(64 // m, m).T for side in (0, 1)]

@@ -204,14 +204,15 @@ class _Emitter:
         w, p = self.w, self.p
         self.special = stack(w, I8)
         self.results = Array(w, self.kind, p.rows * p.blocks * p.columns)
-        self.arrays: dict[str, list[Array]] = {}
+        self.arrays: dict[tuple[str, bool], list[Array]] = {}
         self.flags: dict[str, Array] = {}
         self.offsets = Array(w, Type.parse("i32"), self.steps * p.rows) if p.index is not None else None
         permuted = self._permuted() if p.pattern else None
         self.places = self._places_of(p.result)
         self.c_places = self._places_of(p.c_result) if p.c_result is not None else self.places
-        self._allocate("a", p.a, p.rows)
-        self._allocate("b", p.b, p.columns)
+        for special in (False, True) if self._may_be_special() else (False,):
+            self._allocate("a", p.a, p.rows, special)
+            self._allocate("b", p.b, p.columns, special)
 
         def block(number: Any, _: list[Value]) -> list[Value]:
             w.ir.store(ir.Constant(I8, 0), self.special)
@@ -220,14 +221,19 @@ class _Emitter:
             if cbsz:
                 first = w.ir.shl(w.ir.lshr(number, ir.Constant(I64, cbsz)), ir.Constant(I64, cbsz))
                 other = w.ir.add(first, ir.Constant(I64, abid))
-            self._decode("a", p.a, p.rows, other, None)
-            self._decode("b", p.b, p.columns, number, permuted)
+
+            def decode(special: bool) -> None:
+                self._decode("a", p.a, p.rows, other, None, special)
+                self._decode("b", p.b, p.columns, number, permuted, special)
+
+            decode(False)
             if p.index is not None:
                 self._decode_index(p.index)
             if self._may_be_special():
                 flag = w.ir.icmp_unsigned("!=", w.ir.load(self.special, typ=I8), ir.Constant(I8, 0))
                 with w.ir.if_else(flag, likely=False) as (yes, no):
                     with yes:
+                        decode(True)
                         self._rows(number, True)
                     with no:
                         self._rows(number, False)
@@ -250,7 +256,7 @@ class _Emitter:
     def _may_be_special(self) -> bool:
         return type(self.p.model).unusual is not Model.unusual
 
-    def _allocate(self, name: str, side: Side, lanes: int) -> None:
+    def _allocate(self, name: str, side: Side, lanes: int, special: bool) -> None:
         """Allocate arrays for what decoding gives.
 
         Their types are found by decoding in a function that is thrown away.
@@ -263,11 +269,11 @@ class _Emitter:
         try:
             raw = Type.parse("u64" if side.form.bits == 64 else "u32")
             value = w.wrap(ir.Constant(ir.VectorType(raw.llvm, lanes), ir.Undefined), raw)
-            kinds = [field.type for field in self.p.model.decode(w, value, side.form)]
+            kinds = [field.type for field in self.p.model.decode(w, value, side.form, special)]
         finally:
             w.ir = saved
-        self.arrays[name] = [Array(w, kind, self.steps_of(side) * lanes) for kind in kinds]
-        if self.tally is not None:
+        self.arrays[name, special] = [Array(w, kind, self.steps_of(side) * lanes) for kind in kinds]
+        if self.tally is not None and name not in self.flags:
             self.flags[name] = Array(w, Type.parse("u8"), self.steps_of(side) * lanes)
 
     @staticmethod
@@ -289,7 +295,13 @@ class _Emitter:
             w.ir.store(value.llvm, w.address(copy, index * self.row_bytes), align=4)
         return copy
 
-    def _decode(self, name: str, side: Side, lanes: int, block: Any, base: Any) -> None:
+    def _decode(self, name: str, side: Side, lanes: int, block: Any, base: Any, special: bool) -> None:
+        """Fill the arrays of A or B for one block.
+
+        Args:
+            base: where the registers are, if not in the slot.
+            special: for `Model.step` with `special`; else what needs that is noted.
+        """
         w, form = self.w, side.form
         table = []
         for lane, element in zip(side.source.lanes, side.source.elements, strict=True):
@@ -322,18 +334,18 @@ class _Emitter:
                 even, odds = (int(flag) << (form.bits - 1) for flag in side.negate)
                 flip = w.select(odd == 0, w.number(even, str(raw.type)), w.number(odds, str(raw.type)))
                 raw = raw ^ self._splat(flip, lanes)
-            fields = self.p.model.decode(w, raw, form)
+            fields = self.p.model.decode(w, raw, form, special)
             if isinstance(side.scale, BlockScale):
                 fields = (fields[0] * self._block_scale(side.scale, k, lanes),)
             elif side.scale is not None:
                 fields = self._scaled(fields, side.scale, k, lanes)
-            mask = self.p.model.unusual(w, fields, form) if self._may_be_special() else None
+            mask = None if special else self.p.model.unusual(w, fields)
             if mask is not None:
                 bits = w.ir.bitcast(mask.llvm, ir.IntType(lanes))
                 found = w.ir.zext(w.ir.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0)), I8)
                 w.ir.store(w.ir.or_(w.ir.load(self.special, typ=I8), found), self.special)
             place = w.ir.mul(k, ir.Constant(I64, lanes))
-            for array, field in zip(self.arrays[name], fields, strict=True):
+            for array, field in zip(self.arrays[name, special], fields, strict=True):
                 array.store(place, field)
             if self.tally is not None:
                 self.flags[name].store(place, flags_of(w, raw, fields[-1], form))
@@ -342,7 +354,8 @@ class _Emitter:
         loop(w, self.steps_of(side), [], step)
 
     def _scaled(self, fields: Fields, scale: Scale, k: Any, lanes: int) -> Fields:
-        """Return the exponent raised by the scale of the step's block; the scale 255 makes NaN."""
+        """Return the exponent raised by the scale of the step's block, and the number if there is no significand; the
+        scale 255 makes NaN."""
         w = self.w
         if scale.slot.is_vector:
             place = w.ir.mul(w.ir.lshr(k, ir.Constant(I64, 5)), ir.Constant(I64, 4 * lanes))
@@ -351,9 +364,15 @@ class _Emitter:
         else:
             word = self._splat(scale.slot.scalar(), lanes)
         exponent = (word >> (8 * scale.byte)) & 0xFF
-        size, own, value = fields
         nan = w.like(0x7FC00000, exponent).as_("f32")
-        return size, own + (exponent.as_("i32") - 127), w.select(exponent == 255, nan, value)
+        shift = exponent.as_("i32") - 127
+        if len(fields) == 3:
+            size, own, value = fields
+            return size, own + shift, w.select(exponent == 255, nan, value)
+        own, value = fields
+        # With the scale 0 the factor is wrong, but then the number is unusual.
+        scaled = value * (w.maximum(exponent, 1) << 23).as_("f32")
+        return own + w.select(exponent == 255, 1 << 16, shift), w.select(exponent == 255, nan, scaled)
 
     def _block_scale(self, scale: BlockScale, k: Any, lanes: int) -> Value:
         """Return the number that scales a step, in 64 bits; the exponent 255 makes NaN."""
@@ -454,8 +473,8 @@ class _Emitter:
                 for offset in range(group):
                     k = w.ir.add(w.ir.mul(turn, ir.Constant(I64, group)), ir.Constant(I64, offset))
                     own, theirs = self._elements(k, number)
-                    a.append(tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a"]))
-                    b.append(tuple(array.vector(theirs, p.columns) for array in self.arrays["b"]))
+                    a.append(tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a", special]))
+                    b.append(tuple(array.vector(theirs, p.columns) for array in self.arrays["b", special]))
                 return [p.model.step(w, carried[0], a, b, special)]
 
             (total,) = loop(w, self.steps // group, [start], some)

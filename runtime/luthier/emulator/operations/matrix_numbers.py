@@ -17,6 +17,8 @@ the canonical one; a zero sum of `Fused` is +0.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,15 +63,15 @@ class Model:
 
     group: int
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
-        """Return the parts of an element that are kept."""
+    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+        """Return the parts of an element that are kept, for `step` with or without `special`."""
         return (float_value(w, raw, form) if form.is_float else integer_value(raw, form),)
 
     def start(self, w: WaveBuilder, accumulator: Value) -> Value:
         """Return the accumulator before the first product."""
         return accumulator
 
-    def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
+    def unusual(self, w: WaveBuilder, fields: Fields) -> Value | None:
         """Return a mask of elements that only `step` with `special` handles; None if there are none."""
         return None
 
@@ -97,7 +99,7 @@ class Chain(Model):
 class Wide(Model):
     """A chain of additions in 64 bits, rounded to the result at its end: small floats with scales do not overflow."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
         """Return the number in 64 bits."""
         return (float_value(w, raw, form).to("f64"),)
 
@@ -125,7 +127,7 @@ def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
 class Flushed(Model):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
         """Return the number in 32 bits, denormals as 0."""
         exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
         return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
@@ -181,14 +183,22 @@ class Exact(Model):
         return w.select(finite, total, plain).to("f32")
 
 
+_BIAS = 1023
+"""Of exponents in 64-bit floats."""
+
+
 def _power(w: WaveBuilder, exponent: Value) -> Value:
     """Return 2**exponent in 64 bits, for exponents of normal numbers."""
-    biased = w.ir.zext((exponent + 1023).llvm, w.shaped(I64, exponent.lanes))
+    biased = w.ir.zext((exponent + _BIAS).llvm, w.shaped(I64, exponent.lanes))
     return (w.wrap(biased, "u64") << 52).as_("f64")
 
 
 ZERO_EXPONENT = -126
 """Counts as the exponent of a product that is zero."""
+_NO_EXPONENT = -4096
+"""Exponent of an element that is zero: less than any other's, and the same of its products."""
+_SMALLEST, _LARGEST = -51, 62
+"""Exponents of elements whose products are exact in 32 bits, and so is the power of 2 that scales them."""
 
 
 @dataclass(frozen=True)
@@ -200,62 +210,87 @@ class Fused(Model):
     split: bool = False
     """8-bit floats: even and odd products are summed apart."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
-        """Return significand, exponent, and the number itself for what is not finite."""
-        return (*significand(w, raw, form), float_value(w, raw, form))
+    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+        """Return exponent and number; with `special` first the significand, and no number is scaled."""
+        value = float_value(w, raw, form)
+        if special:
+            return (*significand(w, raw, form), value)
+        magnitude = value.as_("u32") & 0x7FFFFFFF
+        exponent = w.maximum((magnitude >> 23).as_("i32") - 127, 1 - form.bias)
+        return w.select(magnitude == 0, _NO_EXPONENT, exponent), value
 
-    def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
-        """Return a mask of infinity, NaN, and exponents with which a product of finite numbers could overflow."""
-        _, exponent, value = fields
-        mask = ~(abs(value) < float("inf"))
-        return mask | (exponent >= 63) if form.exponent == 8 else mask
+    def unusual(self, w: WaveBuilder, fields: Fields) -> Value | None:
+        """Return a mask of infinity, NaN, and numbers whose products may not be exact in 32 bits."""
+        exponent = fields[0]
+        return (exponent > _LARGEST) | ((exponent < _SMALLEST) & (exponent > _NO_EXPONENT // 2))
 
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
         """Return the sum of truncated products as integers in 64-bit floats; with `special` also of non-finite ones."""
-        products = []
-        for (sa, ea, _), (sb, eb, _) in zip(a, b, strict=True):
-            s = sb * sa
-            products.append((s, w.select(s == 0.0, ZERO_EXPONENT, eb + ea)))
-        if self.split:
-            halves = [self._sum(w, products[0::2]), self._sum(w, products[1::2])]
-            top = w.maximum(halves[0][1], halves[1][1])
-            total = None
-            for part, exponent in halves:
-                cut = part >> w.minimum(top - exponent, 31)
-                total = cut if total is None else total + cut
-            assert total is not None
-        else:
-            total, top = self._sum(w, products)
+        products = list(map(self._product if special else self._exact, [w] * len(a), a, b))
+        total, top = self._sums(w, products, special)
         bits = accumulator.as_("u32")
         own = w.maximum(((bits >> 23) & 0xFF).as_("i32"), 1) - 127
         scale = w.maximum(top, own)
         wide = w.wrap(w.ir.sitofp(total.llvm, w.shaped(ir.DoubleType(), total.lanes)), "f64")
         cut_sum = w.floor(wide * _power(w, top - scale + 7))
-        cut_own = w.floor(accumulator.to("f64") * _power(w, 24 - scale)) * 128.0
+        power = _power(w, 24 - scale)
+        cut_own = w.floor(accumulator.to("f64") * power) * 128.0
         if self.split:
-            cut_own = w.select(own < scale - 25, 0.0, cut_own)
-        result = ((cut_sum + cut_own) * _power(w, scale - 31)).to("f32")
+            # Scales may make products exceed infinity's exponent.
+            small = own < scale - 25
+            cut_own = w.select(small & (own < 128) if special else small, 0.0, cut_own)
+        unit = w.like((2 * _BIAS + 24 - 31) << 52, power.as_("u64")) - power.as_("u64")  # 2**(scale - 31), in one step
+        result = ((cut_sum + cut_own) * unit.as_("f64")).to("f32")
         if special:
             for (_, _, x), (_, _, y) in zip(a, b, strict=True):
                 product = y * x
                 result = result + w.select(abs(product) < float("inf"), 0.0, product)
         return result
 
-    def _sum(self, w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    @staticmethod
+    def _product(w: WaveBuilder, a: Fields, b: Fields) -> tuple[Value, Value]:
+        """Return a product's significand and exponent."""
+        (sa, ea, _), (sb, eb, _) = a, b
+        s = sb * sa
+        return s, w.select(s == 0.0, ZERO_EXPONENT, eb + ea)
+
+    @staticmethod
+    def _exact(w: WaveBuilder, a: Fields, b: Fields) -> tuple[Value, Value]:
+        """Return a product, which is exact, and its exponent: of zero less than any other."""
+        (ea, x), (eb, y) = a, b
+        return y * x, eb + ea
+
+    def _sums(self, w: WaveBuilder, products: Sequence[tuple[Value, Value]], special: bool) -> tuple[Value, Value]:
         """Return the integer sum in units of 2**-24 of the exponent, and the exponent."""
-        top = products[0][1]
-        for _, exponent in products[1:]:
-            top = w.maximum(top, exponent)
-        total = None
-        for s, exponent in products:
-            factor = (w.maximum(exponent - top + (127 + 24), 0) << 23).as_("f32")
-            scaled = (s * factor).llvm
-            part = w.wrap(w.ir.fptosi(scaled, w.shaped(I32, s.lanes)), "i32")
-            total = part if total is None else total + part
-        assert total is not None
-        return total, top
+        add = self._sum if special else self._sum_of_exact
+        if not self.split:
+            return add(w, products)
+        halves = [add(w, products[0::2]), add(w, products[1::2])]
+        top = w.maximum(halves[0][1], halves[1][1])
+        (first, own), (second, other) = halves
+        return (first >> w.minimum(top - own, 31)) + (second >> w.minimum(top - other, 31)), top
+
+    @staticmethod
+    def _sum(w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+        """Return the sum of significands and exponents."""
+        top = functools.reduce(w.maximum, (exponent for _, exponent in products))
+        parts = [s * (w.maximum(exponent - top + (127 + 24), 0) << 23).as_("f32") for s, exponent in products]
+        return _integer_sum(w, parts), top
+
+    @staticmethod
+    def _sum_of_exact(w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+        """Return the sum of numbers: there is one factor for all, and the less work the more of them."""
+        top = functools.reduce(w.maximum, (exponent for _, exponent in products))
+        factor = ((24 + 127 - w.maximum(top, 2 * _SMALLEST)) << 23).as_("f32")
+        return _integer_sum(w, [product * factor for product, _ in products]), w.maximum(top, ZERO_EXPONENT)
+
+
+def _integer_sum(w: WaveBuilder, numbers: Sequence[Value]) -> Value:
+    """Return the sum of what is left of numbers without their fractions."""
+    parts = [w.wrap(w.ir.fptosi(number.llvm, w.shaped(I32, number.lanes)), "i32") for number in numbers]
+    return functools.reduce(operator.add, parts)
 
 
 def model_of(processor: str, kind: str, steps: int, pairs: bool) -> Model:
