@@ -5,8 +5,9 @@ The names here are imported when first used: most programs need only a device.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from luthier.emulator.device import EmulatedDevice as EmulatedDevice
@@ -24,26 +25,35 @@ if TYPE_CHECKING:
     from luthier.emulator.running.storage import Variable as Variable
 
 _MODULE_OF = {
-    "AddressCounts": "running.stats",
-    "BlockCounts": "running.stats",
-    "CheckWarning": "inspection.checks",
-    "DebugSession": "inspection.debugger",
-    "DeviceBuffer": "running.storage",
-    "EmulatedDevice": "device",
-    "Finding": "inspection.checks",
-    "KernelHandle": "device",
-    "LaunchStats": "running.stats",
-    "Module": "device",
-    "Step": "inspection.debug",
-    "TraceRecorder": "inspection.debug",
-    "Variable": "running.storage",
+    "AddressCounts": "luthier.emulator.running.stats",
+    "BlockCounts": "luthier.emulator.running.stats",
+    "CheckWarning": "luthier.emulator.inspection.checks",
+    "DebugSession": "luthier.emulator.inspection.debugger",
+    "DeviceBuffer": "luthier.emulator.running.storage",
+    "EmulatedDevice": "luthier.emulator.device",
+    "Finding": "luthier.emulator.inspection.checks",
+    "KernelHandle": "luthier.emulator.device",
+    "LaunchStats": "luthier.emulator.running.stats",
+    "Module": "luthier.emulator.device",
+    "Step": "luthier.emulator.inspection.debug",
+    "TraceRecorder": "luthier.emulator.inspection.debug",
+    "Variable": "luthier.emulator.running.storage",
 }
 
-__all__ = sorted(_MODULE_OF)
+__all__ = [
+    "AddressCounts",
+    "BlockCounts",
+    "CheckWarning",
+    "DebugSession",
+    "DeviceBuffer",
+    "EmulatedDevice",
+    "Finding",
+    "KernelHandle",
+    "LaunchStats",
+    "Module",
+    "Step",
+    "TraceRecorder",
+    "Variable",
+]
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(importlib.import_module(f"{__name__}.{module}"), name))
+__getattr__ = lazy_names(__name__, _MODULE_OF)

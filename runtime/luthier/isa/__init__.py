@@ -7,8 +7,9 @@ The names here are imported when first used: `luthier.isa.listing` needs none of
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from luthier._mc import LLVM_VERSION as LLVM_VERSION
@@ -66,9 +67,4 @@ __all__ = [
     "UnitSet",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(importlib.import_module(module), name))
+__getattr__ = lazy_names(__name__, _MODULE_OF)

@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
-from luthier.isa.registers import UnitSet
-from luthier.lifting.instructions.effects import Effects, IndexMode, SkipMode
-from luthier.lifting.instructions.semantics import Control, Lanes
-from luthier.lifting.lifter import lift
-from luthier.lifting.live import Live, LivePoints
-from luthier.lifting.liveness import Liveness
-from luthier.lifting.loops import Loop, LoopNest
-from luthier.lifting.model import (
-    BasicBlock,
-    CallSite,
-    Clause,
-    CodeTable,
-    ControlEdge,
-    DirectJump,
-    Edge,
-    Function,
-    Instruction,
-    PcReference,
-    Restriction,
-    Unknown,
-)
-from luthier.lifting.representation import LiftedRepresentation
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from luthier.isa.registers import UnitSet as UnitSet
+    from luthier.lifting.instructions.effects import Effects as Effects
+    from luthier.lifting.instructions.effects import IndexMode as IndexMode
+    from luthier.lifting.instructions.effects import SkipMode as SkipMode
+    from luthier.lifting.instructions.semantics import Control as Control
+    from luthier.lifting.instructions.semantics import Lanes as Lanes
+    from luthier.lifting.lifter import lift as lift
+    from luthier.lifting.live import Live as Live
+    from luthier.lifting.live import LivePoints as LivePoints
+    from luthier.lifting.liveness import Liveness as Liveness
+    from luthier.lifting.loops import Loop as Loop
+    from luthier.lifting.loops import LoopNest as LoopNest
+    from luthier.lifting.model import BasicBlock as BasicBlock
+    from luthier.lifting.model import CallSite as CallSite
+    from luthier.lifting.model import Clause as Clause
+    from luthier.lifting.model import CodeTable as CodeTable
+    from luthier.lifting.model import ControlEdge as ControlEdge
+    from luthier.lifting.model import DirectJump as DirectJump
+    from luthier.lifting.model import Edge as Edge
+    from luthier.lifting.model import Function as Function
+    from luthier.lifting.model import Instruction as Instruction
+    from luthier.lifting.model import PcReference as PcReference
+    from luthier.lifting.model import Restriction as Restriction
+    from luthier.lifting.model import Unknown as Unknown
+    from luthier.lifting.representation import LiftedRepresentation as LiftedRepresentation
+
+_MODULE_OF = {
+    "BasicBlock": "luthier.lifting.model",
+    "CallSite": "luthier.lifting.model",
+    "Clause": "luthier.lifting.model",
+    "CodeTable": "luthier.lifting.model",
+    "Control": "luthier.lifting.instructions.semantics",
+    "ControlEdge": "luthier.lifting.model",
+    "DirectJump": "luthier.lifting.model",
+    "Edge": "luthier.lifting.model",
+    "Effects": "luthier.lifting.instructions.effects",
+    "Function": "luthier.lifting.model",
+    "IndexMode": "luthier.lifting.instructions.effects",
+    "Instruction": "luthier.lifting.model",
+    "Lanes": "luthier.lifting.instructions.semantics",
+    "LiftedRepresentation": "luthier.lifting.representation",
+    "Live": "luthier.lifting.live",
+    "LivePoints": "luthier.lifting.live",
+    "Liveness": "luthier.lifting.liveness",
+    "Loop": "luthier.lifting.loops",
+    "LoopNest": "luthier.lifting.loops",
+    "PcReference": "luthier.lifting.model",
+    "Restriction": "luthier.lifting.model",
+    "SkipMode": "luthier.lifting.instructions.effects",
+    "UnitSet": "luthier.isa.registers",
+    "Unknown": "luthier.lifting.model",
+    "lift": "luthier.lifting.lifter",
+}
 
 __all__ = [
     "BasicBlock",
@@ -52,3 +88,5 @@ __all__ = [
     "Unknown",
     "lift",
 ]
+
+__getattr__ = lazy_names(__name__, _MODULE_OF)

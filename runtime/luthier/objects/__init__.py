@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
-from luthier.objects.container import Image, find_images, find_objects, load_object, load_object_for, load_objects
-from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
-from luthier.objects.metadata import KernelArgument, Metadata
+from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from luthier.objects.code_object import CodeObject as CodeObject
+    from luthier.objects.code_object import Kernel as Kernel
+    from luthier.objects.code_object import Relocation as Relocation
+    from luthier.objects.code_object import Section as Section
+    from luthier.objects.code_object import Segment as Segment
+    from luthier.objects.code_object import Symbol as Symbol
+    from luthier.objects.container import Image as Image
+    from luthier.objects.container import find_images as find_images
+    from luthier.objects.container import find_objects as find_objects
+    from luthier.objects.container import load_object as load_object
+    from luthier.objects.container import load_object_for as load_object_for
+    from luthier.objects.container import load_objects as load_objects
+    from luthier.objects.descriptor import DESCRIPTOR_SIZE as DESCRIPTOR_SIZE
+    from luthier.objects.descriptor import KernelDescriptor as KernelDescriptor
     from luthier.objects.editor import ObjectEditor as ObjectEditor
+    from luthier.objects.metadata import KernelArgument as KernelArgument
+    from luthier.objects.metadata import Metadata as Metadata
     from luthier.objects.source import SourceFrame as SourceFrame
     from luthier.objects.source import SourceLocation as SourceLocation
     from luthier.objects.source import SourceMap as SourceMap
     from luthier.objects.user_source import user_frame as user_frame
+
+_MODULE_OF = {
+    "DESCRIPTOR_SIZE": "luthier.objects.descriptor",
+    "CodeObject": "luthier.objects.code_object",
+    "Image": "luthier.objects.container",
+    "Kernel": "luthier.objects.code_object",
+    "KernelArgument": "luthier.objects.metadata",
+    "KernelDescriptor": "luthier.objects.descriptor",
+    "Metadata": "luthier.objects.metadata",
+    "ObjectEditor": "luthier.objects.editor",
+    "Relocation": "luthier.objects.code_object",
+    "Section": "luthier.objects.code_object",
+    "Segment": "luthier.objects.code_object",
+    "SourceFrame": "luthier.objects.source",
+    "SourceLocation": "luthier.objects.source",
+    "SourceMap": "luthier.objects.source",
+    "Symbol": "luthier.objects.code_object",
+    "find_images": "luthier.objects.container",
+    "find_objects": "luthier.objects.container",
+    "load_object": "luthier.objects.container",
+    "load_object_for": "luthier.objects.container",
+    "load_objects": "luthier.objects.container",
+    "user_frame": "luthier.objects.user_source",
+}
 
 __all__ = [
     "DESCRIPTOR_SIZE",
@@ -41,19 +77,4 @@ __all__ = [
     "user_frame",
 ]
 
-
-_LATER = {
-    "ObjectEditor": "editor",
-    "SourceFrame": "source",
-    "SourceLocation": "source",
-    "SourceMap": "source",
-    "user_frame": "user_source",
-}
-"""Imported when first used: reading needs none of it."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"luthier.objects.{_LATER[name]}")
-    return globals().setdefault(name, getattr(module, name))
+__getattr__ = lazy_names(__name__, _MODULE_OF)

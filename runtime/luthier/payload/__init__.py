@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from luthier.payload.arguments import (
-    Argument,
-    ComputedArgument,
-    ConstantArgument,
-    EveryWorkGroup,
-    Input,
-    LaunchArgument,
-    RegisterArgument,
-)
-from luthier.payload.calls import Call, Intrinsic, Lowering
-from luthier.payload.codegen import generate
-from luthier.payload.reading import make_template
-from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from luthier.payload.arguments import Argument as Argument
+    from luthier.payload.arguments import ComputedArgument as ComputedArgument
+    from luthier.payload.arguments import ConstantArgument as ConstantArgument
+    from luthier.payload.arguments import EveryWorkGroup as EveryWorkGroup
+    from luthier.payload.arguments import Input as Input
+    from luthier.payload.arguments import LaunchArgument as LaunchArgument
+    from luthier.payload.arguments import RegisterArgument as RegisterArgument
+    from luthier.payload.calls import Call as Call
+    from luthier.payload.calls import Intrinsic as Intrinsic
+    from luthier.payload.calls import Lowering as Lowering
+    from luthier.payload.codegen import generate as generate
+    from luthier.payload.reading import make_template as make_template
+    from luthier.payload.template import Group as Group
+    from luthier.payload.template import Template as Template
+    from luthier.payload.template import TemplateInput as TemplateInput
+    from luthier.payload.template import TemplateOutput as TemplateOutput
+
+_MODULE_OF = {
+    "Argument": "luthier.payload.arguments",
+    "Call": "luthier.payload.calls",
+    "ComputedArgument": "luthier.payload.arguments",
+    "ConstantArgument": "luthier.payload.arguments",
+    "EveryWorkGroup": "luthier.payload.arguments",
+    "Group": "luthier.payload.template",
+    "Input": "luthier.payload.arguments",
+    "Intrinsic": "luthier.payload.calls",
+    "LaunchArgument": "luthier.payload.arguments",
+    "Lowering": "luthier.payload.calls",
+    "RegisterArgument": "luthier.payload.arguments",
+    "Template": "luthier.payload.template",
+    "TemplateInput": "luthier.payload.template",
+    "TemplateOutput": "luthier.payload.template",
+    "generate": "luthier.payload.codegen",
+    "make_template": "luthier.payload.reading",
+}
 
 __all__ = [
     "Argument",
@@ -34,3 +61,5 @@ __all__ = [
     "generate",
     "make_template",
 ]
+
+__getattr__ = lazy_names(__name__, _MODULE_OF)
