@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,6 +150,28 @@ def test_a_python_is_found_by_its_path() -> None:
     assert version.startswith(f"Python {this}.")
     none = subprocess.run([ROOT / "scripts/wheels", "--find", "9.9"], capture_output=True, text=True, check=True)
     assert none.stdout == ""
+
+
+MOVED = {"dladdr", "dlclose", "dlopen", "dlsym", "dlvsym", "pthread_once", "pthread_sigmask"}
+"""Functions of old versions of glibc's other libraries, which are in libc.so.6 since."""
+
+
+def test_what_is_younger_than_the_glibc_of_wheels_is_made_of_older_functions() -> None:
+    """Of the libraries as they are built here, in which names have this machine's versions."""
+    libraries = [*(ROOT / "runtime/luthier").rglob("*.so")]
+    assert len(libraries) >= 4
+    younger = set()
+    for library in libraries:
+        command = ["nm", "-D", "--undefined-only", library]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for name, version in re.findall(r"(\S+)@GLIBC_2\.(\d+)", listed):
+            if int(version) > 28:
+                younger.add(name)
+    made = set(
+        re.findall(r"^SINCE [\w ]*?(\w+)(?:\(| =)", (ROOT / "scripts/portable/since.c").read_text(), re.MULTILINE)
+    )
+    assert "pthread_cond_clockwait" in made
+    assert younger <= made | MOVED, younger - made - MOVED
 
 
 @pytest.mark.skipif(not EVERYTHING, reason="takes minutes; under make test-all")
