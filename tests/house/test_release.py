@@ -162,7 +162,7 @@ def test_what_is_younger_than_the_glibc_of_wheels_is_made_of_older_functions() -
     assert len(libraries) >= 4
     younger = set()
     for library in libraries:
-        command = ["nm", "-D", "--undefined-only", library]
+        command = ["nm", "-D", "--undefined-only", str(library)]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for name, version in re.findall(r"(\S+)@GLIBC_2\.(\d+)", listed):
             if int(version) > 28:
