@@ -28,8 +28,7 @@ def is_negative(x: Value) -> Value:
 def is_signalling(x: Value) -> Value:
     """Return where x is a signalling NaN."""
     bits = x.type.bits
-    magnitude = abs(x).as_(f"u{bits}")
-    return (magnitude > infinity(bits)) & (magnitude < (infinity(bits) | (1 << (FRACTION_BITS[bits] - 1))))
+    return (x != x) & ((x.as_(f"u{bits}") & (1 << (FRACTION_BITS[bits] - 1))) == 0)
 
 
 def quiet(b: Builder, x: Value) -> Value:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.values import Value
-from luthier.emulator.operations.floats import is_negative, is_signalling, quiet
+from luthier.emulator.operations.floats import is_signalling, quiet
 
 operations = OperationTable()
 
@@ -20,8 +20,11 @@ Choice = Callable[[Builder, Value, Value], Value]
 
 def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
     """Return the smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
-    first = (x > y) | ((x == y) & ~is_negative(x)) if larger else (x < y) | ((x == y) & is_negative(x))
-    return b.select(first, x, y)
+    result = b.select(x > y if larger else x < y, x, y)  # one instruction of most hosts
+    bits = f"u{x.type.bits}"
+    # Equal numbers have equal bits, but for zeros, of which the sign decides.
+    equal = x.as_(bits) & y.as_(bits) if larger else x.as_(bits) | y.as_(bits)
+    return b.select(x == y, equal.as_(x.type), result)
 
 
 def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
