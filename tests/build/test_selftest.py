@@ -76,7 +76,7 @@ def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert said in capsys.readouterr().out
     assert steps["emu:gfx90a", "lift"]["status"] == steps["emu:gfx90a", "hooks"]["status"] == "ok"
     assert steps["emu:gfx90a, ROCr", "program"]["status"] == "failed"
-    assert len(steps) == 10
+    assert len(steps) == 9
 
 
 @pytest.mark.thorough

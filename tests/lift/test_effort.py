@@ -66,7 +66,7 @@ def text(way: str, size: int, seed: int) -> str:
 def made(target: str, way: str, size: int, seed: int) -> CodeObject:
     """A kernel of that text; what it was assembled with is the same for all of a size."""
     code = Isa.of(target).assemble(text(way, size, seed)).instructions.code
-    space = 2 * 8 * max(SIZES)
+    space = 2 * 8 * size
     frame = assembled(kernel_text(function("k", [f".fill {space // 4}, 4, 0xbf810000"]), target), target)
     section = next(one for one in frame.sections if one.name == ".text")
     data = bytearray(frame.data)

@@ -21,7 +21,7 @@ from .conftest import TARGETS, RunUnderTools
 
 PROGRAMS = (
     *("arguments", "histogram", "reduction", "saxpy", "sort", "pointers", "streams", "variables", "graph", "stack"),
-    *("managed", "host_memory", "print", "transpose", "scan", "sparse", "device_side"),
+    *("managed", "host_memory", "transpose", "scan", "sparse"),
 )
 Build = Callable[[str], Path]
 

@@ -11,6 +11,8 @@
 #include "llvm/MC/MCSymbol.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <set>
+
 using namespace llvm;
 
 namespace luthier {
@@ -76,6 +78,27 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   return inst;
 }
 
+/// Whether an encoded instruction has all the immediates that it should. LLVM's encoder makes literals of inline
+/// constants that s_cmp_*_f16 has as numbers, and where there are two of them it drops one.
+bool Isa::keepsImmediates(const OperandColumns &columns, size_t index, ArrayRef<char> bytes) const {
+  std::set<int64_t> immediates;
+  for (int32_t i = columns.start[index]; i < columns.start[index + 1]; ++i)
+    if (columns.kind[i] == KindImmediate)
+      immediates.insert(columns.value[i]);
+  if (immediates.size() < 2)
+    return true;
+  const ArrayRef<uint8_t> code(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
+  const Instructions again = decode(code, 0, false);
+  const int32_t count = columns.start[index + 1] - columns.start[index];
+  if (again.opcode.size() != 1 || again.operandStart[1] != count)
+    return true;
+  for (int32_t i = 0; i < count; ++i)
+    if (columns.kind[columns.start[index] + i] == KindImmediate && again.operandKind[i] == KindImmediate &&
+        uint32_t(columns.value[columns.start[index] + i]) != uint32_t(again.operandValue[i]))
+      return false;
+  return true;
+}
+
 std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &columns) const {
   MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
   std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
@@ -91,7 +114,10 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
       offsets.push_back(int32_t(code.size()));
       bytes.clear();
       fixups.clear();
-      emitter->encodeInstruction(instruction(columns, i, context), bytes, fixups, *subtarget_);
+      const MCInst inst = instruction(columns, i, context);
+      emitter->encodeInstruction(inst, bytes, fixups, *subtarget_);
+      if (bytes.size() > instrInfo_->get(inst.getOpcode()).getSize() && !keepsImmediates(columns, i, bytes))
+        throw McError("instruction " + std::to_string(i) + ": its immediates do not fit one literal");
       code.append(bytes.data(), bytes.size());
     }
   });

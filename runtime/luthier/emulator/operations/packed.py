@@ -115,7 +115,7 @@ def fmac_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 def _choice(name: str, choose: Choice) -> None:
-    @operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16")
+    @operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16", generations=name in ("min", "max"))
     def choice(b: Builder, x: Value, y: Value) -> Value:
         """D = the smaller or larger."""
         return choose(b, x, y)

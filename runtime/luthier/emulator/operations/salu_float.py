@@ -63,7 +63,7 @@ def _arithmetic(kind: str) -> None:
 
 
 def _choice(name: str, kind: str, choose: Choice) -> None:
-    @operations.scalar(f"s_{name}_{kind}", f"{kind} {kind} -> {kind}")
+    @operations.scalar(f"s_{name}_{kind}", f"{kind} {kind} -> {kind}", generations=name in ("min", "max"))
     def choice(b: Builder, x: Value, y: Value) -> Value:
         """D = the smaller or larger of two."""
         return choose(b, x, y)

@@ -1,7 +1,7 @@
 """Minimum, maximum and median of floats, in the three ways that generations have them.
 
-GFX9 to GFX11: NaN loses; a signalling NaN wins, quieted, in IEEE mode. GFX12: `num` lets NaN lose, `minimum` and
-`maximum` let it win (IEEE 754-2019). All order -0 below +0.
+GFX9 to GFX11: NaN loses, of two the second wins, on GFX11 the first; a signalling NaN wins, quieted, in IEEE mode.
+GFX12: `num` lets NaN lose, `minimum` and `maximum` let it win (IEEE 754-2019). All order -0 below +0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
     # Where x is NaN the order gives y as it should.
     result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
-    result = b.select(b.is_nan(x), y, result)
+    if b.major < 11:  # of two NaN GFX11 gives the first
+        result = b.select(b.is_nan(x), y, result)
     if b.mode.ieee:
         result = b.select(is_signalling(y), quiet(b, y), result)
         result = b.select(is_signalling(x), quiet(b, x), result)
@@ -94,41 +95,41 @@ def median(b: Builder, x: Value, y: Value, z: Value, minimum: Choice, maximum: C
     return b.select(nan, minimum(b, minimum(b, x, y), z), result)
 
 
-def _pair(names: str, kind: str, choose: Choice) -> None:
-    @operations.lane(names, f"{kind} {kind} -> {kind}")
+def _pair(names: str, kind: str, choose: Choice, generations: bool = False) -> None:
+    @operations.lane(names, f"{kind} {kind} -> {kind}", generations=generations)
     def pair(b: Builder, x: Value, y: Value) -> Value:
         """D = the smaller or larger of two."""
         return choose(b, x, y)
 
 
-def _triple(names: str, kind: str, first: Choice, second: Choice) -> None:
-    @operations.lane(names, f"{kind} {kind} {kind} -> {kind}")
+def _triple(names: str, kind: str, first: Choice, second: Choice, generations: bool = False) -> None:
+    @operations.lane(names, f"{kind} {kind} {kind} -> {kind}", generations=generations)
     def triple(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = second(first(S0, S1), S2)."""
         return second(b, first(b, x, y), z)
 
 
-def _median(name: str, kind: str, minimum: Choice, maximum: Choice) -> None:
-    @operations.lane(name, f"{kind} {kind} {kind} -> {kind}")
+def _median(name: str, kind: str, minimum: Choice, maximum: Choice, generations: bool) -> None:
+    @operations.lane(name, f"{kind} {kind} {kind} -> {kind}", generations=generations)
     def med3(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = the middle one."""
         return median(b, x, y, z, minimum, maximum)
 
 
-def _family(kind: str, suffix: str, minimum: Choice, maximum: Choice) -> None:
-    _pair(f"v_min_{suffix}{kind}", kind, minimum)
-    _pair(f"v_max_{suffix}{kind}", kind, maximum)
+def _family(kind: str, suffix: str, minimum: Choice, maximum: Choice, generations: bool = False) -> None:
+    _pair(f"v_min_{suffix}{kind}", kind, minimum, generations)
+    _pair(f"v_max_{suffix}{kind}", kind, maximum, generations)
     if kind == "f64":
         return
-    _triple(f"v_min3_{suffix}{kind}", kind, minimum, minimum)
-    _triple(f"v_max3_{suffix}{kind}", kind, maximum, maximum)
-    _triple(f"v_maxmin_{suffix}{kind}", kind, maximum, minimum)
-    _triple(f"v_minmax_{suffix}{kind}", kind, minimum, maximum)
-    _median(f"v_med3_{suffix}{kind}", kind, minimum, maximum)
+    _triple(f"v_min3_{suffix}{kind}", kind, minimum, minimum, generations)
+    _triple(f"v_max3_{suffix}{kind}", kind, maximum, maximum, generations)
+    _triple(f"v_maxmin_{suffix}{kind}", kind, maximum, minimum, generations)
+    _triple(f"v_minmax_{suffix}{kind}", kind, minimum, maximum, generations)
+    _median(f"v_med3_{suffix}{kind}", kind, minimum, maximum, generations)
 
 
 for _kind in ("f16", "f32", "f64"):
-    _family(_kind, "", legacy_minimum, legacy_maximum)
+    _family(_kind, "", legacy_minimum, legacy_maximum, generations=True)
     _family(_kind, "num_", number_minimum, number_maximum)
     _pair(f"v_minimum_{_kind}", _kind, spreading_minimum)
     _pair(f"v_maximum_{_kind}", _kind, spreading_maximum)
