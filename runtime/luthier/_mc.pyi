@@ -103,9 +103,16 @@ class Code:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
         """Units that instructions `first` to `last` read, write and replace."""
-    def steps(self, first: int, last: int, alone: NDArray[np.uint8]) -> list[tuple[int, int, int, int, int]]:
-        """Instructions `first` to `last`, each that `alone` marks or that writes EXEC by itself, and what is between
-        together: first, last, and what they read, write and replace."""
+    def address_paths(
+        self,
+        first: NDArray[np.int32],
+        last: NDArray[np.int32],
+        successor_start: NDArray[np.int32],
+        successor: NDArray[np.int32],
+        roots: list[int],
+        roles: NDArray[np.uint16],
+    ) -> AddressPaths:
+        """The function that is entered at the blocks `roots`; `roles`: of instructions."""
     def flow(
         self,
         blocks: NDArray[np.int32],  # [n, 3] first, last, exit
@@ -124,6 +131,30 @@ OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it
 writes EXEC."""
 _SegmentLanes = tuple[int, int, int, int, list[int]]
+
+class AddressPaths:
+    """The blocks of one function, as the search for where register jumps go sees them."""
+
+    visits: int
+    """Visits of blocks since it was last set."""
+    most: int
+    """How many visits passes may come to before they stop with what they have."""
+
+    def relevant(self, called: bool, finished: bool) -> list[int]:
+        """Instructions that can matter, ascending; `called`: it matters what the function restores; `finished`: it
+        matters where all addresses made from a program counter go."""
+    def cut(self, relevant: list[int]) -> None:
+        """Cut blocks at these instructions and those at which control may leave, the special ones."""
+    def special(self) -> list[int]:
+        """Blocks that such instructions are in, as a search that goes on with the lowest block finds them."""
+    def parts(self, block: int) -> list[tuple[int, int, bool, bool, int, int, int]]:
+        """Fields of `luthier.lifting.addresses.analysis.Part`."""
+    def ways(self, blocks: list[int]) -> list[tuple[int, int, int]]:
+        """Fields of `luthier.lifting.addresses.analysis.Way`, from the beginnings of `blocks`."""
+    def uses(self, blocks: list[int], held: bytes) -> list[tuple[int, int]]:
+        """Instructions on those ways that read what units `held` at their beginnings, and which of them."""
+    def uses_between(self, first: int, last: int, held: bytes) -> list[tuple[int, int]]:
+        """The same of instructions `first` to `last`."""
 
 class Flow:
     """A kernel's control flow and what is known of its lane masks."""

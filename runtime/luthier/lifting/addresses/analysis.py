@@ -9,20 +9,14 @@ import bisect
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from luthier import _mc
 from luthier.isa import registers as r
-from luthier.lifting.addresses.operations import (
-    Operations,
-    carries_entry,
-    is_followed,
-    moves,
-    needs_counter,
-    value_reads,
-)
-from luthier.lifting.addresses.slices import Kinds, Step, relevant_steps
+from luthier.lifting.addresses.operations import Operations, Role, role_of
 from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
@@ -38,8 +32,8 @@ from luthier.lifting.addresses.values import (
 )
 from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Resolution
-from luthier.lifting.code.graph import Graph, reach
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists
+from luthier.lifting.code.graph import Graph
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists, unit_bytes
 from luthier.lifting.instructions.semantics import Control
 
 GETPC_SIZE = 4
@@ -85,23 +79,36 @@ class World:
 
 
 class Part(NamedTuple):
-    """Some steps of a block: one that is looked at by itself, or all that are between two of those."""
+    """An instruction of a block that is looked at by itself, or all that are between two of those."""
 
-    at: int
-    """Index of the instruction; -1 for steps that are not looked at."""
+    first: int
+    last: int
+    """Inclusive."""
+    alone: bool
+    """True if it is looked at."""
     followed: bool
     """True if it makes values."""
     reads: int
     writes: int
     kills: int
-    steps: list[Step]
+
+
+class Way(NamedTuple):
+    """Stretch from one place to the next block with instructions that are looked at."""
+
+    to: int
+    writes: int
+    """On any path."""
+    kills: int
+    """On every path."""
 
 
 _PART, _UNIT = 16, 64
 """In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
+_VISITS = 32
+"""Visits of a block by native code that cost a unit of `Effort`."""
+_Column: TypeAlias = NDArray[np.int32]
 _ANY_VECTOR = ("relative vector", "everything")
-_BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
-_LEAVING = (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER)
 
 
 class AddressAnalysis:
@@ -123,29 +130,24 @@ class AddressAnalysis:
         self.world = world
         self._effort = effort
         self._starts = [node.first for node in graph.nodes]
+        self._blocks = _block_columns(graph)
         self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
         opcodes = [table.opcode(number) for number in columns.opcodes]
         computed = bool((columns.code.opcode < 0).any()) or any(one.special in _ANY_VECTOR for one in opcodes)
         self.vectors = table.vector_universe if computed else 0
         """The vector units of the kernel, where some instruction may touch any of them."""
-        self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
-        self._leaving = {one.opcode.number: one.control for one in opcodes if one.control in _LEAVING}
-        marked = np.zeros(max(columns.opcodes, default=0) + 2, np.uint8)  # the last place is that of -1
-        marked[[*self._followed, *self._leaving]] = 1
-        self._alone = marked[columns.code.opcode]
-        self._kinds = Kinds(
-            followed=lambda index: columns.opcode[index] in self._followed,
-            value_reads=lambda step: value_reads(self._name(step.first), step.reads),
-            is_getpc=lambda index: self._name(index) == "S_GETPC_B64",
-            needs_counter=lambda index: needs_counter(self._name(index)),
-            moves=lambda index: moves(self._name(index)),
-            copies=lambda index: carries_entry(self._name(index)),
-            by_register=lambda index: self._leaving.get(columns.opcode[index]) in _BY_REGISTER,
-            may_return=lambda index: self._leaving.get(columns.opcode[index]) == Control.JUMP_REGISTER,
-        )
+        self._leaving = {one.opcode.number: one.control for one in opcodes if role_of("", one.control) & Role.LEAVES}
+        roles = np.zeros(max(columns.opcodes, default=0) + 2, np.uint16)  # the last place is that of -1
+        for one in opcodes:
+            roles[one.opcode.number] = role_of(one.opcode.pseudo, one.control)
+        self._roles = roles[columns.code.opcode]
+        self._paths: _mc.AddressPaths
+        """The current function."""
         self._parts: dict[int, list[Part]] = {}
-        """Parts of the current function, by node."""
+        """Parts of its blocks that have one which is looked at."""
+        self._ways: dict[int, list[Way]] = {}
+        """Ways from the ends of those."""
         self._asked: set[int | None] = set()
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
@@ -161,69 +163,74 @@ class AddressAnalysis:
         return self._analyse(roots, links, finished=True) if found.computed else found
 
     def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
-        nodes = self.graph.nodes
         self._prepare(roots, bool(links), finished)
-        work = list(roots)
-        states = {start: State() for start in work}
-        heapq.heapify(work)  # in address order: what comes before a block has mostly settled when it is looked at
-        while work:
+        states: dict[int, State] = {}
+        work: list[int] = []
+        self._go_on(self._from(roots), State(), states, work)
+        while work:  # in address order: what comes before a block has mostly settled when it is looked at
             number = heapq.heappop(work)
             if work and work[0] == number:
                 continue
-            after = self._block(number, self._held(number, states[number]))
-            taken = False
-            for _, successor in nodes[number].successors:
-                known = states.get(successor)
-                if known is None:
-                    states[successor] = after.copy() if taken else after
-                    taken = True
-                elif not known.join(after):
-                    continue
-                heapq.heappush(work, successor)
+            self._go_on(self._ways[number], self._block(number, self._held(number, states[number])), states, work)
         return self._collect(states, links)
+
+    def _go_on(self, ways: list[Way], after: State, states: dict[int, State], work: list[int]) -> None:
+        """Bring a state to the blocks that follow, and note those for which it is news."""
+        for way in ways:
+            state = after.copy()
+            state.overwrite(way.writes, way.kills)
+            known = states.get(way.to)
+            if known is None:
+                states[way.to] = state
+            elif not known.join(state):
+                continue
+            heapq.heappush(work, way.to)
 
     def _held(self, number: int, state: State) -> State:
         """Return a copy of the state before a block, to run the block on."""
-        self._effort.spend(1 + (1 + len(self._parts[number])) * (_PART + state.size) // _UNIT)
+        parts = len(self._parts[number]) + len(self._ways[number])
+        self._effort.spend(1 + (1 + parts) * (_PART + state.size) // _UNIT)
         return state.copy()
 
     def _block(self, number: int, state: State) -> State:
         for part in self._parts[number]:
             if part.followed:
-                self._operations.apply(self._name(part.at), part.at, self.effects(part.at), state, None)
+                self._operations.apply(self._name(part.first), part.first, self.effects(part.first), state, None)
             else:
                 state.overwrite(part.writes, part.kills)
         self._return_from_call(number, state)
         return state
 
     def _prepare(self, roots: list[int], called: bool, finished: bool) -> None:
-        """Cut the blocks of a function at the instructions whose values matter."""
-        nodes = self.graph.nodes
-        steps = {
-            number: list(map(Step._make, self._native.steps(nodes[number].first, nodes[number].last, self._alone)))
-            for number in reach(nodes, roots)
-        }
+        """Cut the blocks of a function at the instructions whose values matter, and find the ways between those."""
+        self._paths = self._native.address_paths(*self._blocks, roots, self._roles)
+        self._paths.most = self._effort.left * _VISITS
         # Callers of a function must know which registers it restores. A kernel has no callers.
-        relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds, self._effort)
-        self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
+        self._paths.cut(self._relevant(called, finished))
+        special = self._paths.special()
+        self._parts = {number: list(map(Part._make, self._paths.parts(number))) for number in special}
+        self._ways = {number: self._from(self._successors(number)) for number in special}
 
-    def _cut(self, steps: list[Step], relevant: set[int]) -> list[Part]:
-        parts: list[Part] = []
-        rest: list[Step] = []
-        reads = writes = kills = 0
-        for step in steps:
-            index = step.first
-            if index in relevant or self.columns.opcode[index] in self._leaving:
-                if rest:
-                    parts.append(Part(-1, False, reads, writes, kills, rest))
-                    rest, reads, writes, kills = [], 0, 0, 0
-                parts.append(Part(index, index in relevant, *step[2:], [step]))
-            else:
-                rest.append(step)
-                reads, writes, kills = reads | step.reads, writes | step.writes, kills | step.kills
-        if rest:
-            parts.append(Part(-1, False, reads, writes, kills, rest))
-        return parts
+    def _relevant(self, called: bool, finished: bool) -> list[int]:
+        """Return the instructions that can matter."""
+        found = self._paths.relevant(called, finished)
+        self._spend()
+        return found
+
+    def _from(self, blocks: list[int]) -> list[Way]:
+        """Return the ways from the beginnings of blocks."""
+        ways = list(map(Way._make, self._paths.ways(blocks)))
+        self._spend()
+        return ways
+
+    def _spend(self) -> None:
+        """Count what native code did."""
+        self._effort.spend(self._paths.visits // _VISITS)
+        self._paths.visits %= _VISITS
+        self._paths.most = self._effort.left * _VISITS
+
+    def _successors(self, number: int) -> list[int]:
+        return [successor for _, successor in self.graph.nodes[number].successors]
 
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
@@ -252,12 +259,12 @@ class AddressAnalysis:
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses(asked=self._asked)
         notes = Notes(self._leaves_at)
-        for number, before in states.items():
-            state = self._held(number, before)
+        for number in self._parts:
+            state = self._held(number, states[number])
             for part in self._parts[number]:
-                index = part.at
-                if index < 0:
-                    self._effort.spend(len(part.steps) // _UNIT)
+                index = part.first
+                if not part.alone:
+                    self._effort.spend((part.last - index) // _UNIT)
                     self._pass(part, state, notes)
                     continue
                 effects = self.effects(index)
@@ -265,6 +272,9 @@ class AddressAnalysis:
                 if control is not None:
                     self._leave(index, control, effects, state, links, found, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
+            if state.tainted_units:
+                self._use(self._paths.uses(self._successors(number), unit_bytes(state.tainted_units)), state, notes)
+                self._spend()
             self._return_from_call(number, state)
         finished = {reference.low for reference in notes.references}
         found.references = notes.references
@@ -279,22 +289,14 @@ class AddressAnalysis:
 
     def _pass(self, part: Part, state: State, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""
-        if not part.reads & state.tainted_units:
-            state.overwrite(part.writes, part.kills)
-            return
-        for step in part.steps:
-            self._step(step, state, notes)
+        if part.reads & state.tainted_units:
+            self._use(self._paths.uses_between(part.first, part.last, unit_bytes(state.tainted_units)), state, notes)
+        state.overwrite(part.writes, part.kills)
 
-    def _step(self, step: Step, state: State, notes: Notes) -> None:
-        taints = state.tainted(step.reads)
-        if taints and step.first < step.last:
-            middle = (step.first + step.last) // 2
-            for first, last in ((step.first, middle), (middle + 1, step.last)):
-                self._step(Step(first, last, *self._native.together(first, last)), state, notes)
-            return
-        if taints:
-            notes.use(taints, self.columns.address[step.first])
-        state.overwrite(step.writes, step.kills)
+    def _use(self, uses: list[tuple[int, int]], state: State, notes: Notes) -> None:
+        """Note instructions that read program counters which units held before."""
+        for index, units in uses:
+            notes.use(state.tainted(units), self.columns.address[index])
 
     def _leave(
         self,
@@ -400,6 +402,17 @@ class AddressAnalysis:
     def program_counter(self, getpc: int) -> int:
         """Return what the s_getpc_b64 at this address reads: the address after it."""
         return getpc + GETPC_SIZE
+
+
+def _block_columns(graph: Graph) -> tuple[_Column, _Column, _Column, _Column]:
+    """Return the first and last instructions of all blocks, and their successors, with where those of each begin."""
+    counts = [len(node.successors) for node in graph.nodes]
+    return (
+        np.array([node.first for node in graph.nodes], np.int32),
+        np.array([node.last for node in graph.nodes], np.int32),
+        np.cumsum([0, *counts], dtype=np.int32),
+        np.array([to for node in graph.nodes for _, to in node.successors], np.int32),
+    )
 
 
 def _changed(state: State) -> int:
