@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +75,76 @@ def host() -> tuple[str, list[str]]:
 def set_operand_names(numbers: dict[str, int]) -> None: ...
 def named_operand_positions(opcode: int, names: int) -> list[int]: ...
 
+# Reachable code (runtime/native/lifting/code).
+
+class Piece:
+    """A run of text decoded from its first byte."""
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        offset: NDArray[np.int64],
+        size: NDArray[np.int32],
+        target: NDArray[np.int64],
+        control: NDArray[np.int8],
+    ) -> None:
+        """`control`: `luthier.lifting.instructions.semantics.Control` of each instruction, -1 where there is none."""
+
+class TextMap:
+    """The executable sections of an object, its functions, and the addresses at which pieces begin, all ascending."""
+
+    def __init__(
+        self, sections: list[tuple[int, int]], functions: list[tuple[int, int]], starts: list[int]
+    ) -> None: ...
+    def function(self, address: int) -> int | None:
+        """Start of the function of known size that holds an address."""
+
+_Decode = Callable[[int, int | None], Piece]
+"""Decodes one of the text's pieces, by its start, or from there up to an address."""
+_Problem = tuple[str, int, int | None, int | None]
+"""Message, address, and what ends the message: the start of a function for its name, a number."""
+
+class Explorer:
+    """Marks which instructions control can reach."""
+
+    leaders: int
+    """Number of addresses at which a block begins."""
+    def __init__(self, text: TextMap) -> None: ...
+    def reach(self, address: int, origin: int, decode: _Decode) -> tuple[list[tuple[int, int, int]], _Problem | None]:
+        """Explore all that control reaches from an address: the new calls, by target, start of a piece and instruction
+        there."""
+    def parts(self) -> list[tuple[int, int, int]]:
+        """Start of each piece of which something is reached, how many instructions of it count, and where they end."""
+    def cut(self, decode: _Decode) -> tuple[Blocks, _Problem | None]: ...
+
+class Blocks:
+    """All blocks of the reached code, in address order; instructions count in the parts put together."""
+
+    def first(self) -> list[int]: ...
+    def last(self) -> list[int]: ...
+    def exits(self) -> list[int]: ...
+    def successors(self) -> list[tuple[tuple[int, int], ...]]:
+        """Kind and block of each edge."""
+    def jumps(self) -> list[tuple[int, int, int, int, int]]:
+        """Blocks that end with calls and register jumps: block, control, addresses of its first and last instruction,
+        target if it is direct."""
+    def lead(self, block: int, exit: int, kind: int, targets: list[int]) -> None:
+        """Say how control leaves such a block, and to which addresses."""
+    def at(self, address: int) -> int:
+        """The block that begins there, -1 if none does."""
+    def reach(self, roots: list[int]) -> list[int]:
+        """The blocks that control reaches from these, ascending."""
+    def shape(self, members: list[int]) -> bytes:
+        """What blocks are, in addresses, but for where their jumps go."""
+    def arrange(
+        self, functions: list[list[int]], instructions: int
+    ) -> tuple[
+        list[int], list[tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[int, ...]]], NDArray[np.int32]
+    ]:
+        """In the order of functions: the place of each block; for each place function, first and last instruction,
+        exit, successors, predecessors; for each instruction its place."""
+
 # Data flow of lifting (runtime/native/lifting). Sets of units are 192 bytes, the lowest unit first.
 
 class EffectTable:
@@ -103,15 +175,7 @@ class Code:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
         """Units that instructions `first` to `last` read, write and replace."""
-    def address_paths(
-        self,
-        first: NDArray[np.int32],
-        last: NDArray[np.int32],
-        successor_start: NDArray[np.int32],
-        successor: NDArray[np.int32],
-        roots: list[int],
-        roles: NDArray[np.uint16],
-    ) -> AddressPaths:
+    def address_paths(self, blocks: Blocks, roots: list[int], roles: NDArray[np.uint16]) -> AddressPaths:
         """The function that is entered at the blocks `roots`; `roles`: of instructions."""
     def flow(
         self,

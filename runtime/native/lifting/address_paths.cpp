@@ -28,14 +28,14 @@ Units valueReads(uint16_t role, const Units &reads) {
 } // namespace
 
 AddressPaths::AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
-                           const BlockColumns &blocks, const std::vector<int> &roots, const uint16_t *roles)
+                           const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles)
     : table_(table), code_(code), vectors_(vectors), everything_(everything) {
   findBlocks(blocks, roots);
   for (Block &block : blocks_)
-    addSteps(block, blocks.first[block.number], blocks.last[block.number], roles);
+    addSteps(block, blocks.all[size_t(block.number)], roles);
 }
 
-void AddressPaths::findBlocks(const BlockColumns &columns, const std::vector<int> &roots) {
+void AddressPaths::findBlocks(const code::Blocks &blocks, const std::vector<int> &roots) {
   std::vector<int> order;
   std::unordered_map<int, int> places;
   Work work;
@@ -50,8 +50,8 @@ void AddressPaths::findBlocks(const BlockColumns &columns, const std::vector<int
   while (!work.empty()) {
     const int number = *work.begin();
     work.erase(work.begin());
-    for (int at = columns.successorStart[number]; at < columns.successorStart[number + 1]; ++at)
-      find(columns.successor[at]);
+    for (const code::Block::Edge &edge : blocks.all[size_t(number)].successors)
+      find(edge.to);
   }
   std::vector<int> ascending = order;
   std::sort(ascending.begin(), ascending.end());
@@ -60,8 +60,8 @@ void AddressPaths::findBlocks(const BlockColumns &columns, const std::vector<int
   for (const int number : ascending) {
     Block &block = blocks_.emplace_back();
     block.number = number;
-    for (int at = columns.successorStart[number]; at < columns.successorStart[number + 1]; ++at)
-      block.successors.push_back(places[columns.successor[at]]);
+    for (const code::Block::Edge &edge : blocks.all[size_t(number)].successors)
+      block.successors.push_back(places[edge.to]);
   }
   for (const int root : roots)
     roots_.push_back(places[root]);
@@ -69,10 +69,10 @@ void AddressPaths::findBlocks(const BlockColumns &columns, const std::vector<int
     found_.push_back(places[number]);
 }
 
-void AddressPaths::addSteps(Block &block, int first, int last, const uint16_t *roles) const {
+void AddressPaths::addSteps(Block &block, const code::Block &extent, const uint16_t *roles) const {
   Effects effects;
   bool open = false; // whether the last step goes on
-  for (int index = first; index <= last; ++index) {
+  for (int index = extent.first; index <= extent.last; ++index) {
     answerSignals();
     effectsOf(table_, *table_.form(code_.opcode[index]), operandsOf(code_, index), vectors_, everything_, effects);
     const bool alone = roles[index] || effects.writes & execUnits();

@@ -3,6 +3,7 @@
 // the way from one that has some to the next.
 #pragma once
 
+#include "code/blocks.h"
 #include "effects.h"
 
 #include <set>
@@ -23,12 +24,6 @@ enum Role : uint16_t {
   UsesExecAlone = 512, ///< its results depend on EXEC alone
   UsesLanes = 1024,    ///< its results depend on what is known of EXEC
   AnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
-};
-
-/// All blocks of a kernel, borrowed: the successors of block i are those from successorStart[i] on.
-struct BlockColumns {
-  const int32_t *first, *last, *successorStart, *successor;
-  int count;
 };
 
 class AddressPaths {
@@ -55,7 +50,7 @@ public:
   /// @param code instructions whose opcodes all have a form, @param roles `Role` of each
   /// @param roots blocks at which the function is entered
   AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
-               const BlockColumns &blocks, const std::vector<int> &roots, const uint16_t *roles);
+               const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles);
 
   /// Return the instructions whose results, or whose effect on what is known of EXEC, can matter, ascending.
   ///
@@ -104,8 +99,8 @@ private:
   /// Blocks that are to be looked at again, the lowest first.
   using Work = std::set<int>;
 
-  void findBlocks(const BlockColumns &columns, const std::vector<int> &roots);
-  void addSteps(Block &block, int first, int last, const uint16_t *roles) const;
+  void findBlocks(const code::Blocks &blocks, const std::vector<int> &roots);
+  void addSteps(Block &block, const code::Block &extent, const uint16_t *roles) const;
   void forward();
   Units restorable() const;
   void backward(bool finished, const Units &restored);

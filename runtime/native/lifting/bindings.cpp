@@ -115,32 +115,18 @@ struct BoundPaths {
   std::unique_ptr<AddressPaths> paths;
 };
 
-std::unique_ptr<BoundPaths> makePaths(const std::shared_ptr<BoundCode> &code, const Column<int32_t> &first,
-                                      const Column<int32_t> &last, const Column<int32_t> &successorStart,
-                                      const Column<int32_t> &successor, const std::vector<int> &roots,
-                                      const Column<uint16_t> &roles) {
-  const auto blocks = size_t(first.size());
-  if (size_t(last.size()) != blocks || size_t(successorStart.size()) != blocks + 1 ||
-      roles.size() != code->opcode.size())
-    throw std::invalid_argument("columns of blocks have inconsistent lengths");
-  for (size_t block = 0; block < blocks; ++block)
-    if (first.data()[block] < 0 || first.data()[block] > last.data()[block] || last.data()[block] >= roles.size() ||
-        successorStart.data()[block] > successorStart.data()[block + 1])
-      throw std::invalid_argument("a block of no instructions");
-  if (successorStart.data()[0] != 0 || successorStart.data()[blocks] != successor.size())
-    throw std::invalid_argument("successors of no block");
-  for (py::ssize_t at = 0; at < successor.size(); ++at)
-    within(successor.data()[at], blocks, "block");
+std::unique_ptr<BoundPaths> makePaths(const std::shared_ptr<BoundCode> &code, const code::Blocks &blocks,
+                                      const std::vector<int> &roots, const Column<uint16_t> &roles) {
+  if (roles.size() != code->opcode.size() || (!blocks.all.empty() && blocks.all.back().last >= roles.size()))
+    throw std::invalid_argument("blocks, roles and code are not of the same instructions");
   for (const int root : roots)
-    within(root, blocks, "block");
+    within(root, blocks.all.size(), "block");
   code->checkAll();
   auto result = std::make_unique<BoundPaths>();
   result->code = code;
   py::gil_scoped_release release;
-  result->paths = std::make_unique<AddressPaths>(
-      *code->table, code->code, code->vectors, code->everything,
-      BlockColumns{first.data(), last.data(), successorStart.data(), successor.data(), int(blocks)}, roots,
-      roles.data());
+  result->paths = std::make_unique<AddressPaths>(*code->table, code->code, code->vectors, code->everything, blocks,
+                                                 roots, roles.data());
   return result;
 }
 
@@ -483,8 +469,7 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, named("Code").c_str())
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
-      .def("address_paths", &makePaths, py::arg("first"), py::arg("last"), py::arg("successor_start"),
-           py::arg("successor"), py::arg("roots"), py::arg("roles"))
+      .def("address_paths", &makePaths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
       .def("flow", &makeFlow, py::arg("blocks"), py::arg("edges"), py::arg("functions"), py::arg("calls"),
            py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
   py::class_<BoundPaths>(m, named("AddressPaths").c_str())

@@ -9,10 +9,9 @@ import bisect
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.isa import registers as r
@@ -107,7 +106,6 @@ _PART, _UNIT = 16, 64
 """In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
 _VISITS = 32
 """Visits of a block by native code that cost a unit of `Effort`."""
-_Column: TypeAlias = NDArray[np.int32]
 _ANY_VECTOR = ("relative vector", "everything")
 
 
@@ -129,8 +127,6 @@ class AddressAnalysis:
         self.effects = effects
         self.world = world
         self._effort = effort
-        self._starts = [node.first for node in graph.nodes]
-        self._blocks = _block_columns(graph)
         self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
         opcodes = [table.opcode(number) for number in columns.opcodes]
@@ -156,7 +152,7 @@ class AddressAnalysis:
         It is called with its return address in the unit pairs at `links`.
         """
         links = tuple(links)
-        roots = [self.graph.node_at[entry] for entry in entries]
+        roots = [self.graph.native.at(entry) for entry in entries]
         self._asked = set()
         found = self._analyse(roots, links, finished=False)
         # The uses of a computed program counter decide whether the code can be moved.
@@ -203,7 +199,7 @@ class AddressAnalysis:
 
     def _prepare(self, roots: list[int], called: bool, finished: bool) -> None:
         """Cut the blocks of a function at the instructions whose values matter, and find the ways between those."""
-        self._paths = self._native.address_paths(*self._blocks, roots, self._roles)
+        self._paths = self._native.address_paths(self.graph.native, roots, self._roles)
         self._paths.most = self._effort.left * _VISITS
         # Callers of a function must know which registers it restores. A kernel has no callers.
         self._paths.cut(self._relevant(called, finished))
@@ -230,7 +226,7 @@ class AddressAnalysis:
         self._paths.most = self._effort.left * _VISITS
 
     def _successors(self, number: int) -> list[int]:
-        return [successor for _, successor in self.graph.nodes[number].successors]
+        return [to for _, to in self.graph.successors[number]]
 
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
@@ -246,13 +242,12 @@ class AddressAnalysis:
         address back from a lane that the callee overwrote would not return. So is EXEC, which functions must restore
         (AMDGPUUsage, "Non-Kernel Functions").
         """
-        node = self.graph.nodes[number]
-        if node.exit != "call":
+        if self.graph.exits[number] != "call":
             return
-        lost = 0
-        for target in node.targets:
+        lost, jump = 0, self.graph.jumps[number]
+        for target in jump.targets:
             lost |= self._clobbers(target)
-        if node.resolution is not None and node.resolution.reason:
+        if jump.resolution is not None and jump.resolution.reason:
             lost |= self._clobbers(None)
         state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
@@ -322,7 +317,7 @@ class AddressAnalysis:
                     found.clobbers |= r.SCALAR_MASK
                 elif resolution.is_return:
                     found.clobbers |= _changed(state)
-                elif self.graph.nodes[self._node_of(index)].exit == "tail":
+                elif self.graph.exits[self.graph.block_of(index)] == "tail":
                     found.clobbers |= _changed(state)
                     for target in resolution.targets:
                         found.clobbers |= self._clobbers(target)
@@ -330,9 +325,6 @@ class AddressAnalysis:
                     return  # a jump inside the function: the analysis goes on there
         # The code that runs next might use an unfinished address that is still in a register.
         notes.use(state.tainted(elsewhere), self.columns.address[index])
-
-    def _node_of(self, index: int) -> int:
-        return bisect.bisect_right(self._starts, index) - 1
 
     def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
         """Return where the register pair at `operand` points.
@@ -402,17 +394,6 @@ class AddressAnalysis:
     def program_counter(self, getpc: int) -> int:
         """Return what the s_getpc_b64 at this address reads: the address after it."""
         return getpc + GETPC_SIZE
-
-
-def _block_columns(graph: Graph) -> tuple[_Column, _Column, _Column, _Column]:
-    """Return the first and last instructions of all blocks, and their successors, with where those of each begin."""
-    counts = [len(node.successors) for node in graph.nodes]
-    return (
-        np.array([node.first for node in graph.nodes], np.int32),
-        np.array([node.last for node in graph.nodes], np.int32),
-        np.cumsum([0, *counts], dtype=np.int32),
-        np.array([to for node in graph.nodes for _, to in node.successors], np.int32),
-    )
 
 
 def _changed(state: State) -> int:
