@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,9 @@ def named_operand_positions(opcode: int, names: int) -> list[int]: ...
 
 # Reachable code (runtime/native/lifting/code).
 
+_Block = TypeVar("_Block")
+_Edge = TypeVar("_Edge")
+
 class Piece:
     """A run of text decoded from its first byte."""
 
@@ -124,7 +128,7 @@ class Blocks:
     def first(self) -> list[int]: ...
     def last(self) -> list[int]: ...
     def exits(self) -> list[int]: ...
-    def successors(self) -> list[tuple[tuple[int, int], ...]]:
+    def successors(self, block: int) -> list[tuple[int, int]]:
         """Kind and block of each edge."""
     def jumps(self) -> list[tuple[int, int, int, int, int]]:
         """Blocks that end with calls and register jumps: block, control, addresses of its first and last instruction,
@@ -138,12 +142,16 @@ class Blocks:
     def shape(self, members: list[int]) -> bytes:
         """What blocks are, in addresses, but for where their jumps go."""
     def arrange(
-        self, functions: list[list[int]], instructions: int
-    ) -> tuple[
-        list[int], list[tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[int, ...]]], NDArray[np.int32]
-    ]:
-        """In the order of functions: the place of each block; for each place function, first and last instruction,
-        exit, successors, predecessors; for each instruction its place."""
+        self,
+        functions: list[list[int]],
+        instructions: int,
+        exits: tuple[str, ...],
+        kinds: tuple[str, ...],
+        block: Callable[[int, int, int, int, Any, tuple[_Edge, ...], tuple[int, ...]], _Block],
+        edge: Callable[[Any, int], _Edge],
+    ) -> tuple[list[int], list[_Block], NDArray[np.int32]]:
+        """In the order of functions: the place of each block; the blocks as `block` and `edge` make them; the place of
+        each instruction's block."""
 
 # Data flow of lifting (runtime/native/lifting). Sets of units are 192 bytes, the lowest unit first.
 

@@ -281,19 +281,9 @@ class _Lifter:
         computed = {columns.address[one.getpc] for one in references if one.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
-        numbers, rows, block_of = graph.native.arrange(list(graph.members.values()), len(code))
-        blocks = [
-            BasicBlock(
-                index,
-                function,
-                first,
-                last,
-                EXITS[exit],
-                tuple([Edge(EDGE_KINDS[kind], to) for kind, to in successors]),
-                predecessors,
-            )
-            for index, (function, first, last, exit, successors, predecessors) in enumerate(rows)
-        ]
+        numbers, blocks, block_of = graph.native.arrange(
+            list(graph.members.values()), len(code), EXITS, EDGE_KINDS, BasicBlock, Edge
+        )
         function_at = {entry: number for number, entry in enumerate(graph.members)}
         pointers = {columns.address[one.getpc] for one in references if one.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
@@ -319,7 +309,7 @@ class _Lifter:
                         "call" if exit == "call" else "tail",
                         tuple(function_at[target] for target in jump.targets if target in function_at),
                         resolution is None or not resolution.reason,
-                        next((numbers[to] for _, to in graph.successors[member]), None),
+                        next((numbers[to] for _, to in graph.successors(member)), None),
                         self.explorer.link_of(columns, last) if exit == "call" else None,
                         pointer_pair(self.isa, self.table, columns, last)
                         if by_pointer and last not in replaced

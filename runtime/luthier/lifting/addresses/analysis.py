@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from luthier import _mc
 from luthier.isa import registers as r
-from luthier.lifting.addresses.operations import Operations, Role, role_of
+from luthier.lifting.addresses.operations import Operations, Role, roles
 from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
@@ -129,15 +127,12 @@ class AddressAnalysis:
         self._effort = effort
         self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
-        opcodes = [table.opcode(number) for number in columns.opcodes]
-        computed = bool((columns.code.opcode < 0).any()) or any(one.special in _ANY_VECTOR for one in opcodes)
+        computed = bool((columns.code.opcode < 0).any()) or any(
+            table.opcode(number).special in _ANY_VECTOR for number in columns.opcodes
+        )
         self.vectors = table.vector_universe if computed else 0
         """The vector units of the kernel, where some instruction may touch any of them."""
-        self._leaving = {one.opcode.number: one.control for one in opcodes if role_of("", one.control) & Role.LEAVES}
-        roles = np.zeros(max(columns.opcodes, default=0) + 2, np.uint16)  # the last place is that of -1
-        for one in opcodes:
-            roles[one.opcode.number] = role_of(one.opcode.pseudo, one.control)
-        self._roles = roles[columns.code.opcode]
+        self._roles = roles(table.isa).of(columns.code.opcode)
         self._paths: _mc.AddressPaths
         """The current function."""
         self._parts: dict[int, list[Part]] = {}
@@ -226,7 +221,7 @@ class AddressAnalysis:
         self._paths.most = self._effort.left * _VISITS
 
     def _successors(self, number: int) -> list[int]:
-        return [to for _, to in self.graph.successors[number]]
+        return [to for _, to in self.graph.successors(number)]
 
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
@@ -263,9 +258,8 @@ class AddressAnalysis:
                     self._pass(part, state, notes)
                     continue
                 effects = self.effects(index)
-                control = self._leaving.get(self.columns.opcode[index])
-                if control is not None:
-                    self._leave(index, control, effects, state, links, found, notes)
+                if self._leaves(index):
+                    self._leave(index, effects, state, links, found, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
             if state.tainted_units:
                 self._use(self._paths.uses(self._successors(number), unit_bytes(state.tainted_units)), state, notes)
@@ -280,7 +274,10 @@ class AddressAnalysis:
         return found
 
     def _leaves_at(self, address: int) -> bool:
-        return self.columns.opcode[bisect.bisect_left(self.columns.address, address)] in self._leaving
+        return self._leaves(bisect.bisect_left(self.columns.address, address))
+
+    def _leaves(self, index: int) -> bool:
+        return bool(self._roles[index] & Role.LEAVES.value)
 
     def _pass(self, part: Part, state: State, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""
@@ -296,7 +293,6 @@ class AddressAnalysis:
     def _leave(
         self,
         index: int,
-        control: Control,
         effects: Effects,
         state: State,
         links: tuple[int, ...],
@@ -305,6 +301,7 @@ class AddressAnalysis:
     ) -> None:
         """Record where control may leave the function: by a call, a return, a tail call."""
         elsewhere = r.SGPR_MASK | r.VCC_MASK
+        control = self.table.opcode(self.columns.opcode[index]).control
         if control != Control.CALL:
             operand = 1 if control == Control.CALL_REGISTER else 0
             returns = links if control == Control.JUMP_REGISTER else ()

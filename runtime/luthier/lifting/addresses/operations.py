@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from enum import IntFlag
+from functools import lru_cache, reduce
+from operator import or_
 from typing import TypeAlias
 
-from luthier.isa import OperandKind
+import numpy as np
+
+from luthier.isa import Isa, OperandKind
 from luthier.isa import registers as r
 from luthier.lifting.addresses.values import (
     MASK32,
@@ -30,8 +34,9 @@ from luthier.lifting.addresses.values import (
     near_of,
     pair_of,
 )
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, Effects
-from luthier.lifting.instructions.semantics import Control, Lanes
+from luthier.lifting.instructions.semantics import Control, Lanes, control_of
 
 Results: TypeAlias = dict[Key, Values | None]
 
@@ -436,15 +441,18 @@ _LEAVING = {
 }
 
 
-def role_of(name: str, control: Control) -> Role:
-    """Return the role of the operation with this generic name."""
-    role = _LEAVING.get(control, Role(0))
-    if name not in _ACTIONS:
+@lru_cache(maxsize=64)
+def roles(isa: Isa) -> ByOpcode:
+    """Return the table of `Role`."""
+
+    def role_of(number: int) -> Role:
+        name = isa.opcode(number).pseudo
+        role = _LEAVING.get(control_of(name, isa.target.target), Role(0))
+        if name in _ACTIONS:
+            role = reduce(or_, [one for names, one in _ROLES if name in names], role | Role.FOLLOWED)
         return role
-    for names, one in _ROLES:
-        if name in names:
-            role |= one
-    return role | Role.FOLLOWED
+
+    return ByOpcode(role_of, 0, np.uint16)
 
 
 Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]

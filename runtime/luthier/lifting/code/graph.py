@@ -33,12 +33,14 @@ class Graph:
     last: list[int]
     """Index of the last one (inclusive)."""
     exits: list[BlockExit]
-    successors: list[tuple[tuple[int, int], ...]]
-    """Kinds of edges (places in `EDGE_KINDS`) and blocks to which they go; calls go to where they return."""
     jumps: dict[int, Jump]
     """By block."""
     members: dict[int, list[int]]
     """Entry address of a function -> its blocks in address order."""
+
+    def successors(self, number: int) -> list[tuple[int, int]]:
+        """Return the edges from a block: kind (place in `EDGE_KINDS`), block; a call's to where it returns."""
+        return self.native.successors(number)
 
     def resolved(self) -> Iterator[tuple[int, BlockExit, Resolution]]:
         """Yield the register jumps and calls of which something is known: instruction, exit of its block."""
@@ -93,7 +95,7 @@ def build_graph(
         members[entry] = blocks.reach([blocks.at(root) for root in roots.get(entry, [entry])])
         effort.spend(1 + len(members[entry]) // _MEMBERS)
     exits = [EXITS[number] for number in blocks.exits()]
-    return Graph(blocks, blocks.first(), blocks.last(), exits, blocks.successors(), jumps, members)
+    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, members)
 
 
 def _register_jump(

@@ -133,17 +133,24 @@ class _Flow:
         """Values that vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
-        """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
+        """Go over blocks until nothing changes; the modes are off at function entries and `starts`."""
         before: dict[int, int] = {}
-        work = [(graph.native.at(entry), _MODES_OFF) for entry in {*graph.members, *starts}]
+        everywhere = 0
+        first = {graph.native.at(entry) for entry in {*graph.members, *starts}}
+        if not any(name in _SWITCHES for name in self.interesting.values()):
+            # The modes are off in all blocks: only those with messages, and what follows, have more.
+            everywhere = _MODES_OFF
+            first = {graph.block_of(index) for index in self._marks} & set().union(*graph.members.values())
+            before = dict.fromkeys(first, 0)
+        work = [(number, _MODES_OFF) for number in first]
         while work:
             number, incoming = work.pop()
-            known = before.get(number, 0)
+            known = before.get(number, everywhere)
             if known | incoming == known:
                 continue
             before[number] = known | incoming
             after = self._block(graph, number, known | incoming)
-            work += [(successor, after) for _, successor in graph.successors[number]]
+            work += [(successor, after) for _, successor in graph.successors(number)]
         for number, state in before.items():
             self._note(graph, number, state, found)
 

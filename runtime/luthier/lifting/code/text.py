@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, InstructionFlag, Isa
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
@@ -41,7 +41,7 @@ class Piece:
     def __init__(self, isa: Isa, data: bytes, address: int) -> None:
         self.start = address
         self.code = isa.decode(data, address)
-        control = controls_of(isa, self.code.opcode)
+        control = _controls(isa).of(self.code.opcode)
         control[(self.code.opcode < 0) & (self.code.flags & int(InstructionFlag.KNOWN_LENGTH) != 0)] = int(Control.NEXT)
         self.columns = Columns(self.code)
         self.native = _mc.Piece(
@@ -49,28 +49,10 @@ class Piece:
         )
 
 
-_NOT_SEEN = -2
-_OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
-
-
 @lru_cache(maxsize=64)
-def _control_table(isa: Isa) -> NDArray[np.int8]:
-    """Return the table of controls by opcode, filled when one is first seen; the last place is that of -1."""
-    table = np.full(_OPCODES + 1, _NOT_SEEN, np.int8)
-    table[-1] = UNDECODABLE
-    return table
-
-
-def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
-    """Return the `Control` of each opcode, `UNDECODABLE` for -1."""
-    table = _control_table(isa)
-    control = table[opcodes]
-    fresh = opcodes[control == _NOT_SEEN]
-    if len(fresh):
-        for number in set(fresh.tolist()):
-            table[number] = int(control_of(isa.opcode(number).pseudo, isa.target.target))
-        control = table[opcodes]
-    return control
+def _controls(isa: Isa) -> ByOpcode:
+    """Return the table of controls."""
+    return ByOpcode(lambda number: control_of(isa.opcode(number).pseudo, isa.target.target), UNDECODABLE, np.int8)
 
 
 class Extent(NamedTuple):

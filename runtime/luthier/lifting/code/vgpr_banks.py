@@ -80,7 +80,7 @@ class VgprBanks:
                 continue
             before[number] = both
             after = self._after(self._graph.last[number], self._at_end(number, both))
-            work += [(successor, after) for _, successor in self._graph.successors[number]]
+            work += [(successor, after) for _, successor in self._graph.successors(number)]
         return before
 
     def _indices(self, number: int) -> range:
@@ -148,7 +148,7 @@ class VgprBanks:
         before: dict[int, list[int]] = {}
         after: dict[int, int] = {}
         for number in self._before:
-            exit, successors = self._graph.exits[number], self._graph.successors[number]
+            exit, successors = self._graph.exits[number], self._graph.successors(number)
             known = exit == "end" or (successors and exit not in _LEAVING)
             after[number] = 0 if known else _ALL_PLACES
             for _, successor in successors:

@@ -86,15 +86,10 @@ template <typename Field> py::list listed(const Blocks &blocks, Field field) {
   return result;
 }
 
-py::list successors(const Blocks &blocks) {
-  py::list result(blocks.all.size());
-  for (size_t number = 0; number < blocks.all.size(); ++number) {
-    const std::vector<Block::Edge> &edges = blocks.all[number].successors;
-    py::tuple own(edges.size());
-    for (size_t at = 0; at < edges.size(); ++at)
-      own[at] = py::make_tuple(int(edges[at].kind), edges[at].to);
-    result[number] = own;
-  }
+py::list successors(const Blocks &blocks, int number) {
+  py::list result;
+  for (const Block::Edge &edge : blocks.all.at(size_t(number)).successors)
+    result.append(py::make_tuple(int(edge.kind), edge.to));
   return result;
 }
 
@@ -111,22 +106,30 @@ py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
   return py::bytes(reinterpret_cast<const char *>(words.data()), words.size() * sizeof(int64_t));
 }
 
-/// Return the places of blocks in the order of functions; for each place function, first and last instruction, exit,
-/// successors, predecessors; for each of so many instructions its place.
-py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions) {
+/// Return the places of blocks in the order of functions; the blocks in that order, as luthier.lifting.model has them;
+/// for each of so many instructions the place of its block.
+///
+/// @param exits, kinds their names
+/// @param makeBlock, makeEdge luthier.lifting.BasicBlock and Edge
+py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions,
+                  const py::tuple &exits, const py::tuple &kinds, const py::object &makeBlock,
+                  const py::object &makeEdge) {
   const Blocks::Arrangement found = blocks.arrange(functions);
-  py::list rows(found.order.size());
+  py::list made(found.order.size());
   std::vector<int32_t> placeOf(size_t(instructions), -1);
   for (size_t place = 0; place < found.order.size(); ++place) {
     const Block &block = blocks.all[size_t(found.order[place])];
     std::fill(placeOf.begin() + block.first, placeOf.begin() + block.last + 1, int32_t(place));
-    py::tuple successors(block.successors.size());
-    for (size_t at = 0; at < block.successors.size(); ++at)
-      successors[at] = py::make_tuple(int(block.successors[at].kind), found.numbers[size_t(block.successors[at].to)]);
-    rows[place] = py::make_tuple(found.owners[place], block.first, block.last, int(block.exit), successors,
-                                 py::tuple(py::cast(found.predecessors[place])));
+    py::tuple successors(block.successors.size()), predecessors(found.predecessors[place].size());
+    for (size_t at = 0; at < successors.size(); ++at)
+      successors[at] =
+          makeEdge(kinds[size_t(block.successors[at].kind)], found.numbers[size_t(block.successors[at].to)]);
+    for (size_t at = 0; at < predecessors.size(); ++at)
+      predecessors[at] = found.predecessors[place][at];
+    made[place] = makeBlock(place, found.owners[place], block.first, block.last, exits[size_t(block.exit)], successors,
+                            predecessors);
   }
-  return py::make_tuple(found.numbers, rows, py::array_t<int32_t>(py::ssize_t(placeOf.size()), placeOf.data()));
+  return py::make_tuple(found.numbers, made, py::array_t<int32_t>(py::ssize_t(placeOf.size()), placeOf.data()));
 }
 
 void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
@@ -161,7 +164,7 @@ void luthier::code::bindCode(py::module_ &m) {
       .def("first", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.first; }); })
       .def("last", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.last; }); })
       .def("exits", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.exit; }); })
-      .def("successors", &successors)
+      .def("successors", &successors, py::arg("block"))
       .def("jumps",
            [](const Blocks &self) {
              py::list result;
@@ -174,7 +177,8 @@ void luthier::code::bindCode(py::module_ &m) {
            })
       .def("lead", &lead, py::arg("block"), py::arg("exit"), py::arg("kind"), py::arg("targets"))
       .def("shape", &shape, py::arg("members"))
-      .def("arrange", &arrange, py::arg("functions"), py::arg("instructions"))
+      .def("arrange", &arrange, py::arg("functions"), py::arg("instructions"), py::arg("exits"), py::arg("kinds"),
+           py::arg("block"), py::arg("edge"))
       .def("at", &Blocks::at, py::arg("address"))
       .def("reach", &Blocks::reach, py::arg("roots"));
 }
