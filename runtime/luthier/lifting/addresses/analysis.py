@@ -102,8 +102,8 @@ class Way(NamedTuple):
 
 _PART, _UNIT = 16, 64
 """In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
-_VISITS = 32
-"""Visits of a block by native code that cost a unit of `Effort`."""
+_VISITS = 128
+"""Visits of a block by native code that cost a unit of `Effort`, besides the one for each call of it."""
 _ANY_VECTOR = ("relative vector", "everything")
 
 
@@ -216,7 +216,7 @@ class AddressAnalysis:
 
     def _spend(self) -> None:
         """Count what native code did."""
-        self._effort.spend(self._paths.visits // _VISITS)
+        self._effort.spend(1 + self._paths.visits // _VISITS)
         self._paths.visits %= _VISITS
         self._paths.most = self._effort.left * _VISITS
 
