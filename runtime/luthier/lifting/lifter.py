@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, listed
 from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
@@ -41,8 +43,6 @@ from luthier.lifting.model import (
 )
 from luthier.lifting.representation import LiftedRepresentation
 from luthier.objects import CodeObject, Kernel, load_object
-
-_ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
@@ -155,16 +155,15 @@ class _Lifter:
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find where register jumps and calls go; True if that changed anything."""
-        interesting = {number for number in columns.opcodes if self.table.pseudos[number] in _ADDRESS_OPERATIONS}
-        if not interesting:
+        places = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
+        if not places:
             return False
         effects = _remember(lambda index: self.table.of(columns, index))
         filled = frozenset(self.text.filled)
         world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
         changed = False
-        places = np.flatnonzero(np.isin(columns.code.opcode, list(interesting)))
-        marked = {graph.block_of(index) for index in places.tolist()}
+        marked = {graph.block_of(index) for index in places}
         before = self.explorer.leaders, {entry: set(links) for entry, links in self.explorer.entries.items()}
         every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
         # While functions are still being found those alone are looked at: their callers once, when all is known.
@@ -440,6 +439,13 @@ class _Lifter:
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)
+
+
+@lru_cache(maxsize=64)
+def _address_operations(isa: Isa) -> ByOpcode:
+    """Return the table of operations that read the program counter, or jump or call by register."""
+    names = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
+    return ByOpcode(lambda number: isa.opcode(number).pseudo in names, False, np.bool_)
 
 
 def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from luthier.errors import LiftError
+from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting.code.graph import Graph
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode, SkipMode
 from luthier.lifting.model import Clause, Restriction
 
@@ -52,6 +55,17 @@ class Regions:
     clauses: list[Clause] = field(default_factory=list)
 
 
+@lru_cache(maxsize=64)
+def _interesting(isa: Isa) -> ByOpcode:
+    """Return the table of operations that change or bound regions."""
+
+    def is_interesting(number: int) -> bool:
+        name = isa.opcode(number).pseudo
+        return name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
+
+    return ByOpcode(is_interesting, False, np.bool_)
+
+
 def find_regions(
     graph: Graph,
     starts: Iterable[int],
@@ -71,17 +85,9 @@ def find_regions(
     """
     found = Regions()
     interesting: dict[int, str] = {}
-    names = {number: table.pseudos[number] for number in columns.opcodes}
-    wanted = {
-        number
-        for number, name in names.items()
-        if name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
-    }
-    if not wanted:
-        return found
-    for index in np.flatnonzero(np.isin(columns.code.opcode, list(wanted))).tolist():
+    for index in np.flatnonzero(_interesting(table.isa).of(columns.code.opcode)).tolist():
         if graph.block_of(index) >= 0:
-            interesting[index] = names[columns.opcode[index]]
+            interesting[index] = table.pseudos[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)
     _clauses(interesting, columns, found)
     if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG", "S_SETVSKIP") for name in interesting.values()):

@@ -21,7 +21,7 @@ class ByOpcode:
         kind: NumPy's type for them.
     """
 
-    def __init__(self, number_of: Callable[[int], int], otherwise: int, kind: type[np.integer[Any]]) -> None:
+    def __init__(self, number_of: Callable[[int], int], otherwise: int, kind: type[np.generic]) -> None:
         self._number_of = number_of
         self._numbers = np.zeros(_OPCODES + 1, kind)
         self._known = np.zeros(_OPCODES + 1, bool)
