@@ -61,7 +61,7 @@ class Blocks::Cursor {
 public:
   explicit Cursor(const Parts &parts) : parts_(parts) {
     const bool cut = std::any_of(parts.begin(), parts.end(),
-                                 [](const Explorer::Part *part) { return part->count < part->piece->count; });
+                                 [](const Explorer::Part *part) { return part->end < part->piece->end; });
     if (cut)
       beyond_ = reachedBeyond(parts);
     std::sort(beyond_.begin(), beyond_.end());
