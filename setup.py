@@ -153,7 +153,7 @@ class CompileCommands(BuildNative):
         """Copy nothing: nothing is built."""
 
 
-NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
+NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/code"), Path("runtime/native/lifting/widths")]
 LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
 AGREED = [
     *sorted(str(path) for path in Path("runtime/luthier/wire").glob("*.py")),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +76,83 @@ def host() -> tuple[str, list[str]]:
 def set_operand_names(numbers: dict[str, int]) -> None: ...
 def named_operand_positions(opcode: int, names: int) -> list[int]: ...
 
+# Reachable code (runtime/native/lifting/code).
+
+_Block = TypeVar("_Block")
+_Edge = TypeVar("_Edge")
+
+class Piece:
+    """A run of text decoded from its first byte."""
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        offset: NDArray[np.int64],
+        size: NDArray[np.int32],
+        target: NDArray[np.int64],
+        control: NDArray[np.int8],
+    ) -> None:
+        """`control`: `luthier.lifting.instructions.semantics.Control` of each instruction, -1 where there is none."""
+
+class TextMap:
+    """The executable sections of an object, its functions, and the addresses at which pieces begin, all ascending."""
+
+    def __init__(
+        self, sections: list[tuple[int, int]], functions: list[tuple[int, int]], starts: list[int]
+    ) -> None: ...
+    def function(self, address: int) -> int | None:
+        """Start of the function of known size that holds an address."""
+
+_Decode = Callable[[int, int | None], Piece]
+"""Decodes one of the text's pieces, by its start, or from there up to an address."""
+_Problem = tuple[str, int, int | None, int | None]
+"""Message, address, and what ends the message: the start of a function for its name, a number."""
+
+class Explorer:
+    """Marks which instructions control can reach."""
+
+    leaders: int
+    """Number of addresses at which a block begins."""
+    def __init__(self, text: TextMap) -> None: ...
+    def reach(self, address: int, origin: int, decode: _Decode) -> tuple[list[tuple[int, int, int]], _Problem | None]:
+        """Explore all that control reaches from an address: the new calls, by target, start of a piece and instruction
+        there."""
+    def parts(self) -> list[tuple[int, int, int]]:
+        """Start of each piece of which something is reached, how many instructions of it count, and where they end."""
+    def cut(self, decode: _Decode) -> tuple[Blocks, _Problem | None]: ...
+
+class Blocks:
+    """All blocks of the reached code, in address order; instructions count in the parts put together."""
+
+    def first(self) -> list[int]: ...
+    def last(self) -> list[int]: ...
+    def exits(self) -> list[int]: ...
+    def successors(self, block: int) -> list[tuple[int, int]]:
+        """Kind and block of each edge."""
+    def jumps(self) -> list[tuple[int, int, int, int, int]]:
+        """Blocks that end with calls and register jumps: block, control, addresses of its first and last instruction,
+        target if it is direct."""
+    def lead(self, block: int, exit: int, kind: int, targets: list[int]) -> None:
+        """Say how control leaves such a block, and to which addresses."""
+    def at(self, address: int) -> int:
+        """The block that begins there, -1 if none does."""
+    def reach(self, roots: list[int]) -> list[int]:
+        """The blocks that control reaches from these, ascending."""
+    def shape(self, members: list[int]) -> bytes:
+        """What blocks are, in addresses, but for where their jumps go."""
+    def arrange(
+        self,
+        functions: list[list[int]],
+        instructions: int,
+        exits: tuple[str, ...],
+        kinds: tuple[str, ...],
+        block: Callable[[int, int, int, int, Any, tuple[_Edge, ...], tuple[int, ...]], _Block],
+        edge: Callable[[Any, int], _Edge],
+    ) -> tuple[list[int], list[_Block], NDArray[np.int32]]:
+        """In the order of functions: the place of each block; the blocks as `block` and `edge` make them; the place of
+        each instruction's block."""
+
 # Data flow of lifting (runtime/native/lifting). Sets of units are 192 bytes, the lowest unit first.
 
 class EffectTable:
@@ -103,9 +183,8 @@ class Code:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
         """Units that instructions `first` to `last` read, write and replace."""
-    def steps(self, first: int, last: int, alone: NDArray[np.uint8]) -> list[tuple[int, int, int, int, int]]:
-        """Instructions `first` to `last`, each that `alone` marks or that writes EXEC by itself, and what is between
-        together: first, last, and what they read, write and replace."""
+    def address_paths(self, blocks: Blocks, roots: list[int], roles: NDArray[np.uint16]) -> AddressPaths:
+        """The function that is entered at the blocks `roots`; `roles`: of instructions."""
     def flow(
         self,
         blocks: NDArray[np.int32],  # [n, 3] first, last, exit
@@ -124,6 +203,30 @@ OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it
 writes EXEC."""
 _SegmentLanes = tuple[int, int, int, int, list[int]]
+
+class AddressPaths:
+    """The blocks of one function, as the search for where register jumps go sees them."""
+
+    visits: int
+    """Visits of blocks since it was last set."""
+    most: int
+    """How many visits passes may come to before they stop with what they have."""
+
+    def relevant(self, called: bool, finished: bool) -> list[int]:
+        """Instructions that can matter, ascending; `called`: it matters what the function restores; `finished`: it
+        matters where all addresses made from a program counter go."""
+    def cut(self, relevant: list[int]) -> None:
+        """Cut blocks at these instructions and those at which control may leave, the special ones."""
+    def special(self) -> list[int]:
+        """Blocks that such instructions are in, as a search that goes on with the lowest block finds them."""
+    def parts(self, block: int) -> list[tuple[int, int, bool, bool, int, int, int]]:
+        """Fields of `luthier.lifting.addresses.analysis.Part`."""
+    def ways(self, blocks: list[int]) -> list[tuple[int, int, int]]:
+        """Fields of `luthier.lifting.addresses.analysis.Way`, from the beginnings of `blocks`."""
+    def uses(self, blocks: list[int], held: bytes) -> list[tuple[int, int]]:
+        """Instructions on those ways that read what units `held` at their beginnings, and which of them."""
+    def uses_between(self, first: int, last: int, held: bytes) -> list[tuple[int, int]]:
+        """The same of instructions `first` to `last`."""
 
 class Flow:
     """A kernel's control flow and what is known of its lane masks."""

@@ -7,10 +7,10 @@ import time
 from types import FrameType
 from typing import NoReturn
 
+import numpy as np
 import pytest
 from luthier.isa import Isa, TargetId
 
-CODE = Isa.of(TargetId.parse("gfx90a"), 64).assemble("v_fma_f32 v0, v1, v2, v3\nv_add_f32 v4, v5, v6").instructions.code
 AFTER = 0.2
 """Seconds of the processor's time."""
 
@@ -19,22 +19,31 @@ class Stop(Exception):
     """What the handler raises."""
 
 
+def different(isa: Isa, count: int) -> bytes:
+    """So many instructions of which no two are the same: what repeats itself is decoded in no time."""
+    (first, second) = np.frombuffer(isa.assemble("v_fma_f32 v0, v0, v0, v0").instructions.code, "<u4")
+    numbers = np.arange(count, dtype=np.uint32)
+    registers = (numbers & 0xFF) | (numbers >> 8 & 0xFF) << 9 | (numbers >> 16 & 0xFF) << 18
+    return np.stack([np.full(count, first), second | registers], 1).astype("<u4").tobytes()
+
+
 def test_decoding_is_interrupted() -> None:
     """Long before it would be done."""
     isa = Isa.of(TargetId.parse("gfx90a"), 64)
+    code = different(isa, 1 << 21)
 
     def stop(signal: int, frame: FrameType | None) -> NoReturn:
         raise Stop
 
     began = time.process_time()
-    isa.decode(CODE * (1 << 14))
+    isa.decode(code[: len(code) >> 6])
     whole = (time.process_time() - began) * 2**6
     before = signal.signal(signal.SIGVTALRM, stop)
     began = time.process_time()
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, AFTER)
         with pytest.raises(Stop):
-            isa.decode(CODE * (1 << 20))
+            isa.decode(code)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)

@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +12,8 @@ from assembly import assembled, function, kernel_text
 from luthier.errors import LiftError
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
-from luthier.lifting.addresses import analysis
 from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
-from luthier.lifting.addresses.slices import Kinds, Step
+from luthier.lifting.addresses.operations import Role
 from luthier.lifting.code import text
 from luthier.lifting.listing import as_data
 from luthier.objects import CodeObject, load_object
@@ -26,22 +25,13 @@ SOURCES = {
 }
 
 
-def everything(
-    nodes: object,
-    steps: Mapping[int, list[Step]],
-    roots: object,
-    called: bool,
-    finished: bool,
-    kinds: Kinds,
-    effort: object,
-) -> set[int]:
-    """All that may be followed, in place of `relevant_steps`."""
-    return {
-        step.first
-        for own in steps.values()
-        for step in own
-        if kinds.followed(step.first) or (step.first == step.last and step.writes & r.EXEC_MASK)
-    }
+def everything(self: AddressAnalysis, called: bool, finished: bool) -> list[int]:
+    """All that may be followed, in place of what can matter; those that control may get to are chosen later."""
+    return [
+        index
+        for index in range(len(self.columns.address))
+        if self._roles[index] & Role.FOLLOWED or self.effects(index).writes & r.EXEC_MASK
+    ]
 
 
 def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bool) -> tuple[Any, list[Any]]:
@@ -57,7 +47,7 @@ def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bo
     with monkeypatch.context() as patch:
         patch.setattr(AddressAnalysis, "run", noted)
         if whole:
-            patch.setattr(analysis, "relevant_steps", everything)
+            patch.setattr(AddressAnalysis, "_relevant", everything)
         try:
             return as_data(lift(load_object(data), kernel)), found
         except LiftError as error:

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -24,9 +25,12 @@ from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, listed
 from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
+    EDGE_KINDS,
+    EXITS,
     BasicBlock,
     CallSite,
     CodeTable,
@@ -39,8 +43,6 @@ from luthier.lifting.model import (
 )
 from luthier.lifting.representation import LiftedRepresentation
 from luthier.objects import CodeObject, Kernel, load_object
-
-_ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
@@ -127,10 +129,9 @@ class _Lifter:
         for address in self.hardware_entries[1:]:
             explorer.reach(address, self.kernel.entry)
         for _ in range(MOST_ROUNDS):
-            code, columns, control, stops = explorer.code()
-            self.effort.allow(len(control))
-            roots = {self.kernel.entry: self.hardware_entries}
-            graph = build_graph(explorer, columns, control, stops, self.resolutions, roots, self.effort)
+            code, columns = explorer.code()
+            self.effort.allow(len(code))
+            graph = build_graph(explorer, self.resolutions, {self.kernel.entry: self.hardware_entries}, self.effort)
             if self.object.target.target.addressable_vgprs > self.object.target.target.named_vgprs:
                 banks = VgprBanks(self.table, columns, graph, self.hardware_entries, explorer.fail)
                 code = banks.meant(code)
@@ -154,15 +155,16 @@ class _Lifter:
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find where register jumps and calls go; True if that changed anything."""
-        interesting = {number for number in columns.opcodes if self.table.pseudos[number] in _ADDRESS_OPERATIONS}
-        if not interesting:
+        places = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
+        if not places:
             return False
         effects = _remember(lambda index: self.table.of(columns, index))
         filled = frozenset(self.text.filled)
         world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
         changed = False
-        before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
+        marked = {graph.block_of(index) for index in places}
+        before = self.explorer.leaders, {entry: set(links) for entry, links in self.explorer.entries.items()}
         every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
         # While functions are still being found those alone are looked at: their callers once, when all is known.
         new = [entry for entry, _ in every if entry not in self.looked_at]
@@ -172,10 +174,7 @@ class _Lifter:
             if some and entry not in new:
                 continue
             members = graph.members[entry]
-            if all(
-                interesting.isdisjoint(columns.opcode[graph.nodes[number].first : graph.nodes[number].last + 1])
-                for number in members
-            ):
+            if marked.isdisjoint(members):
                 continue
             self.effort.spend(1 + len(members) // 4)
             found = self.found[entry] = self._addresses(entry, links, analysis, columns, graph)
@@ -189,7 +188,7 @@ class _Lifter:
                     self.resolutions[address] = resolution
                     changed = True
                     self._follow(address, resolution, columns, graph)
-        after = len(self.explorer.leaders), self.explorer.entries
+        after = self.explorer.leaders, self.explorer.entries
         return some or changed or before != after
 
     def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
@@ -220,25 +219,23 @@ class _Lifter:
         The earlier one is of the round before, or of another kernel of the object.
         """
         starts = self.hardware_entries if entry == self.kernel.entry else [entry]
-        address, nodes = columns.address, graph.nodes
-        members = [nodes[number] for number in graph.members[entry]]
-        callees = sorted({target for node in members for target in node.targets})
+        members = graph.members[entry]
+        jumps = [(number, graph.exits[number], graph.jumps[number]) for number in members if number in graph.jumps]
+        callees = sorted({target for _, _, jump in jumps for target in jump.targets})
         key = (
             entry,
             tuple(starts),
             frozenset(links),
             analysis.vectors,
             tuple((callee, self._clobbered(callee)) for callee in callees),
+            graph.native.shape(members),
             tuple(
                 (
-                    address[node.first],
-                    address[node.last],
-                    node.exit if node.exit in ("call", "tail") else "",
-                    node.targets,
-                    node.exit == "call" and node.resolution is not None and bool(node.resolution.reason),
-                    *[address[nodes[successor].first] for _, successor in node.successors],
+                    exit if exit in ("call", "tail") else "",
+                    jump.targets,
+                    exit == "call" and jump.resolution is not None and bool(jump.resolution.reason),
                 )
-                for node in members
+                for _, exit, jump in jumps
             ),
         )
         kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES))
@@ -259,12 +256,12 @@ class _Lifter:
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
         """Explore the targets of an indirect jump or call."""
-        number = bisect.bisect_right(graph.nodes, _index_of(columns, address), key=lambda node: node.first) - 1
-        node = graph.nodes[number]
-        is_call = self.table.opcode(columns.opcode[node.last]).control == Control.CALL_REGISTER
+        index = _index_of(columns, address)
+        number = graph.block_of(index)
+        is_call = self.table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
         for target in resolution.targets:
             if is_call:
-                self.explorer.add_function(target, self.explorer.link_of(columns, node.last), address)
+                self.explorer.add_function(target, self.explorer.link_of(columns, index), address)
             elif leaves_function(self.explorer, address, target):
                 # A tail call: the callee returns with the caller's own return address.
                 for entry, members in graph.members.items():
@@ -283,37 +280,9 @@ class _Lifter:
         computed = {columns.address[one.getpc] for one in references if one.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
-        order: list[int] = []
-        owner: dict[int, int] = {}
-        for number, members in enumerate(graph.members.values()):
-            for member in members:
-                if member not in owner:
-                    owner[member] = number
-                    order.append(member)
-        block_number = {member: index for index, member in enumerate(order)}
-        predecessors: dict[int, list[int]] = {}
-        for number, member in enumerate(order):
-            for _, successor in graph.nodes[member].successors:
-                known = predecessors.setdefault(successor, [])
-                if not known or known[-1] != number:
-                    known.append(number)
-        blocks: list[BasicBlock] = []
-        block_of = np.full(len(columns.address), -1, np.int32)
-        for member in order:
-            node = graph.nodes[member]
-            index = block_number[member]
-            blocks.append(
-                BasicBlock(
-                    index,
-                    owner[member],
-                    node.first,
-                    node.last,
-                    node.exit,
-                    tuple(Edge(kind, block_number[to]) for kind, to in node.successors),
-                    tuple(predecessors.get(member, ())),
-                )
-            )
-            block_of[node.first : node.last + 1] = index
+        numbers, blocks, block_of = graph.native.arrange(
+            list(graph.members.values()), len(code), EXITS, EDGE_KINDS, BasicBlock, Edge
+        )
         function_at = {entry: number for number, entry in enumerate(graph.members)}
         pointers = {columns.address[one.getpc] for one in references if one.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
@@ -322,25 +291,27 @@ class _Lifter:
         for number, (entry, members) in enumerate(graph.members.items()):
             calls: list[CallSite] = []
             for member in members:
-                node = graph.nodes[member]
-                resolution = node.resolution
+                jump = graph.jumps.get(member)
+                if jump is None:
+                    continue
+                last, exit, resolution = graph.last[member], graph.exits[member], jump.resolution
                 if resolution is not None and resolution.reason:
-                    unknown[node.last] = Unknown(node.last, resolution.reason)
-                if node.exit not in ("call", "tail") and not (node.exit == "unknown" and node.targets):
+                    unknown[last] = Unknown(last, resolution.reason)
+                if exit not in ("call", "tail") and not (exit == "unknown" and jump.targets):
                     continue
                 by_pointer = resolution is not None and (
                     resolution.reason or not pointers.isdisjoint(resolution.references)
                 )
                 calls.append(
                     CallSite(
-                        node.last,
-                        "call" if node.exit == "call" else "tail",
-                        tuple(function_at[target] for target in node.targets if target in function_at),
+                        last,
+                        "call" if exit == "call" else "tail",
+                        tuple(function_at[target] for target in jump.targets if target in function_at),
                         resolution is None or not resolution.reason,
-                        next((block_number[to] for _, to in node.successors), None),
-                        self.explorer.link_of(columns, node.last) if node.exit == "call" else None,
-                        pointer_pair(self.isa, self.table, columns, node.last)
-                        if by_pointer and node.last not in replaced
+                        next((numbers[to] for _, to in graph.successors(member)), None),
+                        self.explorer.link_of(columns, last) if exit == "call" else None,
+                        pointer_pair(self.isa, self.table, columns, last)
+                        if by_pointer and last not in replaced
                         else None,
                         tuple(
                             reference_of[getpc]
@@ -356,8 +327,8 @@ class _Lifter:
                     number,
                     self.kernel.name if number == 0 else extent.name if extent is not None else f"sub_{entry:x}",
                     entry,
-                    tuple(blocks[block_number[member]] for member in members),
-                    block_number[graph.node_at[entry]],
+                    tuple([blocks[numbers[member]] for member in members]),
+                    numbers[graph.native.at(entry)],
                     tuple(calls),
                     number == 0,
                 )
@@ -403,23 +374,16 @@ class _Lifter:
             escapes |= addresses.escapes
             computed |= addresses.computed
             found |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
-        for node in graph.nodes:
-            resolution = node.resolution
-            if resolution is not None and resolution.targets and not _goes_one_way(resolution):
+        for _, _, resolution in graph.resolved():
+            if resolution.targets and not _goes_one_way(resolution):
                 # What a call by pointer compares must be the original's address.
                 escapes.update(resolution.references if resolution.direct else computed & set(resolution.references))
         computed |= escapes
-        reachable = (
-            {columns.address[index] for node in graph.nodes for index in range(node.first, node.last + 1)}
-            if found
-            else set()
-        )
         direct = {  # what flows into jumps that can only go where the address says
             getpc
-            for node in graph.nodes
-            if node.resolution is not None
-            and (node.exit == "branch" or pointer_pair(self.isa, self.table, columns, node.last) is None)
-            for getpc in node.resolution.references
+            for last, exit, resolution in graph.resolved()
+            if exit == "branch" or pointer_pair(self.isa, self.table, columns, last) is None
+            for getpc in resolution.references
         }
         references: list[PcReference] = []
         adds: dict[int, tuple[int, int, int, int]] = {}
@@ -431,7 +395,7 @@ class _Lifter:
             if getpc not in computed:
                 target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
                 one, two, three = (_index_of(columns, address) for address in (getpc, low, high))
-                kind: Literal["code", "pointer", "data"] = "code" if target in reachable else "data"
+                kind: Literal["code", "pointer", "data"] = "code" if _is_reached(columns, graph, target) else "data"
                 if kind == "code" and getpc in values and target in graph.members and getpc not in direct:
                     kind = "pointer"
                 references.append(PcReference(one, two, three, target, kind))
@@ -442,27 +406,25 @@ class _Lifter:
 
     def _direct_jumps(self, columns: Columns, graph: Graph, computed: set[int]) -> tuple[DirectJump, ...]:
         found: list[DirectJump] = []
-        for node in graph.nodes:
-            resolution = node.resolution
-            if resolution is None or not resolution.targets:
+        for last, exit, resolution in graph.resolved():
+            if not resolution.targets:
                 continue
             if not resolution.direct and computed.isdisjoint(resolution.references):
                 continue
             if _goes_one_way(resolution):
-                found.append(DirectJump(node.last, resolution.targets[0]))
-            elif node.exit == "branch" or pointer_pair(self.isa, self.table, columns, node.last) is None:
+                found.append(DirectJump(last, resolution.targets[0]))
+            elif exit == "branch" or pointer_pair(self.isa, self.table, columns, last) is None:
                 raise self.explorer.fail(
-                    "a computed jump with several targets cannot be retargeted", columns.address[node.last]
+                    "a computed jump with several targets cannot be retargeted", columns.address[last]
                 )
         return tuple(found)
 
     def _tables(self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
         """Return the constant words that calls get their targets from; neighbours with the same references together."""
         reached: dict[int, set[int]] = {}
-        for node in graph.nodes:
-            if node.resolution is not None:
-                for slot in node.resolution.slots:
-                    reached.setdefault(slot, set()).update(node.resolution.references)
+        for _, _, resolution in graph.resolved():
+            for slot in resolution.slots:
+                reached.setdefault(slot, set()).update(resolution.references)
         words = [(slot, self.slots.value(slot), getpcs) for slot, getpcs in sorted(reached.items())]
         tables: list[CodeTable] = []
         run: list[tuple[int, int]] = []
@@ -477,6 +439,13 @@ class _Lifter:
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)
+
+
+@lru_cache(maxsize=64)
+def _address_operations(isa: Isa) -> ByOpcode:
+    """Return the table of operations that read the program counter, or jump or call by register."""
+    names = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
+    return ByOpcode(lambda number: isa.opcode(number).pseudo in names, False, np.bool_)
 
 
 def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:
@@ -500,6 +469,12 @@ def _goes_one_way(resolution: Resolution) -> bool:
 def _index_of(columns: Columns, address: int) -> int:
     """Index of the instruction at `address`, which is one."""
     return bisect.bisect_left(columns.address, address)
+
+
+def _is_reached(columns: Columns, graph: Graph, address: int) -> bool:
+    """Return whether control reaches an instruction that begins at `address`."""
+    index = _index_of(columns, address)
+    return index < len(columns.address) and columns.address[index] == address and graph.block_of(index) >= 0
 
 
 def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:

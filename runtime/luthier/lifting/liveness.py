@@ -40,7 +40,7 @@ from luthier.cache.memory import BoundedCache
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
-from luthier.lifting.model import BasicBlock, LiftedKernel
+from luthier.lifting.model import EDGE_KINDS, EXITS, BasicBlock, LiftedKernel
 
 LONGEST = 2048
 """Instructions between two points of a block at which what is live is kept; for those between them it is found when it
@@ -136,14 +136,8 @@ class Liveness:
         )
 
 
-_EXITS = {
-    name: number
-    for number, name in enumerate(
-        ("fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown")
-    )
-}
-_KINDS = {"fallthrough": 0, "taken": 1, "indirect": 2}
-"""Numbers the native module has for `BlockExit` and `EdgeKind`."""
+_EXITS = {name: number for number, name in enumerate(EXITS)}
+_KINDS = {name: number for number, name in enumerate(EDGE_KINDS)}
 
 
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:

@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ Restriction = Literal[
 ]
 """Reason why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
+EXITS: tuple[BlockExit, ...] = get_args(BlockExit)
+EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
+"""By their numbers in native code (`runtime/native/lifting/code/blocks.h`)."""
 
 
 class Edge(NamedTuple):

@@ -1,5 +1,6 @@
 #include "bindings.h"
 
+#include "address_paths.h"
 #include "liveness.h"
 
 #include <map>
@@ -38,6 +39,7 @@ struct BoundCode {
   Column<int64_t> value;
   Units vectors, everything;
   Code code;
+  py::ssize_t checked = 0; ///< instructions that `checkAll` has seen
 
   BoundCode(std::shared_ptr<EffectTable> given, Column<int32_t> opcodes, Column<int32_t> starts, Column<uint8_t> kinds,
             Column<int64_t> values, const py::bytes &vectorUnits, const py::bytes &everyUnit)
@@ -60,6 +62,12 @@ struct BoundCode {
     const OpcodeForm *form = table->form(code.opcode[index]);
     if (!form || operandsOf(code, int(index)).count < form->operands)
       throw std::invalid_argument("instruction " + std::to_string(index) + " has an opcode that was not told");
+  }
+
+  /// The same of all instructions; found out once.
+  void checkAll() {
+    for (; checked < opcode.size(); ++checked)
+      check(checked);
   }
 
   py::tuple effects(py::ssize_t index) const {
@@ -85,38 +93,6 @@ struct BoundCode {
     return py::make_tuple(integer(reads), integer(writes), integer(kills));
   }
 
-  /// Instructions `first` to `last` as steps: each that `alone` marks or that writes EXEC by itself, and what is
-  /// between together. A step is first, last, reads, writes, kills.
-  py::list steps(py::ssize_t first, py::ssize_t last, const Column<uint8_t> &alone) const {
-    if (alone.size() != opcode.size())
-      throw std::invalid_argument("one mark for each instruction");
-    py::list found;
-    Effects out;
-    Units reads, writes, kills;
-    py::ssize_t begin = first;
-    const auto end = [&](py::ssize_t index) {
-      if (begin <= index)
-        found.append(py::make_tuple(begin, index, integer(reads), integer(writes), integer(kills)));
-      reads = writes = kills = Units();
-      begin = index + 1;
-    };
-    for (py::ssize_t index = first; index <= last; ++index) {
-      answerSignals();
-      check(index);
-      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
-      const bool single = alone.data()[index] || out.writes.has(ExecLo) || out.writes.has(ExecHi);
-      if (single)
-        end(index - 1);
-      reads |= out.reads;
-      writes |= out.writes;
-      kills |= out.kills;
-      if (single)
-        end(index);
-    }
-    end(last);
-    return found;
-  }
-
   /// Opcodes here whose forms the table does not have yet, ascending.
   static std::vector<int32_t> missing(const EffectTable &table, const Column<int32_t> &opcodes) {
     std::set<int32_t> found;
@@ -131,6 +107,49 @@ template <typename Number> size_t within(Number number, size_t limit, const char
   if (number < 0 || size_t(number) >= limit)
     throw std::invalid_argument(std::string("no such ") + what);
   return size_t(number);
+}
+
+/// The blocks of one function for the search for addresses, with the code it speaks of.
+struct BoundPaths {
+  std::shared_ptr<BoundCode> code;
+  std::unique_ptr<AddressPaths> paths;
+};
+
+std::unique_ptr<BoundPaths> makePaths(const std::shared_ptr<BoundCode> &code, const code::Blocks &blocks,
+                                      const std::vector<int> &roots, const Column<uint16_t> &roles) {
+  if (roles.size() != code->opcode.size() || (!blocks.all.empty() && blocks.all.back().last >= roles.size()))
+    throw std::invalid_argument("blocks, roles and code are not of the same instructions");
+  for (const int root : roots)
+    within(root, blocks.all.size(), "block");
+  code->checkAll();
+  auto result = std::make_unique<BoundPaths>();
+  result->code = code;
+  py::gil_scoped_release release;
+  result->paths = std::make_unique<AddressPaths>(*code->table, code->code, code->vectors, code->everything, blocks,
+                                                 roots, roles.data());
+  return result;
+}
+
+py::list partsOf(const BoundPaths &self, int block) {
+  py::list result;
+  for (const AddressPaths::Part &part : self.paths->parts(block))
+    result.append(py::make_tuple(part.first, part.last, part.alone, part.followed, integer(part.reads),
+                                 integer(part.writes), integer(part.kills)));
+  return result;
+}
+
+py::list waysFrom(const BoundPaths &self, const std::vector<int> &blocks) {
+  py::list result;
+  for (const AddressPaths::Way &way : self.paths->ways(blocks))
+    result.append(py::make_tuple(way.to, integer(way.writes), integer(way.kills)));
+  return result;
+}
+
+py::list usesTold(const std::vector<AddressPaths::Use> &uses) {
+  py::list result;
+  for (const AddressPaths::Use &use : uses)
+    result.append(py::make_tuple(use.index, integer(use.units)));
+  return result;
 }
 
 /// A program and its masks, with the code it speaks of.
@@ -450,9 +469,41 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, named("Code").c_str())
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
-      .def("steps", &BoundCode::steps, py::arg("first"), py::arg("last"), py::arg("alone"))
+      .def("address_paths", &makePaths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
       .def("flow", &makeFlow, py::arg("blocks"), py::arg("edges"), py::arg("functions"), py::arg("calls"),
            py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
+  py::class_<BoundPaths>(m, named("AddressPaths").c_str())
+      .def_property(
+          "visits", [](const BoundPaths &self) { return self.paths->visits; },
+          [](BoundPaths &self, int64_t visits) { self.paths->visits = visits; })
+      .def_property("most", nullptr, [](BoundPaths &self, int64_t most) { self.paths->most = most; })
+      .def(
+          "relevant",
+          [](BoundPaths &self, bool called, bool finished) {
+            py::gil_scoped_release release;
+            return self.paths->relevant(called, finished);
+          },
+          py::arg("called"), py::arg("finished"))
+      .def(
+          "cut", [](BoundPaths &self, const std::vector<int> &relevant) { self.paths->cut(relevant); },
+          py::arg("relevant"))
+      .def("special", [](const BoundPaths &self) { return self.paths->special(); })
+      .def("parts", partsOf, py::arg("block"))
+      .def("ways", waysFrom, py::arg("blocks"))
+      .def(
+          "uses",
+          [](const BoundPaths &self, const std::vector<int> &blocks, const py::bytes &held) {
+            return usesTold(self.paths->uses(blocks, unitsOf(held)));
+          },
+          py::arg("blocks"), py::arg("held"))
+      .def(
+          "uses_between",
+          [](const BoundPaths &self, int first, int last, const py::bytes &held) {
+            within(first, size_t(self.code->opcode.size()), "instruction");
+            within(last, size_t(self.code->opcode.size()), "instruction");
+            return usesTold(self.paths->usesBetween(first, last, unitsOf(held)));
+          },
+          py::arg("first"), py::arg("last"), py::arg("held"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
       .def("liveness", &makeLiveness, py::arg("touched"))

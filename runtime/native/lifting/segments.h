@@ -2,6 +2,7 @@
 // runs with the same active lanes.
 #pragma once
 
+#include "code/blocks.h"
 #include "mask_operations.h"
 
 #include "../mc/interrupts.h"
@@ -10,7 +11,7 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return, End, Trap, Unknown };
+using code::Exit;
 
 struct Edge {
   int to;

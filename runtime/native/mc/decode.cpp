@@ -50,6 +50,44 @@ ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
              : bytes.take_front(8);
 }
 
+/// Instructions of a decoding by the bytes that were enough for them: code repeats itself, and LLVM takes long.
+class Repeats {
+public:
+  explicit Repeats(size_t instructions) {
+    size_t slots = 1;
+    while (slots < instructions && slots < MostSlots)
+      slots *= 2;
+    slots_.resize(slots);
+  }
+  /// Return the instruction that these bytes last made, -1 where that is not known.
+  int find(ArrayRef<uint8_t> bytes) const {
+    const Slot wanted = slotOf(bytes, 0), &found = slots_[placeOf(wanted)];
+    return found.bytes == wanted.bytes && found.size == wanted.size ? found.index : -1;
+  }
+  void note(ArrayRef<uint8_t> bytes, size_t index) {
+    const Slot slot = slotOf(bytes, int(index));
+    slots_[placeOf(slot)] = slot;
+  }
+
+private:
+  static constexpr size_t MostSlots = 4096;
+  struct Slot {
+    uint64_t bytes = 0;
+    uint32_t size = 0; ///< of these
+    int index = 0;
+  };
+
+  static Slot slotOf(ArrayRef<uint8_t> bytes, int index) {
+    const uint64_t second = bytes.size() > 4 ? support::endian::read32le(bytes.data() + 4) : 0;
+    return {second << 32 | support::endian::read32le(bytes.data()), uint32_t(bytes.size()), index};
+  }
+  size_t placeOf(const Slot &slot) const {
+    return (slot.bytes * 0x9e3779b97f4a7c15u >> 40) & (slots_.size() - 1); // of Fibonacci hashing
+  }
+
+  std::vector<Slot> slots_;
+};
+
 Words wordsOf(ArrayRef<uint8_t> bytes) {
   Words words;
   for (size_t i = 0; i < words.size(); ++i)
@@ -238,6 +276,17 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
                   NoTarget);
   };
 
+  Repeats repeats(patient ? 1 : estimate);
+  // The same instruction as an earlier one, which names no address.
+  auto repeated = [&](size_t offset, int earlier) {
+    for (int32_t at = out.operandStart[size_t(earlier)]; at < out.operandStart[size_t(earlier) + 1]; ++at) {
+      out.operandKind.push_back(out.operandKind[size_t(at)]);
+      out.operandValue.push_back(out.operandValue[size_t(at)]);
+    }
+    return finish(offset, size_t(out.size[size_t(earlier)]), out.opcode[size_t(earlier)], out.flags[size_t(earlier)],
+                  NoTarget);
+  };
+
   // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a
   // copy with zeros after it; an instruction that reaches into them is none.
   const size_t tailStart = code.size() > LongestInstruction ? code.size() - LongestInstruction : 0;
@@ -285,18 +334,28 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
         return shown != original && attempt(bytesOf(shown)) && inst.getOpcode() == opcode;
       };
       const ArrayRef<uint8_t> some = patient || offset == crashedAt ? all : enough(all, generation_);
-      bool good = false;
+      const bool few = some.size() <= 8 && !wide();
+      if (few)
+        if (const int earlier = repeats.find(some);
+            earlier >= 0 && size_t(out.size[size_t(earlier)]) <= code.size() - offset) {
+          offset += repeated(offset, earlier);
+          continue;
+        }
+      bool good = false, byFew = false;
       if (wide() && isScaleHalf(wordsOf(all), true))
         good = attemptCleared(wordsOf(all)) || attempt(all);
       else
-        good = attempt(some) || (some.size() < all.size() && attempt(all)) || attemptCleared(wordsOf(all));
+        good = (byFew = attempt(some)) || (some.size() < all.size() && attempt(all)) || attemptCleared(wordsOf(all));
       for (size_t i = 0; good && i < inst.getNumOperands(); ++i)
         good = append(inst.getOperand(unsigned(i)), out);
-      if (good)
+      if (good) {
         offset += finish(offset, size, int32_t(inst.getOpcode()), flags_[inst.getOpcode()],
                          branchTarget(inst, address + offset, size));
-      else
+        if (few && byFew && out.target.back() == NoTarget)
+          repeats.note(some, out.opcode.size() - 1);
+      } else {
         offset += undecodable(offset, length(offset));
+      }
     }
   };
   while (offset < code.size())

@@ -132,6 +132,7 @@ PYBIND11_MODULE(_mc, m) {
   m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.isa.";
   initializeLLVM();
   m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
+  luthier::code::bindCode(m);
   luthier::flow256::bindFlow(m, "");
   luthier::flow1024::bindFlow(m, "Wide");
 

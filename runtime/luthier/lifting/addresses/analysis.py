@@ -11,18 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
+from luthier import _mc
 from luthier.isa import registers as r
-from luthier.lifting.addresses.operations import (
-    Operations,
-    carries_entry,
-    is_followed,
-    moves,
-    needs_counter,
-    value_reads,
-)
-from luthier.lifting.addresses.slices import Kinds, Step, relevant_steps
+from luthier.lifting.addresses.operations import Operations, Role, roles
 from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
@@ -38,8 +29,8 @@ from luthier.lifting.addresses.values import (
 )
 from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Resolution
-from luthier.lifting.code.graph import Graph, reach
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists
+from luthier.lifting.code.graph import Graph
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists, unit_bytes
 from luthier.lifting.instructions.semantics import Control
 
 GETPC_SIZE = 4
@@ -85,23 +76,35 @@ class World:
 
 
 class Part(NamedTuple):
-    """Some steps of a block: one that is looked at by itself, or all that are between two of those."""
+    """An instruction of a block that is looked at by itself, or all that are between two of those."""
 
-    at: int
-    """Index of the instruction; -1 for steps that are not looked at."""
+    first: int
+    last: int
+    """Inclusive."""
+    alone: bool
+    """True if it is looked at."""
     followed: bool
     """True if it makes values."""
     reads: int
     writes: int
     kills: int
-    steps: list[Step]
+
+
+class Way(NamedTuple):
+    """Stretch from one place to the next block with instructions that are looked at."""
+
+    to: int
+    writes: int
+    """On any path."""
+    kills: int
+    """On every path."""
 
 
 _PART, _UNIT = 16, 64
 """In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
+_VISITS = 128
+"""Visits of a block by native code that cost a unit of `Effort`, besides the one for each call of it."""
 _ANY_VECTOR = ("relative vector", "everything")
-_BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
-_LEAVING = (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER)
 
 
 class AddressAnalysis:
@@ -122,30 +125,20 @@ class AddressAnalysis:
         self.effects = effects
         self.world = world
         self._effort = effort
-        self._starts = [node.first for node in graph.nodes]
         self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
-        opcodes = [table.opcode(number) for number in columns.opcodes]
-        computed = bool((columns.code.opcode < 0).any()) or any(one.special in _ANY_VECTOR for one in opcodes)
+        computed = bool((columns.code.opcode < 0).any()) or any(
+            table.opcode(number).special in _ANY_VECTOR for number in columns.opcodes
+        )
         self.vectors = table.vector_universe if computed else 0
         """The vector units of the kernel, where some instruction may touch any of them."""
-        self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
-        self._leaving = {one.opcode.number: one.control for one in opcodes if one.control in _LEAVING}
-        marked = np.zeros(max(columns.opcodes, default=0) + 2, np.uint8)  # the last place is that of -1
-        marked[[*self._followed, *self._leaving]] = 1
-        self._alone = marked[columns.code.opcode]
-        self._kinds = Kinds(
-            followed=lambda index: columns.opcode[index] in self._followed,
-            value_reads=lambda step: value_reads(self._name(step.first), step.reads),
-            is_getpc=lambda index: self._name(index) == "S_GETPC_B64",
-            needs_counter=lambda index: needs_counter(self._name(index)),
-            moves=lambda index: moves(self._name(index)),
-            copies=lambda index: carries_entry(self._name(index)),
-            by_register=lambda index: self._leaving.get(columns.opcode[index]) in _BY_REGISTER,
-            may_return=lambda index: self._leaving.get(columns.opcode[index]) == Control.JUMP_REGISTER,
-        )
+        self._roles = roles(table.isa).of(columns.code.opcode)
+        self._paths: _mc.AddressPaths
+        """The current function."""
         self._parts: dict[int, list[Part]] = {}
-        """Parts of the current function, by node."""
+        """Parts of its blocks that have one which is looked at."""
+        self._ways: dict[int, list[Way]] = {}
+        """Ways from the ends of those."""
         self._asked: set[int | None] = set()
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
@@ -154,76 +147,81 @@ class AddressAnalysis:
         It is called with its return address in the unit pairs at `links`.
         """
         links = tuple(links)
-        roots = [self.graph.node_at[entry] for entry in entries]
+        roots = [self.graph.native.at(entry) for entry in entries]
         self._asked = set()
         found = self._analyse(roots, links, finished=False)
         # The uses of a computed program counter decide whether the code can be moved.
         return self._analyse(roots, links, finished=True) if found.computed else found
 
     def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
-        nodes = self.graph.nodes
         self._prepare(roots, bool(links), finished)
-        work = list(roots)
-        states = {start: State() for start in work}
-        heapq.heapify(work)  # in address order: what comes before a block has mostly settled when it is looked at
-        while work:
+        states: dict[int, State] = {}
+        work: list[int] = []
+        self._go_on(self._from(roots), State(), states, work)
+        while work:  # in address order: what comes before a block has mostly settled when it is looked at
             number = heapq.heappop(work)
             if work and work[0] == number:
                 continue
-            after = self._block(number, self._held(number, states[number]))
-            taken = False
-            for _, successor in nodes[number].successors:
-                known = states.get(successor)
-                if known is None:
-                    states[successor] = after.copy() if taken else after
-                    taken = True
-                elif not known.join(after):
-                    continue
-                heapq.heappush(work, successor)
+            self._go_on(self._ways[number], self._block(number, self._held(number, states[number])), states, work)
         return self._collect(states, links)
+
+    def _go_on(self, ways: list[Way], after: State, states: dict[int, State], work: list[int]) -> None:
+        """Bring a state to the blocks that follow, and note those for which it is news."""
+        for way in ways:
+            state = after.copy()
+            state.overwrite(way.writes, way.kills)
+            known = states.get(way.to)
+            if known is None:
+                states[way.to] = state
+            elif not known.join(state):
+                continue
+            heapq.heappush(work, way.to)
 
     def _held(self, number: int, state: State) -> State:
         """Return a copy of the state before a block, to run the block on."""
-        self._effort.spend(1 + (1 + len(self._parts[number])) * (_PART + state.size) // _UNIT)
+        parts = len(self._parts[number]) + len(self._ways[number])
+        self._effort.spend(1 + (1 + parts) * (_PART + state.size) // _UNIT)
         return state.copy()
 
     def _block(self, number: int, state: State) -> State:
         for part in self._parts[number]:
             if part.followed:
-                self._operations.apply(self._name(part.at), part.at, self.effects(part.at), state, None)
+                self._operations.apply(self._name(part.first), part.first, self.effects(part.first), state, None)
             else:
                 state.overwrite(part.writes, part.kills)
         self._return_from_call(number, state)
         return state
 
     def _prepare(self, roots: list[int], called: bool, finished: bool) -> None:
-        """Cut the blocks of a function at the instructions whose values matter."""
-        nodes = self.graph.nodes
-        steps = {
-            number: list(map(Step._make, self._native.steps(nodes[number].first, nodes[number].last, self._alone)))
-            for number in reach(nodes, roots)
-        }
+        """Cut the blocks of a function at the instructions whose values matter, and find the ways between those."""
+        self._paths = self._native.address_paths(self.graph.native, roots, self._roles)
+        self._paths.most = self._effort.left * _VISITS
         # Callers of a function must know which registers it restores. A kernel has no callers.
-        relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds, self._effort)
-        self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
+        self._paths.cut(self._relevant(called, finished))
+        special = self._paths.special()
+        self._parts = {number: list(map(Part._make, self._paths.parts(number))) for number in special}
+        self._ways = {number: self._from(self._successors(number)) for number in special}
 
-    def _cut(self, steps: list[Step], relevant: set[int]) -> list[Part]:
-        parts: list[Part] = []
-        rest: list[Step] = []
-        reads = writes = kills = 0
-        for step in steps:
-            index = step.first
-            if index in relevant or self.columns.opcode[index] in self._leaving:
-                if rest:
-                    parts.append(Part(-1, False, reads, writes, kills, rest))
-                    rest, reads, writes, kills = [], 0, 0, 0
-                parts.append(Part(index, index in relevant, *step[2:], [step]))
-            else:
-                rest.append(step)
-                reads, writes, kills = reads | step.reads, writes | step.writes, kills | step.kills
-        if rest:
-            parts.append(Part(-1, False, reads, writes, kills, rest))
-        return parts
+    def _relevant(self, called: bool, finished: bool) -> list[int]:
+        """Return the instructions that can matter."""
+        found = self._paths.relevant(called, finished)
+        self._spend()
+        return found
+
+    def _from(self, blocks: list[int]) -> list[Way]:
+        """Return the ways from the beginnings of blocks."""
+        ways = list(map(Way._make, self._paths.ways(blocks)))
+        self._spend()
+        return ways
+
+    def _spend(self) -> None:
+        """Count what native code did."""
+        self._effort.spend(1 + self._paths.visits // _VISITS)
+        self._paths.visits %= _VISITS
+        self._paths.most = self._effort.left * _VISITS
+
+    def _successors(self, number: int) -> list[int]:
+        return [to for _, to in self.graph.successors(number)]
 
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
@@ -239,32 +237,33 @@ class AddressAnalysis:
         address back from a lane that the callee overwrote would not return. So is EXEC, which functions must restore
         (AMDGPUUsage, "Non-Kernel Functions").
         """
-        node = self.graph.nodes[number]
-        if node.exit != "call":
+        if self.graph.exits[number] != "call":
             return
-        lost = 0
-        for target in node.targets:
+        lost, jump = 0, self.graph.jumps[number]
+        for target in jump.targets:
             lost |= self._clobbers(target)
-        if node.resolution is not None and node.resolution.reason:
+        if jump.resolution is not None and jump.resolution.reason:
             lost |= self._clobbers(None)
         state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses(asked=self._asked)
         notes = Notes(self._leaves_at)
-        for number, before in states.items():
-            state = self._held(number, before)
+        for number in self._parts:
+            state = self._held(number, states[number])
             for part in self._parts[number]:
-                index = part.at
-                if index < 0:
-                    self._effort.spend(len(part.steps) // _UNIT)
+                index = part.first
+                if not part.alone:
+                    self._effort.spend((part.last - index) // _UNIT)
                     self._pass(part, state, notes)
                     continue
                 effects = self.effects(index)
-                control = self._leaving.get(self.columns.opcode[index])
-                if control is not None:
-                    self._leave(index, control, effects, state, links, found, notes)
+                if self._leaves(index):
+                    self._leave(index, effects, state, links, found, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
+            if state.tainted_units:
+                self._use(self._paths.uses(self._successors(number), unit_bytes(state.tainted_units)), state, notes)
+                self._spend()
             self._return_from_call(number, state)
         finished = {reference.low for reference in notes.references}
         found.references = notes.references
@@ -275,31 +274,25 @@ class AddressAnalysis:
         return found
 
     def _leaves_at(self, address: int) -> bool:
-        return self.columns.opcode[bisect.bisect_left(self.columns.address, address)] in self._leaving
+        return self._leaves(bisect.bisect_left(self.columns.address, address))
+
+    def _leaves(self, index: int) -> bool:
+        return bool(self._roles[index] & Role.LEAVES.value)
 
     def _pass(self, part: Part, state: State, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""
-        if not part.reads & state.tainted_units:
-            state.overwrite(part.writes, part.kills)
-            return
-        for step in part.steps:
-            self._step(step, state, notes)
+        if part.reads & state.tainted_units:
+            self._use(self._paths.uses_between(part.first, part.last, unit_bytes(state.tainted_units)), state, notes)
+        state.overwrite(part.writes, part.kills)
 
-    def _step(self, step: Step, state: State, notes: Notes) -> None:
-        taints = state.tainted(step.reads)
-        if taints and step.first < step.last:
-            middle = (step.first + step.last) // 2
-            for first, last in ((step.first, middle), (middle + 1, step.last)):
-                self._step(Step(first, last, *self._native.together(first, last)), state, notes)
-            return
-        if taints:
-            notes.use(taints, self.columns.address[step.first])
-        state.overwrite(step.writes, step.kills)
+    def _use(self, uses: list[tuple[int, int]], state: State, notes: Notes) -> None:
+        """Note instructions that read program counters which units held before."""
+        for index, units in uses:
+            notes.use(state.tainted(units), self.columns.address[index])
 
     def _leave(
         self,
         index: int,
-        control: Control,
         effects: Effects,
         state: State,
         links: tuple[int, ...],
@@ -308,6 +301,7 @@ class AddressAnalysis:
     ) -> None:
         """Record where control may leave the function: by a call, a return, a tail call."""
         elsewhere = r.SGPR_MASK | r.VCC_MASK
+        control = self.table.opcode(self.columns.opcode[index]).control
         if control != Control.CALL:
             operand = 1 if control == Control.CALL_REGISTER else 0
             returns = links if control == Control.JUMP_REGISTER else ()
@@ -320,7 +314,7 @@ class AddressAnalysis:
                     found.clobbers |= r.SCALAR_MASK
                 elif resolution.is_return:
                     found.clobbers |= _changed(state)
-                elif self.graph.nodes[self._node_of(index)].exit == "tail":
+                elif self.graph.exits[self.graph.block_of(index)] == "tail":
                     found.clobbers |= _changed(state)
                     for target in resolution.targets:
                         found.clobbers |= self._clobbers(target)
@@ -328,9 +322,6 @@ class AddressAnalysis:
                     return  # a jump inside the function: the analysis goes on there
         # The code that runs next might use an unfinished address that is still in a register.
         notes.use(state.tainted(elsewhere), self.columns.address[index])
-
-    def _node_of(self, index: int) -> int:
-        return bisect.bisect_right(self._starts, index) - 1
 
     def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
         """Return where the register pair at `operand` points.

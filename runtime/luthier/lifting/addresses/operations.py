@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from enum import IntFlag
+from functools import lru_cache, reduce
+from operator import or_
 from typing import TypeAlias
 
-from luthier.isa import OperandKind
+import numpy as np
+
+from luthier.isa import Isa, OperandKind
 from luthier.isa import registers as r
 from luthier.lifting.addresses.values import (
     MASK32,
@@ -29,8 +34,9 @@ from luthier.lifting.addresses.values import (
     near_of,
     pair_of,
 )
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, Effects
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import Control, Lanes, control_of
 
 Results: TypeAlias = dict[Key, Values | None]
 
@@ -396,42 +402,57 @@ class Operations:
         return {} if lane is None else {self.unit(index, 0): state[self.unit(index, 1), lane]}
 
 
-def value_reads(name: str, reads: int) -> int:
-    """Return those units that an operation reads on which its results in a `State` depend.
+class Role(IntFlag):
+    """Properties of an operation that decide whether an instruction can matter.
 
-    The operation is given by its generic name.
+    The native search for those has the same numbers (`runtime/native/lifting/address_paths.h`).
     """
-    if name in _CARRIES:
-        return reads
-    if name in _SAVES:
-        return reads & r.EXEC_MASK
-    reads &= ~(1 << r.SCC)
-    if name in _LANE_LOADS:
-        return reads | r.EXEC_MASK
-    return reads & ~r.EXEC_MASK if name in _LANE_MOVES else reads
+
+    FOLLOWED = 1
+    """Its results may be known."""
+    READS_COUNTER = 2
+    """It reads the program counter."""
+    NEEDS_COUNTER = 4
+    """It makes values only from ones made of a program counter."""
+    MOVES = 8
+    """Its result is one of its sources, so that a program counter is one again."""
+    COPIES = 16
+    """It may pass on what a register held at the function's entry."""
+    BY_REGISTER = 32
+    """It goes to an address in registers."""
+    MAY_RETURN = 64
+    """It may leave for the caller."""
+    LEAVES = 128
+    """Control may leave the function there."""
+    USES_CARRY = 256
+    """Its results depend on all that it reads, SCC among it; those of others without it."""
+    USES_EXEC_ALONE = 512
+    """Its results depend on EXEC alone."""
+    USES_LANES = 1024
+    """Its results depend on what is known of EXEC."""
+    ANY_LANES = 2048
+    """Its results do not depend on EXEC, which it reads."""
 
 
-def carries_entry(name: str) -> bool:
-    """Return whether the operation with this generic name may pass on what a register held at function entry."""
-    return name in _COPIES
+_LEAVING = {
+    Control.CALL: Role.LEAVES,
+    Control.CALL_REGISTER: Role.LEAVES | Role.BY_REGISTER,
+    Control.JUMP_REGISTER: Role.LEAVES | Role.BY_REGISTER | Role.MAY_RETURN,
+}
 
 
-def needs_counter(name: str) -> bool:
-    """Return whether the operation with this generic name makes values only from ones made of a program counter."""
-    return name in _LANE_LOADS
+@lru_cache(maxsize=64)
+def roles(isa: Isa) -> ByOpcode:
+    """Return the table of `Role`."""
 
+    def role_of(number: int) -> Role:
+        name = isa.opcode(number).pseudo
+        role = _LEAVING.get(control_of(name, isa.target.target), Role(0))
+        if name in _ACTIONS:
+            role = reduce(or_, [one for names, one in _ROLES if name in names], role | Role.FOLLOWED)
+        return role
 
-def moves(name: str) -> bool:
-    """Return whether the result of the operation with this generic name is one of its sources.
-
-    It is then a program counter again.
-    """
-    return name in _MOVES
-
-
-def is_followed(name: str) -> bool:
-    """Return whether the results of the operation with this generic name may be known."""
-    return name in _ACTIONS
+    return ByOpcode(role_of, 0, np.uint16)
 
 
 Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]
@@ -480,3 +501,13 @@ _MOVES = frozenset(
 _SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_ADD_U64", "S_SUB_U32", "S_SUBB_U32"})
 _JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 """Looked at where jumps are resolved."""
+
+_ROLES = (
+    (frozenset({"S_GETPC_B64"}), Role.READS_COUNTER),
+    (_LANE_LOADS, Role.NEEDS_COUNTER | Role.USES_LANES),
+    (_MOVES, Role.MOVES),
+    (_COPIES, Role.COPIES),
+    (_CARRIES, Role.USES_CARRY),
+    (_SAVES, Role.USES_EXEC_ALONE),
+    (_LANE_MOVES, Role.ANY_LANES),
+)

@@ -31,6 +31,11 @@ class Effort:
         """Let the work be what so many instructions may cost."""
         self._most = max(self._most, FLOOR + EACH * instructions)
 
+    @property
+    def left(self) -> int:
+        """Return the work that may still be done."""
+        return self._most - self.spent
+
     def spend(self, units: int) -> None:
         """Count work.
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
 
 from luthier.errors import LiftError
+from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.lifting.code.graph import Graph, Node
+from luthier.lifting.code.graph import Graph
+from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode, SkipMode
 from luthier.lifting.model import Clause, Restriction
 
@@ -50,6 +55,17 @@ class Regions:
     clauses: list[Clause] = field(default_factory=list)
 
 
+@lru_cache(maxsize=64)
+def _interesting(isa: Isa) -> ByOpcode:
+    """Return the table of operations that change or bound regions."""
+
+    def is_interesting(number: int) -> bool:
+        name = isa.opcode(number).pseudo
+        return name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
+
+    return ByOpcode(is_interesting, False, np.bool_)
+
+
 def find_regions(
     graph: Graph,
     starts: Iterable[int],
@@ -69,18 +85,9 @@ def find_regions(
     """
     found = Regions()
     interesting: dict[int, str] = {}
-    names = {number: table.pseudos[number] for number in columns.opcodes}
-    wanted = {
-        number
-        for number, name in names.items()
-        if name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
-    }
-    if not wanted:
-        return found
-    for node in graph.nodes:
-        for index in range(node.first, node.last + 1):
-            if columns.opcode[index] in wanted:
-                interesting[index] = names[columns.opcode[index]]
+    for index in np.flatnonzero(_interesting(table.isa).of(columns.code.opcode)).tolist():
+        if graph.block_of(index) >= 0:
+            interesting[index] = table.pseudos[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)
     _clauses(interesting, columns, found)
     if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG", "S_SETVSKIP") for name in interesting.values()):
@@ -132,29 +139,38 @@ class _Flow:
         """Values that vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
-        """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
+        """Go over blocks until nothing changes; the modes are off at function entries and `starts`."""
         before: dict[int, int] = {}
-        work = [(graph.node_at[entry], _MODES_OFF) for entry in {*graph.members, *starts}]
+        everywhere = 0
+        first = {graph.native.at(entry) for entry in {*graph.members, *starts}}
+        if not any(name in _SWITCHES for name in self.interesting.values()):
+            # The modes are off in all blocks: only those with messages, and what follows, have more.
+            everywhere = _MODES_OFF
+            first = {graph.block_of(index) for index in self._marks} & set().union(*graph.members.values())
+            before = dict.fromkeys(first, 0)
+        work = [(number, _MODES_OFF) for number in first]
         while work:
             number, incoming = work.pop()
-            known = before.get(number, 0)
+            known = before.get(number, everywhere)
             if known | incoming == known:
                 continue
             before[number] = known | incoming
-            after = self._block(graph.nodes[number], known | incoming)
-            work += [(successor, after) for _, successor in graph.nodes[number].successors]
+            after = self._block(graph, number, known | incoming)
+            work += [(successor, after) for _, successor in graph.successors(number)]
         for number, state in before.items():
-            self._note(graph.nodes[number], state, found)
+            self._note(graph, number, state, found)
 
-    def _is_plain(self, node: Node, state: int) -> bool:
+    def _is_plain(self, graph: Graph, number: int, state: int) -> bool:
         """Return whether no mode is on in a block, and nothing there changes that."""
-        at = bisect.bisect_left(self._marks, node.first)
-        return state == _MODES_OFF and (at == len(self._marks) or self._marks[at] > node.last)
+        if state != _MODES_OFF:
+            return False
+        at = bisect.bisect_left(self._marks, graph.first[number])
+        return at == len(self._marks) or self._marks[at] > graph.last[number]
 
-    def _block(self, node: Node, state: int) -> int:
-        if self._is_plain(node, state):
+    def _block(self, graph: Graph, number: int, state: int) -> int:
+        if self._is_plain(graph, number, state):
             return state
-        for index in range(node.first, node.last + 1):
+        for index in range(graph.first[number], graph.last[number] + 1):
             if index in self.interesting or state & _INDEXED or state >> _FIRST_SOURCE:
                 state = self._after(index, state)
         return state
@@ -216,11 +232,12 @@ class _Flow:
             return True
         return bits != 0 if registers[1] else bool(bits >> (which & 31) & 1)
 
-    def _note(self, node: Node, state: int, found: Regions) -> None:
+    def _note(self, graph: Graph, number: int, state: int, found: Regions) -> None:
         """Write down what holds in a block."""
-        if self._is_plain(node, state):
+        if self._is_plain(graph, number, state):
             return
-        for index in range(node.first, node.last + 1):
+        last = graph.last[number]
+        for index in range(graph.first[number], last + 1):
             on = state & _INDEXED
             if on:
                 masks = [mask for mask in range(16) if on >> mask & 1] if not on & _ANY_MASK else list(range(16))
@@ -243,11 +260,11 @@ class _Flow:
                 state = self._after(index, state)
             if index in self.interesting and self._releases(index):
                 found.releases.add(index)
-        if node.exit in ("call", "tail", "return", "unknown"):
+        if graph.exits[number] in ("call", "tail", "return", "unknown"):
             modes = (state & _INDEXED, "VGPR index mode"), (self._skip_mode(state) is not None, "vector skip mode")
             for on, mode in modes:
                 if on:
-                    raise self.fail(f"a call or return in {mode}", self.columns.address[node.last])
+                    raise self.fail(f"a call or return in {mode}", self.columns.address[last])
 
     def _check_skipped(self, index: int) -> None:
         """Raise an error if an instruction in vector skip mode makes masks, or lanes that hold scalars.

@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, InstructionFlag, Isa
-from luthier.lifting.instructions.effects import Columns, listed
+from luthier.lifting.instructions.by_opcode import ByOpcode
+from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
 
@@ -25,7 +26,7 @@ MOST_KEPT = 1 << 16
 """Instructions, of all objects together, that are kept decoded for the next kernel, which may call the same
 functions."""
 UNDECODABLE = -1
-"""In `Piece.control`: the bytes are no instruction."""
+"""In place of a `Control`: the bytes are no instruction."""
 
 
 class Piece:
@@ -34,48 +35,24 @@ class Piece:
     Attributes:
         code: the instructions.
         columns: the same as lists.
-        control: `Control` of each instruction, `UNDECODABLE` where there is none.
-        stops: ascending indices of the instructions whose control is not `Control.NEXT`.
+        native: the same with how control leaves each, for exploring.
     """
 
     def __init__(self, isa: Isa, data: bytes, address: int) -> None:
         self.start = address
-        self.end = address + len(data)
         self.code = isa.decode(data, address)
-        control = controls_of(isa, self.code.opcode)
+        control = _controls(isa).of(self.code.opcode)
         control[(self.code.opcode < 0) & (self.code.flags & int(InstructionFlag.KNOWN_LENGTH) != 0)] = int(Control.NEXT)
         self.columns = Columns(self.code)
-        self.control = listed(control)
-        self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
-
-    def index(self, address: int) -> int:
-        """Index of the instruction that begins at `address`, -1 if none does."""
-        at = bisect.bisect_left(self.columns.address, address)
-        return at if at < len(self.columns.address) and self.columns.address[at] == address else -1
-
-
-_NOT_SEEN = -2
-_OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
+        self.native = _mc.Piece(
+            address, address + len(data), self.code.offset, self.code.size, self.code.target, control
+        )
 
 
 @lru_cache(maxsize=64)
-def _control_table(isa: Isa) -> NDArray[np.int8]:
-    """Return the table of controls by opcode, filled when one is first seen; the last place is that of -1."""
-    table = np.full(_OPCODES + 1, _NOT_SEEN, np.int8)
-    table[-1] = UNDECODABLE
-    return table
-
-
-def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
-    """Return the `Control` of each opcode, `UNDECODABLE` for -1."""
-    table = _control_table(isa)
-    control = table[opcodes]
-    fresh = opcodes[control == _NOT_SEEN]
-    if len(fresh):
-        for number in set(fresh.tolist()):
-            table[number] = int(control_of(isa.opcode(number).pseudo, isa.target.target))
-        control = table[opcodes]
-    return control
+def _controls(isa: Isa) -> ByOpcode:
+    """Return the table of controls."""
+    return ByOpcode(lambda number: control_of(isa.opcode(number).pseudo, isa.target.target), UNDECODABLE, np.int8)
 
 
 class Extent(NamedTuple):
@@ -102,8 +79,10 @@ class Text:
                     self.functions[symbol.address] = Extent(symbol.name, symbol.address, symbol.address + symbol.size)
         for kernel in object.kernels.values():
             self.functions.setdefault(kernel.entry, Extent(kernel.name, kernel.entry, kernel.entry))
-        self.function_starts = sorted(self.functions)
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
+        extents = [(extent.start, extent.end) for _, extent in sorted(self.functions.items())]
+        self.native = _mc.TextMap(self.ranges, extents, self.starts)
+        """The same for exploring."""
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
         """By the address they change."""
         self.filled = sorted(address for address in self.relocations if self.range_of(address) is not None)
@@ -134,7 +113,11 @@ class Text:
         """Return the piece from `start`, a member of `starts`, to the next one or to the end of the section."""
         known = self._pieces.get(start)
         if known is None:
-            known = self._pieces[start] = self.decode(start, self.starts)
+            following = bisect.bisect_right(self.starts, start)
+            section = self.range_of(start)
+            if section is None:
+                raise LiftError("control leaves the executable code", object=self.name, offset=start)
+            known = self._pieces[start] = self.decode(start, min([section[1], *self.starts[following : following + 1]]))
         if _kept.use(known) is None:
             _kept.put(known, weakref.ref(self))
         return known
@@ -143,13 +126,8 @@ class Text:
         """Keep the piece that begins at `start` no longer."""
         self._pieces.pop(start, None)
 
-    def decode(self, start: int, starts: list[int]) -> Piece:
-        """Decode from `start` to the next of `starts` or the end of the section."""
-        section = self.range_of(start)
-        if section is None:
-            raise LiftError("control leaves the executable code", object=self.name, offset=start)
-        following = bisect.bisect_right(starts, start)
-        end = min(section[1], starts[following]) if following < len(starts) else section[1]
+    def decode(self, start: int, end: int) -> Piece:
+        """Decode from `start` up to `end`."""
         return Piece(self.isa, self.bytes_between(start, end), start)
 
 
@@ -158,7 +136,7 @@ def _drop(piece: Piece, owner: weakref.ref[Text]) -> None:
         text.drop(piece.start)
 
 
-_kept: BoundedCache[Piece, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.control), _drop)
+_kept: BoundedCache[Piece, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.code), _drop)
 """The pieces that are kept, of all texts."""
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()

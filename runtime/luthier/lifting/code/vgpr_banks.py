@@ -18,7 +18,7 @@ from dataclasses import replace
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray
 from luthier.isa import registers as r
-from luthier.lifting.code.graph import Graph, Node
+from luthier.lifting.code.graph import Graph
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 Fail = Callable[[str, int], LiftError]
@@ -71,7 +71,7 @@ class VgprBanks:
     def _flow(self, starts: Iterable[int]) -> dict[int, State]:
         """Return the state before each block."""
         before: dict[int, State] = {}
-        work = [(self._graph.node_at[entry], _AT_ENTRY) for entry in {*self._graph.members, *starts}]
+        work = [(self._graph.native.at(entry), _AT_ENTRY) for entry in {*self._graph.members, *starts}]
         while work:
             number, incoming = work.pop()
             known = before.get(number)
@@ -79,16 +79,23 @@ class VgprBanks:
             if both == known:
                 continue
             before[number] = both
-            node = self._graph.nodes[number]
-            *_, (_, last) = self._inside(node, both)
-            after = self._after(node.last, last)
-            work += [(successor, after) for _, successor in node.successors]
+            after = self._after(self._graph.last[number], self._at_end(number, both))
+            work += [(successor, after) for _, successor in self._graph.successors(number)]
         return before
 
-    def _inside(self, node: Node, state: State) -> Iterable[tuple[int, State]]:
-        for index in range(node.first, node.last + 1):
+    def _indices(self, number: int) -> range:
+        """Return the instructions of a block."""
+        return range(self._graph.first[number], self._graph.last[number] + 1)
+
+    def _inside(self, number: int, state: State) -> Iterable[tuple[int, State]]:
+        for index in self._indices(number):
             yield index, state
             state = self._after(index, state)
+
+    def _at_end(self, number: int, state: State) -> State:
+        """Return the state before the last instruction of a block, from the one before the block."""
+        *_, (_, last) = self._inside(number, state)
+        return last
 
     def _after(self, index: int, state: State) -> State:
         name = self._names.get(self._columns.opcode[index])
@@ -130,9 +137,8 @@ class VgprBanks:
         found: dict[int, int | None] = {}
         used_after = self._used_after()
         for number, state in self._before.items():
-            node = self._graph.nodes[number]
-            used = dict(self._used(node, used_after[number]))
-            for index, here in self._inside(node, state):
+            used = dict(self._used(number, used_after[number]))
+            for index, here in self._inside(number, state):
                 if here != _AT_ENTRY:
                     found[index] = bits_of(_with_zeros(here, _ALL_PLACES & ~used[index]))
         return found
@@ -142,35 +148,35 @@ class VgprBanks:
         before: dict[int, list[int]] = {}
         after: dict[int, int] = {}
         for number in self._before:
-            node = self._graph.nodes[number]
-            known = node.exit == "end" or (node.successors and node.exit not in _LEAVING)
+            exit, successors = self._graph.exits[number], self._graph.successors(number)
+            known = exit == "end" or (successors and exit not in _LEAVING)
             after[number] = 0 if known else _ALL_PLACES
-            for _, successor in node.successors:
+            for _, successor in successors:
                 before.setdefault(successor, []).append(number)
         work = list(self._before)
         while work:
             number = work.pop()
-            *_, (_, used) = self._used(self._graph.nodes[number], after[number])
+            *_, (_, used) = self._used(number, after[number])
             for predecessor in before.get(number, ()):
                 if used & ~after[predecessor]:
                     after[predecessor] |= used
                     work.append(predecessor)
         return after
 
-    def _used(self, node: Node, after: int) -> Iterable[tuple[int, int]]:
+    def _used(self, number: int, after: int) -> Iterable[tuple[int, int]]:
         """Yield each instruction of a block, from its end, with the places whose bits may be used from there on."""
-        for index in range(node.last, node.first - 1, -1):
-            after = self._used_before(index, after, node)
+        for index in reversed(self._indices(number)):
+            after = self._used_before(index, after, number)
             yield index, after
 
-    def _used_before(self, index: int, after: int, node: Node) -> int:
+    def _used_before(self, index: int, after: int, number: int) -> int:
         opcode = self._columns.opcode[index]
         name = self._names.get(opcode)
         if name is None:
             return _ALL_PLACES
         if name == "S_SET_VGPR_MSB":
             return 0
-        if name.startswith("S_GETREG") and self._names_mode(index) and not self._overwritten(index, node):
+        if name.startswith("S_GETREG") and self._names_mode(index) and not self._overwritten(index, number):
             return _ALL_PLACES
         registers = self._columns.registers(index)
         for operand, place in enumerate(self._isa.vgpr_places(opcode)):
@@ -178,13 +184,13 @@ class VgprBanks:
                 after |= 1 << place
         return after
 
-    def _overwritten(self, index: int, node: Node) -> bool:
+    def _overwritten(self, index: int, number: int) -> bool:
         """Return whether what an instruction writes is overwritten in its block before it is read.
 
         s_getreg of MODE is also used as a wait for what has written MODE.
         """
         written = self._table.of(self._columns, index).writes
-        for later in range(index + 1, node.last + 1):
+        for later in range(index + 1, self._graph.last[number] + 1):
             effects = self._table.of(self._columns, later)
             if written & effects.reads:
                 return False
@@ -200,11 +206,9 @@ class VgprBanks:
             LiftError: there is one.
         """
         for number, state in self._before.items():
-            node = self._graph.nodes[number]
-            *_, (_, last) = self._inside(node, state)
-            if node.exit in _LEAVING and last != _AT_ENTRY:
+            if self._graph.exits[number] in _LEAVING and self._at_end(number, state) != _AT_ENTRY:
                 message = "a call, return or unknown jump where upper bits of VGPR numbers (s_set_vgpr_msb) are not 0"
-                raise self._fail(message, self._columns.address[node.last])
+                raise self._fail(message, self._columns.address[self._graph.last[number]])
 
     def meant(self, code: InstructionArray) -> InstructionArray:
         """Return the same instructions with the registers that their numbers and the state denote.
@@ -216,7 +220,7 @@ class VgprBanks:
         """
         values, opcodes = code.operand_value.copy(), code.opcode.copy()
         for number, state in self._before.items():
-            for index, here in self._inside(self._graph.nodes[number], state):
+            for index, here in self._inside(number, state):
                 if here == _AT_ENTRY or code.opcode[index] < 0:
                     continue
                 first = int(code.operand_start[index])

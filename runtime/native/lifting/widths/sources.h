@@ -1,4 +1,5 @@
 // All of lifting's data flow as one translation unit, for one width of its sets (../units.h).
+#include "../address_paths.cpp"
 #include "../bindings.cpp"
 #include "../effects.cpp"
 #include "../lane_flow.cpp"

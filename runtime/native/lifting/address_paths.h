@@ -1,0 +1,118 @@
+// The blocks of one function as the search for where register jumps go sees them
+// (luthier/lifting/addresses/analysis.py): which instructions can matter, and what the many blocks without any do on
+// the way from one that has some to the next.
+#pragma once
+
+#include "code/blocks.h"
+#include "effects.h"
+
+#include <set>
+
+namespace luthier::LUTHIER_FLOW {
+
+/// What an operation is to that search, told by luthier.lifting.addresses.operations.Role.
+enum Role : uint16_t {
+  Followed = 1,        ///< its results may be known
+  ReadsCounter = 2,    ///< it reads the program counter
+  NeedsCounter = 4,    ///< it makes values only from ones made of a program counter
+  Moves = 8,           ///< its result is one of its sources
+  Copies = 16,         ///< it may pass on what a register held at the function's entry
+  ByRegister = 32,     ///< it goes to an address in registers
+  MayReturn = 64,      ///< it may leave for the caller
+  Leaves = 128,        ///< control may leave the function there
+  UsesCarry = 256,     ///< its results depend on all that it reads
+  UsesExecAlone = 512, ///< its results depend on EXEC alone
+  UsesLanes = 1024,    ///< its results depend on what is known of EXEC
+  AnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
+};
+
+class AddressPaths {
+public:
+  /// One instruction that can matter or that control may leave at, or several in a row of which none does.
+  struct Part {
+    int first, last; ///< inclusive
+    bool alone;      ///< it is looked at by itself
+    bool followed;   ///< it makes values
+    Units reads, writes, kills;
+  };
+  /// From one place to the next block that has parts which are looked at.
+  struct Way {
+    int to;
+    Units writes; ///< on any path
+    Units kills;  ///< on every path
+  };
+  /// An instruction that reads units.
+  struct Use {
+    int index;
+    Units units;
+  };
+
+  /// @param code instructions whose opcodes all have a form, @param roles `Role` of each
+  /// @param roots blocks at which the function is entered
+  AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
+               const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles);
+
+  /// Return the instructions whose results, or whose effect on what is known of EXEC, can matter, ascending.
+  ///
+  /// Two passes over sets of units, both over-approximations: forward, what a program counter may be in; backward, what
+  /// holds something that matters.
+  /// @param called whether it matters which registers the function restores
+  /// @param finished whether it matters where all addresses made from a program counter go, and not only how they are
+  /// made
+  std::vector<int> relevant(bool called, bool finished);
+
+  /// Cut the blocks at these instructions, and at those at which control may leave.
+  void cut(const std::vector<int> &relevant);
+
+  /// Return the blocks that such instructions are in, as a search that goes on with the lowest block finds them.
+  std::vector<int> special() const;
+  const std::vector<Part> &parts(int block) const { return blocks_[size_t(placeOf(block))].parts; }
+
+  /// Return the ways from these blocks' beginnings to blocks of `special`.
+  std::vector<Way> ways(const std::vector<int> &from);
+  /// Return the reads of what these units held at those beginnings, on the ways.
+  std::vector<Use> uses(const std::vector<int> &from, const Units &held);
+  /// Return the same of instructions `first` to `last`.
+  std::vector<Use> usesBetween(int first, int last, Units held) const;
+
+  int64_t visits = 0;       ///< of blocks, so far
+  int64_t most = INT64_MAX; ///< where passes stop, with what they have
+
+private:
+  /// Instructions of a block: one that has a role or writes EXEC, or several in a row of which none does.
+  struct Step {
+    int first, last;
+    uint16_t role;
+    Units reads, writes, kills;
+    bool fresh = false, derived = false; ///< it reads a program counter, or what may be derived from one
+    bool relevant = false;
+    bool has(int roles) const { return role & roles; }
+  };
+  struct Block {
+    int number;
+    std::vector<int> successors; ///< places in `blocks_`
+    std::vector<Step> steps;
+    std::vector<Part> parts;
+    Units reads, writes, kills;
+    bool special = false;
+  };
+  /// Blocks that are to be looked at again, the lowest first.
+  using Work = std::set<int>;
+
+  void findBlocks(const code::Blocks &blocks, const std::vector<int> &roots);
+  void addSteps(Block &block, const code::Block &extent, const uint16_t *roles) const;
+  void forward();
+  Units restorable() const;
+  void backward(bool finished, const Units &restored);
+  int placeOf(int number) const;
+  bool isSpent(const Block &block);
+
+  const EffectTable &table_;
+  const Code code_;
+  const Units vectors_, everything_;
+  std::vector<Block> blocks_; ///< that control gets to, ascending
+  std::vector<int> roots_;    ///< places in `blocks_`, as all that follows
+  std::vector<int> found_;    ///< in the order of `special`
+};
+
+} // namespace luthier::LUTHIER_FLOW

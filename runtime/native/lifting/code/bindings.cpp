@@ -1,0 +1,184 @@
+#include "../bindings.h"
+
+#include "blocks.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+
+namespace luthier::code {
+namespace {
+
+template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+std::shared_ptr<Piece> makePiece(int64_t start, int64_t end, const Column<int64_t> &offset, const Column<int32_t> &size,
+                                 const Column<int64_t> &target, const Column<int8_t> &control) {
+  if (size.size() != offset.size() || target.size() != offset.size() || control.size() != offset.size())
+    throw std::invalid_argument("instruction columns have inconsistent lengths");
+  if (!offset.size() || offset.data()[0] != 0)
+    throw std::invalid_argument("a piece without an instruction at its start");
+  auto piece = std::make_shared<Piece>();
+  piece->start = start;
+  piece->end = end;
+  piece->count = int(offset.size());
+  piece->offset = offset.data();
+  piece->size = size.data();
+  piece->target = target.data();
+  piece->control = reinterpret_cast<const Control *>(control.data());
+  piece->columns =
+      std::make_shared<std::tuple<py::object, py::object, py::object, py::object>>(offset, size, target, control);
+  for (int index = 0; index < piece->count; ++index)
+    if (piece->control[index] != Control::Next)
+      piece->stops.push_back(index);
+  return piece;
+}
+
+std::shared_ptr<TextMap> makeText(const std::vector<std::pair<int64_t, int64_t>> &sections,
+                                  const std::vector<std::pair<int64_t, int64_t>> &functions,
+                                  std::vector<int64_t> starts) {
+  auto text = std::make_shared<TextMap>();
+  for (const auto &[first, end] : sections)
+    text->sections.push_back({first, end});
+  for (const auto &[first, end] : functions)
+    text->functions.push_back({first, end});
+  text->starts = std::move(starts);
+  return text;
+}
+
+/// @returns null, or message, address, function, number
+py::object told(const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const Problem &problem) {
+    return py::make_tuple(problem.message, problem.address, problem.function, problem.number);
+  }
+  return py::none();
+}
+
+py::tuple reach(Explorer &explorer, int64_t address, int64_t origin, const Explorer::Decode &decode) {
+  py::object problem = told([&] { explorer.reach(address, origin, decode); });
+  py::list calls;
+  for (const Explorer::Call &call : explorer.calls)
+    calls.append(py::make_tuple(call.target, call.piece, call.index));
+  explorer.calls.clear();
+  return py::make_tuple(calls, problem);
+}
+
+py::list parts(Explorer &explorer) {
+  py::list result;
+  for (const Explorer::Part *part : explorer.parts())
+    result.append(py::make_tuple(part->piece->start, part->count, part->end));
+  return result;
+}
+
+py::tuple cut(Explorer &explorer, const Explorer::Decode &decode) {
+  std::unique_ptr<Blocks> blocks;
+  py::object problem = told([&] { blocks = std::make_unique<Blocks>(explorer, decode); });
+  return py::make_tuple(py::cast(std::move(blocks)), problem);
+}
+
+template <typename Field> py::list listed(const Blocks &blocks, Field field) {
+  py::list result(blocks.all.size());
+  for (size_t number = 0; number < blocks.all.size(); ++number)
+    result[number] = py::int_(int(field(blocks.all[number])));
+  return result;
+}
+
+py::list successors(const Blocks &blocks, int number) {
+  py::list result;
+  for (const Block::Edge &edge : blocks.all.at(size_t(number)).successors)
+    result.append(py::make_tuple(int(edge.kind), edge.to));
+  return result;
+}
+
+/// Return all that some blocks are but for where their jumps go: addresses of first and last instructions, and of
+/// successors.
+py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
+  std::vector<int64_t> words;
+  for (const int member : members) {
+    const Block &block = blocks.all.at(size_t(member));
+    words.insert(words.end(), {block.address, block.lastAddress, int64_t(block.successors.size())});
+    for (const Block::Edge &edge : block.successors)
+      words.push_back(blocks.all[size_t(edge.to)].address);
+  }
+  return py::bytes(reinterpret_cast<const char *>(words.data()), words.size() * sizeof(int64_t));
+}
+
+/// Return the places of blocks in the order of functions; the blocks in that order, as luthier.lifting.model has them;
+/// for each of so many instructions the place of its block.
+///
+/// @param exits, kinds their names
+/// @param makeBlock, makeEdge luthier.lifting.BasicBlock and Edge
+py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions,
+                  const py::tuple &exits, const py::tuple &kinds, const py::object &makeBlock,
+                  const py::object &makeEdge) {
+  const Blocks::Arrangement found = blocks.arrange(functions);
+  py::list made(found.order.size());
+  std::vector<int32_t> placeOf(size_t(instructions), -1);
+  for (size_t place = 0; place < found.order.size(); ++place) {
+    const Block &block = blocks.all[size_t(found.order[place])];
+    std::fill(placeOf.begin() + block.first, placeOf.begin() + block.last + 1, int32_t(place));
+    py::tuple successors(block.successors.size()), predecessors(found.predecessors[place].size());
+    for (size_t at = 0; at < successors.size(); ++at)
+      successors[at] =
+          makeEdge(kinds[size_t(block.successors[at].kind)], found.numbers[size_t(block.successors[at].to)]);
+    for (size_t at = 0; at < predecessors.size(); ++at)
+      predecessors[at] = found.predecessors[place][at];
+    made[place] = makeBlock(place, found.owners[place], block.first, block.last, exits[size_t(block.exit)], successors,
+                            predecessors);
+  }
+  return py::make_tuple(found.numbers, made, py::array_t<int32_t>(py::ssize_t(placeOf.size()), placeOf.data()));
+}
+
+void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
+  if (exit < 0 || exit > int(Exit::Unknown) || kind < 0 || kind > int(EdgeKind::Indirect))
+    throw std::invalid_argument("no such exit, or no such kind of edge");
+  blocks.lead(block, Exit(exit), EdgeKind(kind), targets);
+}
+
+} // namespace
+} // namespace luthier::code
+
+void luthier::code::bindCode(py::module_ &m) {
+  py::class_<Piece, std::shared_ptr<Piece>>(m, "Piece")
+      .def(py::init(&makePiece), py::arg("start"), py::arg("end"), py::arg("offset"), py::arg("size"),
+           py::arg("target"), py::arg("control"));
+  py::class_<TextMap, std::shared_ptr<TextMap>>(m, "TextMap")
+      .def(py::init(&makeText), py::arg("sections"), py::arg("functions"), py::arg("starts"))
+      .def(
+          "function",
+          [](const TextMap &self, int64_t address) {
+            const Range *found = self.function(address);
+            return found ? std::optional(found->first) : std::nullopt;
+          },
+          py::arg("address"));
+  py::class_<Explorer>(m, "Explorer")
+      .def(py::init<std::shared_ptr<TextMap>>(), py::arg("text"))
+      .def_property_readonly("leaders", [](const Explorer &self) { return self.leaders.size(); })
+      .def("reach", &reach, py::arg("address"), py::arg("origin"), py::arg("decode"))
+      .def("parts", &parts)
+      .def("cut", &cut, py::arg("decode"));
+  py::class_<Blocks>(m, "Blocks")
+      .def("first", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.first; }); })
+      .def("last", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.last; }); })
+      .def("exits", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.exit; }); })
+      .def("successors", &successors, py::arg("block"))
+      .def("jumps",
+           [](const Blocks &self) {
+             py::list result;
+             for (const Blocks::Jump &jump : self.jumps) {
+               const Block &block = self.all[size_t(jump.block)];
+               result.append(
+                   py::make_tuple(jump.block, int(jump.control), block.address, block.lastAddress, jump.target));
+             }
+             return result;
+           })
+      .def("lead", &lead, py::arg("block"), py::arg("exit"), py::arg("kind"), py::arg("targets"))
+      .def("shape", &shape, py::arg("members"))
+      .def("arrange", &arrange, py::arg("functions"), py::arg("instructions"), py::arg("exits"), py::arg("kinds"),
+           py::arg("block"), py::arg("edge"))
+      .def("at", &Blocks::at, py::arg("address"))
+      .def("reach", &Blocks::reach, py::arg("roots"));
+}

@@ -1,0 +1,68 @@
+// Blocks of the reachable code.
+#pragma once
+
+#include "explorer.h"
+
+namespace luthier::code {
+
+/// How control leaves a block: luthier.lifting.model.BlockExit.
+enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return, End, Trap, Unknown };
+
+/// luthier.lifting.model.EdgeKind
+enum class EdgeKind : uint8_t { Fallthrough, Taken, Indirect };
+
+struct Block {
+  struct Edge {
+    EdgeKind kind;
+    int to;
+  };
+  int first, last; ///< instructions, inclusive
+  Exit exit;
+  std::vector<Edge> successors; ///< a call's to where it returns
+  int64_t address, lastAddress; ///< of those instructions
+};
+
+/// All blocks of a kernel, in address order.
+class Blocks {
+public:
+  /// A block that ends with a call or register jump.
+  struct Jump {
+    int block;
+    Control control;
+    int64_t target; ///< of a call that has one
+  };
+
+  /// Cut what was reached. Where register jumps go is told by `lead`.
+  /// @throws Problem reached instructions overlap
+  Blocks(Explorer &explorer, const Explorer::Decode &decode);
+
+  /// Say how control leaves the block that a register jump ends, and to which blocks, by their addresses: those that
+  /// there are.
+  void lead(int block, Exit exit, EdgeKind kind, const std::vector<int64_t> &targets);
+  /// Return the block that begins at an address, -1 where none does.
+  int at(int64_t address) const;
+  /// Return the blocks that control reaches from these, ascending.
+  std::vector<int> reach(const std::vector<int> &roots) const;
+
+  /// The blocks of some functions in the order of functions, then of addresses.
+  struct Arrangement {
+    std::vector<int> order;                     ///< blocks; one in several functions is where the first has it
+    std::vector<int> numbers;                   ///< by block, its place in `order`, -1 where it has none
+    std::vector<int> owners;                    ///< by place, the first function
+    std::vector<std::vector<int>> predecessors; ///< by place, ascending places
+  };
+  /// @param functions the blocks of each
+  Arrangement arrange(const std::vector<std::vector<int>> &functions) const;
+
+  std::vector<Block> all;
+  std::vector<Jump> jumps;
+
+private:
+  class Cursor;
+
+  void leave(const Cursor &place, Explorer &explorer, const Explorer::Decode &decode);
+
+  std::vector<int64_t> begins_; ///< of blocks, ascending
+};
+
+} // namespace luthier::code

@@ -1,0 +1,183 @@
+#include "explorer.h"
+
+#include "../../mc/interrupts.h"
+#include "../../mc/isa.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace luthier::code {
+namespace {
+
+/// The last range that begins at or before an address; null where there is none.
+const Range *lastFrom(const std::vector<Range> &ranges, int64_t address) {
+  const auto behind = std::upper_bound(ranges.begin(), ranges.end(), address,
+                                       [](int64_t wanted, const Range &range) { return wanted < range.first; });
+  return behind == ranges.begin() ? nullptr : &behind[-1];
+}
+
+/// The greatest number up to `most`, in ascending ones; `none` where there is none.
+int64_t lastUpTo(const std::vector<int64_t> &numbers, int64_t most, int64_t none) {
+  const auto behind = std::upper_bound(numbers.begin(), numbers.end(), most);
+  return behind == numbers.begin() ? none : behind[-1];
+}
+
+/// The least number beyond `least`, in ascending ones; `none` where there is none.
+int64_t firstBeyond(const std::vector<int64_t> &numbers, int64_t least, int64_t none) {
+  const auto at = std::upper_bound(numbers.begin(), numbers.end(), least);
+  return at == numbers.end() ? none : *at;
+}
+
+} // namespace
+
+int Piece::indexOf(int64_t address) const {
+  const int64_t *at = std::lower_bound(offset, offset + count, address - start);
+  return at != offset + count && *at == address - start ? int(at - offset) : -1;
+}
+
+const Range *TextMap::section(int64_t address) const {
+  const auto holds = [&](const Range &range) { return range.first <= address && address < range.end; };
+  const auto at = std::find_if(sections.begin(), sections.end(), holds);
+  return at == sections.end() ? nullptr : &*at;
+}
+
+const Range *TextMap::function(int64_t address) const {
+  const Range *found = lastFrom(functions, address);
+  return found && address < found->end ? found : nullptr;
+}
+
+bool TextMap::beginsFunction(int64_t address) const {
+  const Range *found = lastFrom(functions, address);
+  return found && found->first == address;
+}
+
+Explorer::Explorer(std::shared_ptr<const TextMap> text) : text_(std::move(text)) {}
+
+void Explorer::reach(int64_t address, int64_t origin, const Decode &decode) {
+  go(address, origin);
+  while (!work_.empty()) {
+    answerSignals();
+    const int64_t next = work_.back();
+    work_.pop_back();
+    run(next, decode);
+  }
+}
+
+void Explorer::go(int64_t address, int64_t origin) {
+  if (leaders.count(address))
+    return;
+  if (!text_->section(address))
+    throw Problem{"control leaves the executable code for", origin, {}, address};
+  leaders.insert(address);
+  work_.push_back(address);
+}
+
+Explorer::Part &Explorer::partAt(int64_t start, const Decode &decode) {
+  Part &part = parts_[start];
+  if (!part.piece)
+    part.piece = decode(start, std::nullopt);
+  return part;
+}
+
+Explorer::Place Explorer::locate(int64_t address, const Decode &decode) {
+  const int64_t start = std::max(lastUpTo(text_->starts, address, INT64_MIN), lastUpTo(more_, address, INT64_MIN));
+  Part &part = partAt(start, decode);
+  const int index = part.piece->indexOf(address);
+  if (index >= 0)
+    return {&part, index};
+  if (address >= part.piece->end)
+    throw Problem{"control leaves the executable code", address};
+  // Not where the linear decode has an instruction: data lies before. Decode anew from here.
+  more_.insert(std::upper_bound(more_.begin(), more_.end(), address), address);
+  const int64_t end = text_->section(address)->end;
+  Part &fresh = parts_[address];
+  fresh.piece =
+      decode(address, std::min({end, firstBeyond(text_->starts, address, end), firstBeyond(more_, address, end)}));
+  return {&fresh, 0};
+}
+
+/// Follow straight-line code to where control may leave it or to code seen before.
+void Explorer::run(int64_t address, const Decode &decode) {
+  while (true) {
+    const auto [part, first] = locate(address, decode);
+    const Piece &piece = *part->piece;
+    part->reached.resize(size_t(piece.count));
+    const auto stopAt = std::lower_bound(piece.stops.begin(), piece.stops.end(), first);
+    const bool stops = stopAt != piece.stops.end();
+    const int last = stops ? *stopAt : piece.count - 1;
+    uint8_t *seen = part->reached.data();
+    const auto *met = static_cast<uint8_t *>(std::memchr(seen + first, 1, size_t(last + 1 - first)));
+    const int behind = met ? int(met - seen) : last + 1;
+    std::fill(seen + first, seen + behind, uint8_t(1));
+    const int64_t end = behind > first ? piece.behind(behind - 1) : address;
+    const Range *function = text_->function(address);
+    if (function && (end > function->end || (end == function->end && (met || !stops))))
+      throw Problem{"control falls off the end of", function->end, function->first};
+    if (met)
+      return;
+    if (stops)
+      return leave(piece, last, decode);
+    if (!text_->section(end))
+      throw Problem{"control falls off the end of the executable code", end};
+    if (text_->beginsFunction(end))
+      throw Problem{"control falls into the function", end, end};
+    address = end;
+  }
+}
+
+void Explorer::leave(const Piece &piece, int index, const Decode &decode) {
+  const Control control = piece.control[index];
+  const int64_t address = piece.address(index), following = piece.behind(index), target = piece.target[index];
+  if (control == Control::Undecodable)
+    throw Problem{"control reaches bytes that are no instruction", address};
+  if (control == Control::Refused)
+    throw Problem{"", address};
+  if (control == Control::Branch || control == Control::Conditional || control == Control::Call) {
+    if (target == NoTarget)
+      throw Problem{"a branch whose target LLVM does not tell", address};
+    if (control == Control::Call)
+      calls.push_back({target, piece.start, index});
+    go(target, address);
+  }
+  if (control == Control::Conditional) {
+    checkFall(address, following);
+    go(following, address);
+  } else if (control == Control::Call || control == Control::CallRegister || control == Control::Trap) {
+    if (comesBack(address, following, decode))
+      go(following, address);
+  }
+}
+
+/// Refuse a fall-through from the last instruction of a function.
+void Explorer::checkFall(int64_t address, int64_t following) const {
+  const Range *function = text_->function(address);
+  if (function && following >= function->end)
+    throw Problem{"control falls off the end of", following, function->first};
+  if (text_->beginsFunction(following))
+    throw Problem{"control falls into the function", following, following};
+}
+
+bool Explorer::comesBack(int64_t address, int64_t following, const Decode &decode) {
+  const Range *function = text_->function(address);
+  if ((function && following >= function->end) || text_->beginsFunction(following) || !text_->section(following))
+    return false;
+  const auto [part, index] = locate(following, decode);
+  const Control control = part->piece->control[index];
+  return control != Control::Undecodable && control != Control::Refused;
+}
+
+std::vector<const Explorer::Part *> Explorer::parts() {
+  std::vector<const Part *> found;
+  for (auto &[start, part] : parts_) {
+    if (part.reached.empty())
+      continue;
+    const Piece &piece = *part.piece;
+    part.end =
+        std::min({piece.end, firstBeyond(text_->starts, start, piece.end), firstBeyond(more_, start, piece.end)});
+    part.count = int(std::lower_bound(piece.offset, piece.offset + piece.count, part.end - start) - piece.offset);
+    found.push_back(&part);
+  }
+  return found;
+}
+
+} // namespace luthier::code

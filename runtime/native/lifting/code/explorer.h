@@ -1,0 +1,121 @@
+// Finding the reachable code: from each entry along branches and calls (luthier/lifting/code/explore.py, which has the
+// entries, and what registers hold).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace luthier::code {
+
+/// How control leaves an instruction: luthier.lifting.instructions.semantics.Control; or that the bytes are none.
+enum class Control : int8_t {
+  Undecodable = -1,
+  Next,
+  Branch,
+  Conditional,
+  Call,
+  CallRegister,
+  JumpRegister,
+  End,
+  Trap,
+  Refused
+};
+
+/// A run of text decoded from its first byte: borrowed columns.
+struct Piece {
+  int64_t start, end;
+  int count;
+  const int64_t *offset; ///< from `start`, ascending
+  const int32_t *size;
+  const int64_t *target; ///< address that a branch or call encodes
+  const Control *control;
+  std::vector<int> stops;        ///< ascending: instructions after which control may not go on to the next
+  std::shared_ptr<void> columns; ///< keeps what is borrowed
+
+  int64_t address(int index) const { return start + offset[index]; }
+  int64_t behind(int index) const { return address(index) + size[index]; }
+  int indexOf(int64_t address) const; ///< -1 where no instruction begins
+};
+
+struct Range {
+  int64_t first, end;
+};
+
+/// The executable sections of an object.
+struct TextMap {
+  std::vector<Range> sections;
+  std::vector<Range> functions; ///< ascending; `end` is `first` where it is not known
+  std::vector<int64_t> starts;  ///< ascending: where pieces begin, the sections among them
+
+  const Range *section(int64_t address) const;
+  /// The function of known size that holds an address; null where there is none.
+  const Range *function(int64_t address) const;
+  bool beginsFunction(int64_t address) const;
+};
+
+/// Why code cannot be followed, to be told by luthier.lifting.code.explore.
+struct Problem {
+  std::string message; ///< empty: the instruction at `address` is one that is refused
+  int64_t address;
+  std::optional<int64_t> function = {}; ///< whose name ends the message
+  std::optional<int64_t> number = {};   ///< that ends it
+};
+
+class Explorer {
+public:
+  /// Decodes from an address to the next start of a piece, or up to an end.
+  using Decode = std::function<std::shared_ptr<Piece>(int64_t start, std::optional<int64_t> end)>;
+  struct Call {
+    int64_t target, piece;
+    int index; ///< in the piece that begins at `piece`
+  };
+  struct Part {
+    std::shared_ptr<Piece> piece;
+    std::vector<uint8_t> reached; ///< by instruction; empty where none is
+    int64_t end = 0;              ///< up to which it counts: a later one may begin inside
+    int count = 0;                ///< instructions up to there
+  };
+
+  explicit Explorer(std::shared_ptr<const TextMap> text);
+
+  /// Explore everything that control reaches from an address, and note calls.
+  /// @throws Problem control gets to bytes that are no code, or to operations that cannot be followed
+  void reach(int64_t address, int64_t origin, const Decode &decode);
+
+  /// Return whether control can return to after the call or trap at `address`.
+  ///
+  /// Compilers put nothing after a call that never returns: the function ends there, or what follows is no code.
+  bool comesBack(int64_t address, int64_t following, const Decode &decode);
+
+  /// Return the pieces of which something is reached, ascending.
+  std::vector<const Part *> parts();
+
+  std::set<int64_t> leaders; ///< addresses at which a block begins
+  std::vector<Call> calls;   ///< found since it was last emptied
+
+private:
+  struct Place {
+    Part *part;
+    int index;
+  };
+
+  Place locate(int64_t address, const Decode &decode);
+  Part &partAt(int64_t start, const Decode &decode);
+  void go(int64_t address, int64_t origin);
+  void run(int64_t address, const Decode &decode);
+  void leave(const Piece &piece, int index, const Decode &decode);
+  void checkFall(int64_t address, int64_t following) const;
+
+  std::shared_ptr<const TextMap> text_;
+  std::vector<int64_t> more_; ///< starts besides the text's, ascending: data lies before these
+  std::map<int64_t, Part> parts_;
+  std::vector<int64_t> work_;
+};
+
+} // namespace luthier::code
