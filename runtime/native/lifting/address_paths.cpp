@@ -289,6 +289,20 @@ std::vector<int> AddressPaths::special() const {
   return result;
 }
 
+template <typename Each> bool AddressPaths::settle(Work &work, Each each) {
+  while (!work.empty()) {
+    const int place = *work.begin();
+    work.erase(work.begin());
+    const Block &block = blocks_[size_t(place)];
+    if (block.special)
+      continue;
+    if (isSpent(block))
+      return false;
+    each(place, block);
+  }
+  return true;
+}
+
 std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) {
   std::unordered_map<int, Way> before;
   Work work;
@@ -303,18 +317,13 @@ std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) 
   };
   for (const int number : from)
     arrive(placeOf(number), {}, {});
-  while (!work.empty()) {
-    const int place = *work.begin();
-    work.erase(work.begin());
-    const Block &block = blocks_[size_t(place)];
-    if (block.special)
-      continue;
-    if (isSpent(block))
-      return {};
+  const bool settled = settle(work, [&](int place, const Block &block) {
     const Way way = before.at(place);
     for (const int successor : block.successors)
       arrive(successor, way.writes | block.writes, way.kills | block.kills);
-  }
+  });
+  if (!settled)
+    return {};
   std::vector<Way> result;
   for (const auto &[place, way] : before)
     if (blocks_[size_t(place)].special)
@@ -335,17 +344,12 @@ std::vector<AddressPaths::Use> AddressPaths::uses(const std::vector<int> &from, 
   };
   for (const int number : from)
     arrive(placeOf(number), held);
-  while (!work.empty()) {
-    const int place = *work.begin();
-    work.erase(work.begin());
-    const Block &block = blocks_[size_t(place)];
-    if (block.special)
-      continue;
-    if (isSpent(block))
-      return {};
+  const bool settled = settle(work, [&](int place, const Block &block) {
     for (const int successor : block.successors)
       arrive(successor, before.at(place) - (block.kills & Scalars));
-  }
+  });
+  if (!settled)
+    return {};
   std::vector<Use> result;
   for (const auto &[place, units] : before)
     if (const Block &block = blocks_[size_t(place)]; !block.special && block.reads & units)

@@ -106,6 +106,9 @@ private:
   void backward(bool finished, const Units &restored);
   int placeOf(int number) const;
   bool isSpent(const Block &block);
+  /// Calls `each(place, block)` for blocks that there is work in, until there is none; special ones end it. False if
+  /// the work is spent.
+  template <typename Each> bool settle(Work &work, Each each);
 
   const EffectTable &table_;
   const Code code_;
