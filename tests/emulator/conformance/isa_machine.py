@@ -502,6 +502,8 @@ class Machine:
         old = (
             (self.read(before, result, 0), 32 * result.count) if result is not None and result.kind == "s" else (0, 64)
         )
+        if re.search(r"(?<!^)\bD0\.f", text):  # s_fmac_f32 reads it, too
+            old = self.old_float(ins, text, old, before.mode)
         inputs = Inputs(
             tuple(sources), old, before.wide(VCC, 2), before.scc, before.wide(EXEC, 2), 0, int(before.sgprs[M0]), pc
         )
