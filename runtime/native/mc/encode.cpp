@@ -81,9 +81,14 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
 /// Whether an encoded instruction has all the immediates that it should. LLVM's encoder makes literals of inline
 /// constants that s_cmp_*_f16 has as numbers, and where there are two of them it drops one.
 bool Isa::keepsImmediates(const OperandColumns &columns, size_t index, ArrayRef<char> bytes) const {
+  // Inline integers need none, and modifiers may be decoded otherwise.
+  const auto isLarge = [&](int32_t operand) {
+    const int64_t value = columns.value[operand];
+    return columns.kind[operand] == KindImmediate && (value < -16 || value > 64);
+  };
   std::set<int64_t> immediates;
   for (int32_t i = columns.start[index]; i < columns.start[index + 1]; ++i)
-    if (columns.kind[i] == KindImmediate)
+    if (isLarge(i))
       immediates.insert(columns.value[i]);
   if (immediates.size() < 2)
     return true;
@@ -93,7 +98,7 @@ bool Isa::keepsImmediates(const OperandColumns &columns, size_t index, ArrayRef<
   if (again.opcode.size() != 1 || again.operandStart[1] != count)
     return true;
   for (int32_t i = 0; i < count; ++i)
-    if (columns.kind[columns.start[index] + i] == KindImmediate && again.operandKind[i] == KindImmediate &&
+    if (isLarge(columns.start[index] + i) && again.operandKind[i] == KindImmediate &&
         uint32_t(columns.value[columns.start[index] + i]) != uint32_t(again.operandValue[i]))
       return false;
   return true;
