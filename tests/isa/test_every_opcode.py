@@ -129,13 +129,13 @@ def has_literal(isa: Isa, encoded: bytes) -> bool:
 
 
 def encodable(isa: Isa, blocks: list[bytes]) -> list[bytes]:
-    """The instructions but those with an immediate that LLVM's encoder would drop, which is an error."""
+    """The instructions but those of whose literals LLVM's encoder would drop a part, which is an error."""
     blocks = list(blocks)
     while True:
         try:
             isa.encode(isa.decode(b"".join(blocks)))
         except DecodeError as problem:
-            found = re.search(r"instruction (\d+): its immediates do not fit one literal", str(problem))
+            found = re.search(r"instruction (\d+): LLVM's encoder drops a part of its literals", str(problem))
             if found is None:
                 raise
             del blocks[int(found[1])]
@@ -143,12 +143,19 @@ def encodable(isa: Isa, blocks: list[bytes]) -> list[bytes]:
             return blocks
 
 
-def test_an_immediate_that_would_be_dropped_is_an_error() -> None:
-    """LLVM's encoder makes a literal of the inline constant 1.0 here, and there is room for one."""
+@pytest.mark.parametrize(
+    ("encoded", "text"),
+    [
+        # A literal is made of the inline constant 1.0, and there is room for one.
+        ("f2ff55bfa5d40000", "s_cmp_lg_f16 0x3c00, 0xd4a5"),
+        ("bf30aad4feb22862e20de39c35fbb3c8", "v_cmpx_nlg_f64_e64 neg(0xc8b3fb359ce30de2), -s[88:89]"),
+    ],
+)
+def test_literals_that_would_be_dropped_are_an_error(encoded: str, text: str) -> None:
     isa = Isa.of("gfx1250")
-    code = isa.decode(bytes.fromhex("f2ff55bfa5d40000"))
-    assert isa.texts(code) == ["s_cmp_lg_f16 0x3c00, 0xd4a5"]
-    with pytest.raises(DecodeError, match="immediates do not fit one literal"):
+    code = isa.decode(bytes.fromhex(encoded))
+    assert isa.texts(code) == [text]
+    with pytest.raises(DecodeError, match="drops a part of its literals"):
         isa.encode(code)
     assert encodable(isa, [code.code]) == []
 

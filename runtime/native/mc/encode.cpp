@@ -11,8 +11,6 @@
 #include "llvm/MC/MCSymbol.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <set>
-
 using namespace llvm;
 
 namespace luthier {
@@ -78,28 +76,31 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   return inst;
 }
 
-/// Whether an encoded instruction has all the immediates that it should. LLVM's encoder makes literals of inline
-/// constants that s_cmp_*_f16 has as numbers, and where there are two of them it drops one.
-bool Isa::keepsImmediates(const OperandColumns &columns, size_t index, ArrayRef<char> bytes) const {
-  // Inline integers need none, and modifiers may be decoded otherwise.
-  const auto isLarge = [&](int32_t operand) {
+/// Whether an encoded instruction has all the literals that it should. LLVM's encoder makes them of inline constants
+/// that s_cmp_*_f16 has as numbers, and where there are two it drops one; of those of 64 bits it may drop a half.
+bool Isa::keepsLiterals(const OperandColumns &columns, size_t index, ArrayRef<char> bytes) const {
+  // Inline integers are none, and modifiers may be decoded otherwise.
+  const auto isLiteral = [&](int32_t operand) {
     const int64_t value = columns.value[operand];
     return columns.kind[operand] == KindImmediate && (value < -16 || value > 64);
   };
-  std::set<int64_t> immediates;
-  for (int32_t i = columns.start[index]; i < columns.start[index + 1]; ++i)
-    if (isLarge(i))
-      immediates.insert(columns.value[i]);
-  if (immediates.size() < 2)
+  const auto isSame = [](int64_t one, int64_t other) {
+    const auto isShort = [](int64_t value) { return value == int32_t(value) || value == uint32_t(value); };
+    return one == other || (isShort(one) && isShort(other) && int32_t(one) == int32_t(other));
+  };
+  const int32_t begin = columns.start[index], count = columns.start[index + 1] - begin;
+  bool any = false;
+  for (int32_t i = 0; i < count; ++i)
+    any |= isLiteral(begin + i);
+  if (!any)
     return true;
   const ArrayRef<uint8_t> code(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
   const Instructions again = decode(code, 0, false);
-  const int32_t count = columns.start[index + 1] - columns.start[index];
   if (again.opcode.size() != 1 || again.operandStart[1] != count)
     return true;
   for (int32_t i = 0; i < count; ++i)
-    if (isLarge(columns.start[index] + i) && again.operandKind[i] == KindImmediate &&
-        uint32_t(columns.value[columns.start[index] + i]) != uint32_t(again.operandValue[i]))
+    if (isLiteral(begin + i) && again.operandKind[i] == KindImmediate &&
+        !isSame(columns.value[begin + i], again.operandValue[i]))
       return false;
   return true;
 }
@@ -121,8 +122,8 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
       fixups.clear();
       const MCInst inst = instruction(columns, i, context);
       emitter->encodeInstruction(inst, bytes, fixups, *subtarget_);
-      if (bytes.size() > instrInfo_->get(inst.getOpcode()).getSize() && !keepsImmediates(columns, i, bytes))
-        throw McError("instruction " + std::to_string(i) + ": its immediates do not fit one literal");
+      if (bytes.size() > instrInfo_->get(inst.getOpcode()).getSize() && !keepsLiterals(columns, i, bytes))
+        throw McError("instruction " + std::to_string(i) + ": LLVM's encoder drops a part of its literals");
       code.append(bytes.data(), bytes.size());
     }
   });
