@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from effort import EVERY_ISA, EVERYTHING, FUZZ
 from luthier.emulator.inspection.coverage import samples
-from luthier.errors import DecodeError
 from luthier.isa import Isa, OperandKind
 
 VARIATIONS = (2 if EVERYTHING else 1) * FUZZ
@@ -128,44 +127,11 @@ def has_literal(isa: Isa, encoded: bytes) -> bool:
     return isa.target.target.major == 9 and word >> 26 & 0x3F == VOP3 and 0xFF in sources
 
 
-def encodable(isa: Isa, blocks: list[bytes]) -> list[bytes]:
-    """The instructions but those of whose literals LLVM's encoder would drop a part, which is an error."""
-    blocks = list(blocks)
-    while True:
-        try:
-            isa.encode(isa.decode(b"".join(blocks)))
-        except DecodeError as problem:
-            found = re.search(r"instruction (\d+): LLVM's encoder drops a part of its literals", str(problem))
-            if found is None:
-                raise
-            del blocks[int(found[1])]
-        else:
-            return blocks
-
-
-@pytest.mark.parametrize(
-    ("encoded", "text"),
-    [
-        # A literal is made of the inline constant 1.0, and there is room for one.
-        ("f2ff55bfa5d40000", "s_cmp_lg_f16 0x3c00, 0xd4a5"),
-        ("bf30aad4feb22862e20de39c35fbb3c8", "v_cmpx_nlg_f64_e64 neg(0xc8b3fb359ce30de2), -s[88:89]"),
-    ],
-)
-def test_literals_that_would_be_dropped_are_an_error(encoded: str, text: str) -> None:
-    isa = Isa.of("gfx1250")
-    code = isa.decode(bytes.fromhex(encoded))
-    assert isa.texts(code) == [text]
-    with pytest.raises(DecodeError, match="drops a part of its literals"):
-        isa.encode(code)
-    assert encodable(isa, [code.code]) == []
-
-
 @pytest.mark.covering(1, "target")
 @pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
 def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, int], list[str]]) -> None:
     isa, options = Isa.of(target, wave), [f"-mcpu={target}", *attributes(target, wave)]
     good, bad = encodings(isa, np.random.default_rng([FUZZ - 1, *target.encode(), wave]))
-    good = encodable(isa, good)
     code = isa.decode(b"".join(good))
     assert [code.bytes_of(index) for index in range(len(code))] == good
     assert set(code.opcode.tolist()) >= set(samples(isa))

@@ -76,35 +76,6 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   return inst;
 }
 
-/// Whether an encoded instruction has all the literals that it should. LLVM's encoder makes them of inline constants
-/// that s_cmp_*_f16 has as numbers, and where there are two it drops one; of those of 64 bits it may drop a half.
-bool Isa::keepsLiterals(const OperandColumns &columns, size_t index, ArrayRef<char> bytes) const {
-  // Inline integers are none, and modifiers may be decoded otherwise.
-  const auto isLiteral = [&](int32_t operand) {
-    const int64_t value = columns.value[operand];
-    return columns.kind[operand] == KindImmediate && (value < -16 || value > 64);
-  };
-  const auto isSame = [](int64_t one, int64_t other) {
-    const auto isShort = [](int64_t value) { return value == int32_t(value) || value == uint32_t(value); };
-    return one == other || (isShort(one) && isShort(other) && int32_t(one) == int32_t(other));
-  };
-  const int32_t begin = columns.start[index], count = columns.start[index + 1] - begin;
-  bool any = false;
-  for (int32_t i = 0; i < count; ++i)
-    any |= isLiteral(begin + i);
-  if (!any)
-    return true;
-  const ArrayRef<uint8_t> code(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
-  const Instructions again = decode(code, 0, false);
-  if (again.opcode.size() != 1 || again.operandStart[1] != count)
-    return true;
-  for (int32_t i = 0; i < count; ++i)
-    if (isLiteral(begin + i) && again.operandKind[i] == KindImmediate &&
-        !isSame(columns.value[begin + i], again.operandValue[i]))
-      return false;
-  return true;
-}
-
 std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &columns) const {
   MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
   std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
@@ -120,10 +91,7 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
       offsets.push_back(int32_t(code.size()));
       bytes.clear();
       fixups.clear();
-      const MCInst inst = instruction(columns, i, context);
-      emitter->encodeInstruction(inst, bytes, fixups, *subtarget_);
-      if (bytes.size() > instrInfo_->get(inst.getOpcode()).getSize() && !keepsLiterals(columns, i, bytes))
-        throw McError("instruction " + std::to_string(i) + ": LLVM's encoder drops a part of its literals");
+      emitter->encodeInstruction(instruction(columns, i, context), bytes, fixups, *subtarget_);
       code.append(bytes.data(), bytes.size());
     }
   });

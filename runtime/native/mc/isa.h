@@ -145,7 +145,6 @@ public:
   /// reserved SDWA selections), and its printer and encoder then run into undefined behaviour, so everything is checked
   /// before it reaches them.
   const char *problem(const llvm::MCInst &inst) const;
-  bool keepsLiterals(const OperandColumns &columns, size_t index, llvm::ArrayRef<char> bytes) const;
   /// Gives a decoded or parsed instruction the operands of its opcode, no more and no fewer. LLVM's decoder leaves out
   /// at the end what it can do without: tied registers and modifier summaries.
   void complete(llvm::MCInst &inst) const;
