@@ -26,12 +26,10 @@ demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction c
 test-setup:
 	@scripts/bootstrap build dev scons test hip docs
 
-# Half as many again as cores: tests wait for compilers, for programs and for what these wait for.
-test: WORKERS ?= $(shell expr \( $$(nproc) \* 3 + 1 \) / 2)
 # Threads of NumPy's for matrices wait in a loop when they start, in each of the processes that tests start.
 test: export OPENBLAS_NUM_THREADS = 1
 test: test-setup ## run the tests, of the largest tables a fixed part in which all values meet
-	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(TESTFLAGS)
+	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
 test-all: export LUTHIER_TEST_SHARD = $(SHARD)

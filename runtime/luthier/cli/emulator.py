@@ -9,10 +9,9 @@ from luthier.cache.folder import VARIABLE, cache_root
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
-from luthier.emulator.ahead import compile_ahead
 from luthier.emulator.inspection.coverage import coverage, report
 from luthier.emulator.native.store import store_file
-from luthier.errors import CacheError, DeviceError, TargetError
+from luthier.errors import CacheError, LuthierError
 from luthier.objects import load_objects
 from luthier.objects.names import is_selected, select
 from luthier.support.wording import counted
@@ -64,21 +63,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compile(args: argparse.Namespace) -> int:
+    from luthier.emulator.ahead import compile_ahead  # the whole device, which the others do without
+
     if store_file() is None:
         raise CacheError("there is no cache to keep what is compiled")
     objects = [found for file in args.files for found in load_objects(file)]
     select([name for found in objects for name in found.kernels], args.kernel, file=", ".join(args.files))
-    compiled = 0
+    compiled = skipped = 0
     with Progress("compiling", len(objects)) as progress:
         for found in objects:
             progress.step(found.name)
             kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
             try:
                 compiled += compile_ahead(found, kernels)
-            except (TargetError, DeviceError) as problem:
+            except LuthierError as problem:
+                skipped += 1
                 say(f"luthier emulator: {visible(found.name)}: {problem}", file=sys.stderr)
     say(f"{counted(compiled, 'operation')} compiled, the others were there")
-    return 0
+    return 1 if skipped == len(objects) else 0
 
 
 def _coverage(args: argparse.Namespace) -> int:
