@@ -62,3 +62,25 @@ def test_behind_a_change_of_exec(target: str, change: str) -> None:
     ]
     assert bool(found[0]) == bool(waits)
     assert not found[1]
+
+
+@pytest.mark.parametrize("writer", ["s_mov_b64 s[8:9], 1", "v_cmp_eq_u32_e64 s[8:9], v4, v5"])
+@pytest.mark.parametrize(
+    ("between", "needed"),
+    [
+        ("s_nop 0", True),
+        ("v_add_nc_u32 v6, v1, v2", True),
+        ("s_mov_b32 s12, s13", True),
+        ("s_waitcnt_depctr 0xffff", True),
+        ("v_add_nc_u32 v6, s12, v2", False),
+        ("v_cndmask_b32_e64 v6, v1, v2, s[10:11]", False),
+        ("v_cndmask_b32_e64 v6, v1, v2, s[8:9]", True),
+        ("s_waitcnt_depctr 0xfffe", False),
+    ],
+)
+def test_what_a_mask_has_been_read_behind(writer: str, between: str, needed: bool) -> None:
+    """As LLVM has it: a vector instruction that reads another SGPR is enough, before the mask is overwritten."""
+    lines = ["v_cndmask_b32_e64 v3, v1, v2, s[8:9]", between, writer, "v_mov_b32 v7, s8"]
+    lifted = lift(kernel("gfx1100", "; ".join(lines), wave_size=64), "k")
+    names = [str(one.hazard) for one in check_hazards(lifted, unneeded=False).findings]
+    assert any("lane mask" in name for name in names) == needed

@@ -87,8 +87,15 @@ ROWS = (
                 middle=(writer, f"writes {what}"),
                 cleared_by=(("s_waitcnt_depctr", field),),
                 clears_all=False,
-                # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read.
-                forgotten_by=(("anything", "writes SGPRs"), ("call or return", "all SGPRs")),
+                # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read. A later
+                # vector instruction that reads an SGPR has read its own behind the mask; LLVM takes a literal for
+                # enough, too, which is not relied upon here.
+                forgotten_by=(
+                    ("anything", "writes SGPRs"),
+                    ("call or return", "all SGPRs"),
+                    ("VALU", "all SGPRs, by a read of one"),
+                    ("s_waitcnt_depctr", "all SGPRs, by sa_sdst 0"),
+                ),
                 wave_size=64,
                 remedy=f"s_waitcnt_depctr ({field[:-2]})",
             )

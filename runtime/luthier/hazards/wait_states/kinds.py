@@ -307,6 +307,8 @@ ROLES: Mapping[str, Role] = {
     "reads VCC": lambda i: i.reads & r.VCC_MASK,
     "writes an SGPR": lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
     "all SGPRs": lambda i: _SCALARS,
+    "all SGPRs, by a read of one": lambda i: _SCALARS if i.reads & _SCALARS else 0,
+    "all SGPRs, by sa_sdst 0": lambda i: _SCALARS if _depctr(0, 1)(i) else 0,
     **{f"SGPRs, by {count}": _in_a_row(count) for count in DS_NOPS.values()},
     "reads a mask": _mask,
     "writes EXEC": lambda i: i.writes & r.EXEC_MASK,
