@@ -198,6 +198,17 @@ def test_a_crash_of_llvm_is_an_error() -> None:
     assert "LLVM's assembler crashed" in done.stderr
 
 
+def test_a_literal_that_the_encoder_would_drop_is_an_error() -> None:
+    """LLVM decodes the inline 1.0 of a 16-bit comparison as bits that it encodes as a literal."""
+    isa = Isa.of("gfx1201")
+    both = isa.assemble("s_cmp_lg_f16 1.0, 0xd4a5").instructions
+    assert isa.encode(both)[0] == both.code
+    with pytest.raises(DecodeError, match=r"instruction 0: .* one literal where two are needed"):
+        isa.encode(isa.decode(both.code))
+    same = isa.decode(isa.assemble("s_cmp_lg_f16 1.0, 0x3c00").instructions.code)
+    assert isa.texts(isa.decode(isa.encode(same)[0])) == isa.texts(same)
+
+
 def test_functions_of_expressions() -> None:
     source = "s_mov_b32 s0, alignto(5, 4) ; alignto(1)\n.set my_alignto, 1\ns_mov_b32 s1, max(totalnumvgprs(3, 2), 9)"
     assert len(Isa.of("gfx942").assemble(source).instructions) == 2

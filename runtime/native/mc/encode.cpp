@@ -4,8 +4,10 @@
 #include "amdgpu_private.h"
 #include "guard.h"
 #include "interrupts.h"
+#include "unused_fields.h"
 
 #include "llvm/MC/MCCodeEmitter.h"
+#include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/MC/MCExpr.h"
 #include "llvm/MC/MCFixup.h"
 #include "llvm/MC/MCSymbol.h"
@@ -30,6 +32,14 @@ std::string tidied(StringRef text) {
   while (!tidy.empty() && tidy.back() == ' ')
     tidy.pop_back();
   return tidy;
+}
+
+bool isConstant(const MCOperand &operand) {
+  return operand.isImm() || (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr()));
+}
+
+int64_t valueOf(const MCOperand &constant) {
+  return constant.isImm() ? constant.getImm() : AMDGPU::getLitValue(constant.getExpr());
 }
 
 } // namespace
@@ -76,6 +86,31 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   return inst;
 }
 
+/// Return whether an encoding has one value for two constants: of two literals LLVM's encoder writes the first alone.
+bool Isa::dropsLiteral(const MCInst &inst, ArrayRef<char> encoded, MCContext &context) const {
+  const MCInstrDesc &desc = instrInfo_->get(inst.getOpcode());
+  SmallVector<unsigned, 4> sources;
+  for (unsigned i = 0; i < inst.getNumOperands(); ++i)
+    if (isConstant(inst.getOperand(i)) && registerClass(desc.operands()[i]) >= 0)
+      sources.push_back(i);
+  if (sources.size() < 2 || encoded.size() <= desc.getSize())
+    return false;
+  std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
+  SmallVector<uint8_t, LongestInstruction> bytes(encoded.begin(), encoded.end());
+  bytes.resize(LongestInstruction);
+  MCInst again;
+  uint64_t size = 0;
+  if (disassembler->getInstruction(again, size, bytes, 0, nulls()) == MCDisassembler::Fail)
+    return true;
+  complete(again);
+  for (const unsigned one : sources)
+    for (const unsigned other : sources)
+      if (valueOf(inst.getOperand(one)) != valueOf(inst.getOperand(other)) && isConstant(again.getOperand(one)) &&
+          isConstant(again.getOperand(other)) && valueOf(again.getOperand(one)) == valueOf(again.getOperand(other)))
+        return true;
+  return false;
+}
+
 std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &columns) const {
   MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
   std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
@@ -85,18 +120,24 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
   SmallVector<char, 32> bytes;
   SmallVector<MCFixup, 2> fixups;
   size_t i = 0;
+  bool dropped = false;
   const bool finished = survives([&] {
     for (; i < columns.count; ++i) {
       answerSignals();
       offsets.push_back(int32_t(code.size()));
       bytes.clear();
       fixups.clear();
-      emitter->encodeInstruction(instruction(columns, i, context), bytes, fixups, *subtarget_);
+      const MCInst inst = instruction(columns, i, context);
+      emitter->encodeInstruction(inst, bytes, fixups, *subtarget_);
+      if ((dropped = dropsLiteral(inst, bytes, context)))
+        return;
       code.append(bytes.data(), bytes.size());
     }
   });
   if (!finished)
     throw McError("instruction " + std::to_string(i) + ": LLVM's encoder crashed on these operands");
+  if (dropped)
+    throw McError("instruction " + std::to_string(i) + ": LLVM's encoder writes one literal where two are needed");
   offsets.push_back(int32_t(code.size()));
   return {std::move(code), std::move(offsets)};
 }

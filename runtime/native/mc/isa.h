@@ -173,6 +173,7 @@ private:
 
   void assembleInto(const std::string &source, AssemblyResult &result) const;
   llvm::MCInst instruction(const OperandColumns &columns, size_t index, llvm::MCContext &context) const;
+  bool dropsLiteral(const llvm::MCInst &inst, llvm::ArrayRef<char> encoded, llvm::MCContext &context) const;
   std::unique_ptr<llvm::MCInstPrinter> printer() const;
 
   llvm::Triple triple_;

@@ -87,9 +87,9 @@ ROWS = (
                 middle=(writer, f"writes {what}"),
                 cleared_by=(("s_waitcnt_depctr", field),),
                 clears_all=False,
-                # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read. A later
-                # vector instruction that reads an SGPR has read its own behind the mask; LLVM takes a literal for
-                # enough, too, which is not relied upon here.
+                # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read. It
+                # takes a later vector instruction that reads an SGPR for enough, and one with a literal, which is not
+                # relied upon here.
                 forgotten_by=(
                     ("anything", "writes SGPRs"),
                     ("call or return", "all SGPRs"),
