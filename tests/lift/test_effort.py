@@ -84,6 +84,27 @@ def test_the_search_ends(way: str) -> None:
             survives(lambda object=object: lift(object, "k"), seconds=seconds)
 
 
+def test_calls_that_can_all_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many hooks called in a loop: from each call there is a way to every other one."""
+    lines = [".Lloop:"]
+    for number in range(400):
+        lines += [
+            f"s_cbranch_scc1 .Lbehind{number}",
+            "s_getpc_b64 s[4:5]",
+            "s_add_u32 s4, s4, callee@rel32@lo+4",
+            "s_addc_u32 s5, s5, callee@rel32@hi+12",
+            "s_swappc_b64 s[30:31], s[4:5]",
+            f".Lbehind{number}:",
+            "s_mov_b64 s[4:5], 0",
+            "s_mov_b64 s[30:31], 0",
+        ]
+    kernel = function("k", [*lines, "s_cbranch_vccz .Lloop", "s_endpgm"])
+    object = assembled(kernel_text(kernel + function("callee", ["s_setpc_b64 s[30:31]"]).replace(".globl", ".local"), "gfx90a"), "gfx90a")
+    monkeypatch.setattr("luthier.lifting.code.effort.FLOOR", 0)
+    monkeypatch.setattr("luthier.lifting.code.effort.EACH", 10)
+    assert len(lift(object, "k").functions) == 2
+
+
 def test_blocks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is made of them."""
     lines = [line for n in range(4) for line in (f"s_cbranch_scc0 .L{n}", f".L{n}:", "s_nop 0")]

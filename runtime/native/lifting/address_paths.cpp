@@ -10,6 +10,7 @@ namespace luthier::LUTHIER_FLOW {
 namespace {
 
 constexpr int StepsOfVisit = 16;
+constexpr size_t WaysOfMeeting = 4; // of a block to others, where paths do not meet in between, for that to pay
 
 Units execUnits() { return pairOfUnits(ExecLo, 2); }
 
@@ -279,6 +280,27 @@ void AddressPaths::cut(const std::vector<int> &relevant) {
       part.kills |= step.kills;
     }
   }
+  addMeetings();
+}
+
+/// Where many blocks have parts and each may come to each other one, there are as many ways as pairs of them. Then ways
+/// end where paths meet, too: a search goes through there once for all.
+void AddressPaths::addMeetings() {
+  std::vector<int> predecessors(blocks_.size());
+  size_t looked = 0;
+  for (const Block &block : blocks_) {
+    looked += block.special;
+    for (const int successor : block.successors)
+      ++predecessors[size_t(successor)];
+  }
+  const auto meets = [&](size_t place) { return predecessors[place] > 1 && !blocks_[place].special; };
+  size_t meetings = 0;
+  for (size_t place = 0; place < blocks_.size(); ++place)
+    meetings += meets(place);
+  if (looked * looked <= WaysOfMeeting * (looked + meetings))
+    return;
+  for (size_t place = 0; place < blocks_.size(); ++place)
+    blocks_[place].special |= meets(place);
 }
 
 std::vector<int> AddressPaths::special() const {

@@ -35,7 +35,7 @@ public:
     bool followed;   ///< it makes values
     Units reads, writes, kills;
   };
-  /// From one place to the next block that has parts which are looked at.
+  /// From one place to the next block of `special`.
   struct Way {
     int to;
     Units writes; ///< on any path
@@ -61,10 +61,11 @@ public:
   /// made
   std::vector<int> relevant(bool called, bool finished);
 
-  /// Cut the blocks at these instructions, and at those at which control may leave.
+  /// Cut the blocks at these instructions, and at those at which control may leave; tell where ways end.
   void cut(const std::vector<int> &relevant);
 
-  /// Return the blocks that such instructions are in, as a search that goes on with the lowest block finds them.
+  /// Return the blocks that such instructions are in, and others where ways end, as a search that goes on with the
+  /// lowest block finds them.
   std::vector<int> special() const;
   const std::vector<Part> &parts(int block) const { return blocks_[size_t(placeOf(block))].parts; }
 
@@ -104,6 +105,7 @@ private:
   void forward();
   Units restorable() const;
   void backward(bool finished, const Units &restored);
+  void addMeetings();
   int placeOf(int number) const;
   bool isSpent(const Block &block);
   /// Calls `each(place, block)` for blocks that there is work in, until there is none; special ones end it. False if

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from luthier.errors import LiftError
 
-FLOOR, EACH = 15_000, 40
+FLOOR, EACH = 15_000, 24
 """Units of work for any kernel, and for each of its instructions. What LLVM makes takes less than one for each; kernels
-of GCC that reach most of a C library take five, and those patched here, with hooks called all over them, thirty."""
+of GCC that reach most of a C library, and those patched here with hooks called all over them, take five."""
 
 
 class Effort:
-    """Counts the work of lifting a kernel, over all attempts at it. A unit takes 2 to 40 microseconds.
+    """Counts the work of lifting a kernel, over all attempts at it. A unit takes 2 to 20 microseconds.
 
     Args:
         refusal: makes the error for when it is too much.
