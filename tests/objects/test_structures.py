@@ -65,6 +65,22 @@ def test_damaged_structures(target: str, way: str, objects: dict[str, bytes]) ->
         survives(lambda copy_=copy_: use(copy_), memory=512 * MB)
 
 
+def test_functions_larger_than_the_code(objects: dict[str, bytes]) -> None:
+    """Whatever size a function's symbol says, it ends with its section."""
+    data = bytearray(objects["gfx90a"])
+    whole = load_objects(bytes(data), name="whole")[0]
+    size = next(one.size for one in whole.symbols if one.name == "two" and one.type == "func")
+    place = bytes(data).index(size.to_bytes(8, "little"), 0)
+    changed = 0
+    while place >= 0:
+        data[place : place + 8] = (2**64 - 8).to_bytes(8, "little")
+        changed += 1
+        place = bytes(data).find(size.to_bytes(8, "little"), place + 8)
+    again = load_objects(bytes(data), name="changed")[0]
+    assert changed and any(one.size == 2**64 - 8 for one in again.symbols)
+    assert len(lift(again, "two").blocks) == len(lift(whole, "two").blocks)
+
+
 @pytest.mark.parametrize("seed", range(COUNT if EVERYTHING else 3))
 def test_damaged_containers(seed: int, objects: dict[str, bytes]) -> None:
     image = objects["gfx90a"]

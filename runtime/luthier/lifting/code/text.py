@@ -25,6 +25,8 @@ from luthier.objects import CodeObject
 MOST_KEPT = 1 << 16
 """Instructions, of all objects together, that are kept decoded for the next kernel, which may call the same
 functions."""
+_END = 1 << 63
+"""Addresses beyond are no code: hardware has 57 bits."""
 UNDECODABLE = -1
 """In place of a `Control`: the bytes are no instruction."""
 
@@ -69,14 +71,17 @@ class Text:
     def __init__(self, object: CodeObject, isa: Isa) -> None:
         self.isa = isa
         self.name = object.name
-        self.ranges = [(address, address + size) for address, size in object.text_ranges if size > 0]
+        self.ranges = [
+            (address, address + size) for address, size in object.text_ranges if size > 0 and address + size <= _END
+        ]
         self._object = weakref.ref(object)  # whose key this is in `_texts`
         self.functions: dict[int, Extent] = {}
         for symbol in object.symbols:
-            if symbol.type == "func" and self.range_of(symbol.address) is not None:
-                known = self.functions.get(symbol.address)
-                if known is None or known.end < symbol.address + symbol.size:
-                    self.functions[symbol.address] = Extent(symbol.name, symbol.address, symbol.address + symbol.size)
+            around = self.range_of(symbol.address) if symbol.type == "func" else None
+            if around is not None:
+                known, end = self.functions.get(symbol.address), min(symbol.address + symbol.size, around[1])
+                if known is None or known.end < end:
+                    self.functions[symbol.address] = Extent(symbol.name, symbol.address, end)
         for kernel in object.kernels.values():
             self.functions.setdefault(kernel.entry, Extent(kernel.name, kernel.entry, kernel.entry))
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
