@@ -99,7 +99,10 @@ def test_calls_that_can_all_follow_each_other(monkeypatch: pytest.MonkeyPatch) -
             "s_mov_b64 s[30:31], 0",
         ]
     kernel = function("k", [*lines, "s_cbranch_vccz .Lloop", "s_endpgm"])
-    object = assembled(kernel_text(kernel + function("callee", ["s_setpc_b64 s[30:31]"]).replace(".globl", ".local"), "gfx90a"), "gfx90a")
+    object = assembled(
+        kernel_text(kernel + function("callee", ["s_setpc_b64 s[30:31]"]).replace(".globl", ".local"), "gfx90a"),
+        "gfx90a",
+    )
     monkeypatch.setattr("luthier.lifting.code.effort.FLOOR", 0)
     monkeypatch.setattr("luthier.lifting.code.effort.EACH", 10)
     assert len(lift(object, "k").functions) == 2

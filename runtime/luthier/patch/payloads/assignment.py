@@ -19,6 +19,7 @@ from luthier.isa.registers import AGPRS, VCC, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness, LivePoints
 from luthier.patch.boundary.neighbours import NearUse, Neighbours, begins_with
 from luthier.patch.boundary.scalar_reads import Endings, Leftovers
+from luthier.patch.boundary.vector_results import VectorResults
 from luthier.patch.outcome import RefusalKind
 from luthier.patch.payloads.collection import Payloads
 from luthier.patch.payloads.emission import Limits, forgotten_masks, leftovers
@@ -119,6 +120,7 @@ class Binder:
         self._masks = LaneMasks(lifted, edited=bool(edits))
         changed = any(edit.place == "instead" for edit in edits)
         self._neighbours = Neighbours(lifted, added=(edit.code for edit in edits), changed=changed)
+        self._results = VectorResults(lifted, changed=bool(edits))
         counters, self._reserved = reserved
         if self._endings.needed:  # counters do not wait for hooks that read the other SGPR
             self._reserved |= pairs(counters)
@@ -382,8 +384,10 @@ class Binder:
             kept = free_place(here, self._budget.sgprs, lifted.wave_size, call.guard.reads | holders(bound.use.sources))
             if kept is None:
                 return None
-            # Vector instructions may still read as lane masks what is overwritten.
-            place = replace(place, kept=kept, lead=self._boundaries.everywhere)
+            place = replace(place, kept=kept)
+        # Vector instructions may still read as lane masks what is overwritten, or not have written what is compared.
+        if wanted or self._results.are_awaited(at, site.at, call.guard.reads):
+            place = replace(place, lead=self._boundaries.everywhere)
         if self._masks.matter:
             place = replace(place, lead=(*place.lead, *self._masks.before(mask_of((*vcc, *(place.kept or ()))))))
         early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()
