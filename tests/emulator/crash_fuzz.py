@@ -113,7 +113,7 @@ class Instructions:
 
     def prologue(self, kernarg: int) -> bytes:
         """Registers with which memory accesses may succeed: in every fourth register a buffer's address, its
-        descriptor from s0 on, small numbers elsewseeds."""
+        descriptor from s0 on, small numbers elsewhere."""
         lines = [f"s_load_dwordx2 s[20:21], s[{kernarg}:{kernarg + 1}], 0x0", *_WAIT[self.isa.target.target.major]]
         word3 = {9: 0, 10: 3 << 28, 11: 3 << 28, 12: 3 << 28}[self.isa.target.target.major]
         for first in range(0, 20, 4):
@@ -125,7 +125,7 @@ class Instructions:
         return self._words("\n".join(lines))
 
     def program(self, words: int, start: bytes) -> bytes:
-        """Random code of at most so many words, which ends the kernel where it is not led elsewseeds."""
+        """Random code of at most so many words, which ends the kernel where it is not led elsewhere."""
         random = self.random
         code = start
         for _ in range(int(random.integers(1, 12))):
@@ -145,7 +145,7 @@ class Instructions:
 
 
 def random_descriptor(raw: bytes, random: np.random.Generator, wild: bool) -> bytes:
-    """The descriptor with other bits in its register setup and properties; if `wild`, anywseeds."""
+    """The descriptor with other bits in its register setup and properties; if `wild`, anywhere."""
     word = int.from_bytes(raw, "little")
     for _ in range(int(random.integers(1, 12))):
         low, high = (0, 512) if wild else (8 * 44, 8 * 60)
@@ -177,7 +177,7 @@ def check(device: EmulatedDevice) -> None:
                 assert same.all(), "a record's function was overwritten"
 
 
-LEAST = 20
+LEAST = 96
 """Launches, however long they take: the first ones compile what all others find."""
 
 

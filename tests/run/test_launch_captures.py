@@ -21,8 +21,9 @@ from .conftest import TARGETS, RunUnderTools
 
 PROGRAMS = (
     *("arguments", "histogram", "reduction", "saxpy", "sort", "pointers", "streams", "variables", "graph", "stack"),
-    *("managed", "host_memory", "transpose", "scan", "sparse"),
+    *("managed", "host_memory", "transpose", "scan"),
 )
+"""Those that execute the same instructions each time: not sparse, whose work-groups race for nodes."""
 Build = Callable[[str], Path]
 
 
@@ -32,7 +33,7 @@ def captured(program: Path, target: str, folder: Path, *, machine: bool) -> list
     device = "hip" if machine else f"emu:{target}"
     made = run_luthier("capture", "--device", device, "-o", folder, "--", program, before=before)
     assert made.returncode == 0, made.stderr
-    assert "not captured: 0" in made.stderr
+    assert made.stderr.endswith("; not captured: 0\n")
     found = [read_capture(path) for path in folder.iterdir()]
     return sorted(found, key=lambda one: (one.manifest.kernel, one.manifest.number))
 

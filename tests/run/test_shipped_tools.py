@@ -33,6 +33,8 @@ PROGRAMS = ("saxpy", "reduction", "scan", "transpose", "graph", "sort")
 ALL_PROGRAMS = (*SAYS, "saxpy")
 FACTOR = 3
 """By which saxpy multiplies."""
+FINDERS = {"fp_check"}
+"""Tools whose tables are empty where nothing is wrong."""
 UNORDERED = {"exchange": {"launch_log", "lds_race", "memcheck"}}
 """Programs whose launches wait for each other, and tools that make one wait for the other."""
 
@@ -130,7 +132,7 @@ def test_alone(
     assert tool["tool"] == name
     rows = [row for table in tool["tables"] for row in table["rows"]]
     has_sites = any(kernel["sites"] or kernel["instrumented"] for kernel in own.values())
-    assert rows or not has_sites
+    assert rows or not has_sites or name in FINDERS
     if folder is not None:
         assert {Path(row[1]).parent for row in rows} == {folder / "lifted"}
 
