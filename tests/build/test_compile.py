@@ -15,6 +15,7 @@ from luthier.errors import BuildError
 from luthier.module.embedded import read_object
 from luthier.objects import load_objects
 
+import luthier_build.precompiled as precompiled_module
 import luthier_build.units as units_module
 from luthier_build.compile import DeviceModule, compile_device, compile_modules
 from luthier_build.package import compile_tool
@@ -203,17 +204,18 @@ def test_an_interrupted_build_is_taken_up_where_it_stopped(
     hook: str, make_project: MakeProject, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project({"device.hip": hook})
-    real = units_module.run
+    real = precompiled_module.run
 
     def interrupted(command: list[str], **rest: object) -> str:
-        if "--offload-arch=gfx1100" in command:
-            Path(command[-1]).write_bytes(b"half an obj")  # as a killed compiler leaves it
+        if "--offload-arch=gfx1100" in command and "-c" in command:
+            # As a killed compiler leaves it.
+            Path(command[command.index("-o") + 1]).write_bytes(b"half an obj")
             raise KeyboardInterrupt
         return real(command, **rest)  # type: ignore[arg-type]
 
     one_by_one = Settings(targets=TARGETS, jobs=1)
     with monkeypatch.context() as patch:
-        patch.setattr(units_module, "run", interrupted)
+        patch.setattr(precompiled_module, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build(project, toolchain, settings=one_by_one)
     assert not list((project / "build").rglob("*gfx1100*"))

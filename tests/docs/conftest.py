@@ -38,7 +38,8 @@ def reader_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
             start = f"#!{own}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
             (own / "bin" / name).write_text(start)
             (own / "bin" / name).chmod(0o755)
-        clean = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+        ours = ("VIRTUAL_ENV", "PYTHONPATH", "LUTHIER_TEST_ALL", "LUTHIER_TEST_SHARD")
+        clean = {name: value for name, value in os.environ.items() if name not in ours}
         return {
             **clean,
             "PATH": f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}",
