@@ -58,11 +58,7 @@ class Neighbours:
         self._rules = {rule.number: rule for rule in self._model.between_neighbours}
         self.matter = bool(self._rules)
         """Else nothing need be done."""
-        # Blocks that are entered by calls, and by returns.
-        self._entered = {one.entry_block for one in lifted.functions[1:]}
-        self._entered |= {
-            call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None
-        }
+        self._entered = entered_blocks(lifted)
         self._known: dict[tuple[int, str], _Parties] = {}
         self._times: dict[int, int] = {}
 
@@ -191,7 +187,7 @@ class Neighbours:
         units = {}
         for index in indices.tolist():
             own_roles = roles.get(columns.opcode[index])
-            units[index] = -1 if own_roles is None else _units(own_roles, instance_of(table, native, columns, index))
+            units[index] = -1 if own_roles is None else units_of(own_roles, instance_of(table, native, columns, index))
         count = len(lifted.code)
         marks, near = np.zeros(count + 1, bool), np.zeros(count + 1, bool)
         marks[[index for index, registers in units.items() if registers]] = True
@@ -206,7 +202,14 @@ class Neighbours:
         return _Parties(units, near.tolist())
 
 
-def _units(roles: Iterable[Role], instance: Instance) -> int:
+def entered_blocks(lifted: LiftedRepresentation) -> set[int]:
+    """Return the blocks that are entered by calls, and by returns: what ran before them is not known."""
+    returns = {call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None}
+    return returns | {one.entry_block for one in lifted.functions[1:]}
+
+
+def units_of(roles: Iterable[Role], instance: Instance) -> int:
+    """Return the units with which an instruction takes part by any of some roles."""
     return functools.reduce(operator.or_, (role(instance) for role in roles))
 
 
@@ -287,7 +290,7 @@ class _KnownUses:
         if uses is None:
             table = effect_table(self._isa)
             instance = instance_of(table, table.code(columns), columns, index)
-            uses = [(rule, units) for rule, roles in asked if (units := _units(roles, instance))]
+            uses = [(rule, units) for rule, roles in asked if (units := units_of(roles, instance))]
             if not instance.opcode.pseudo.startswith(IN_A_ROW):
                 self._uses.put(key, uses)
         return uses

@@ -9,12 +9,13 @@ come before it, and have that wait only where they need it.
 from __future__ import annotations
 
 import functools
-import operator
 
+from luthier import _mc
 from luthier.hazards.wait_states.model import Rule, hazard_model, ticks
 from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa.registers import VGPR_MASK
 from luthier.lifting import LiftedRepresentation
+from luthier.patch.boundary.neighbours import entered_blocks, units_of
 
 
 class VectorResults:
@@ -34,11 +35,14 @@ class VectorResults:
             and "VALU" in rule.hazard.consumer.kind
             and "writes" not in rule.hazard.consumer.role
         ]
-        self._native = lifted.effect_table.code(lifted.columns)
-        self._entered = {one.entry_block for one in lifted.functions[1:]}
-        self._entered |= {
-            call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None
-        }
+
+    @functools.cached_property
+    def _entered(self) -> set[int]:
+        return entered_blocks(self._lifted)
+
+    @functools.cached_property
+    def _native(self) -> _mc.Code:
+        return self._lifted.effect_table.code(self._lifted.columns)
 
     def are_awaited(self, point: int, index: int, read: int) -> bool:
         """Return whether a vector instruction at a point must wait before it reads some registers.
@@ -89,4 +93,4 @@ class VectorResults:
         if not roles:
             return 0, vectors
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, at)
-        return functools.reduce(operator.or_, (role(instance) for role in roles)), vectors
+        return units_of(roles, instance), vectors
