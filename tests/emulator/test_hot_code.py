@@ -226,6 +226,21 @@ def test_what_goes_wrong_is_said_and_changes_nothing(
     assert first.tolist() == second.tolist()
 
 
+def test_nothing_is_compiled_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    monkeypatch.setattr(hot, "compile_runs", lambda code, stretch: compiled.append(stretch))
+    isa = Isa.of("gfx90a")
+    code = Code(isa, [(0, assemble(isa, "s_nop 0\ns_endpgm\n"))])
+    compiler = hot.Compiler()
+    compiler.put(code, [range(1)])
+    compiler.wait()
+    assert compiled == [range(1)]
+    compiler.end()
+    compiler.put(code, [range(1, 2)])
+    compiler.wait()
+    assert compiled == [range(1)]
+
+
 def test_stretches() -> None:
     """They begin where control may enter, and end where it may leave."""
     isa = Isa.of("gfx90a")

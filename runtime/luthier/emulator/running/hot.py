@@ -89,24 +89,27 @@ class Compiler:
     def __init__(self) -> None:
         self._wanted: collections.deque[tuple[weakref.ref[Code], range]] = collections.deque()
         self._changed = threading.Condition()
-        self._busy = False
+        self._busy = self._ended = False
         threading.Thread(target=self._work, name="luthier hot code", daemon=True).start()
         # LLVM must not be at work while the process takes itself apart.
-        atexit.register(self._stop)
+        atexit.register(self.end)
 
     def put(self, code: Code, stretches: Iterable[range]) -> None:
         """Let the runs in stretches of code be compiled."""
         with self._changed:
-            self._wanted.extend((weakref.ref(code), stretch) for stretch in stretches)
-            self._changed.notify_all()
+            if not self._ended:
+                self._wanted.extend((weakref.ref(code), stretch) for stretch in stretches)
+                self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until all that is wanted is compiled."""
         with self._changed:
             self._changed.wait_for(lambda: not self._wanted and not self._busy)
 
-    def _stop(self) -> None:
+    def end(self) -> None:
+        """Compile nothing more, and wait for what is at work."""
         with self._changed:
+            self._ended = True
             self._wanted.clear()
         self.wait()
 
