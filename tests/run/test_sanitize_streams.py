@@ -53,7 +53,12 @@ def line_of(name: str) -> int:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("pair", RACES)
 def test_race(build_program: Build, tmp_path: Path, pair: str, target: str) -> None:
-    (race,) = found_by(build_program("stream_races", "-g"), tmp_path / "log", target, pair)
+    program = build_program("stream_races", "-g")
+    found = found_by(program, tmp_path / "log", target, pair)
+    for _ in range(2 if pair == "event-too-early" else 0):
+        # It is not found in one run of fifty. Whether HIP or the device then orders the two is not known.
+        found = found or found_by(program, tmp_path / "log", target, pair)
+    (race,) = found
     assert (race["kind"], race["size"], race["count"]) == ("race", 4, 1024)
     assert race["allocation"]["size"] == 4096
     places = [(race["name"], lines_of(race))]
