@@ -144,7 +144,8 @@ def meaning(text: str) -> str:
 
     That is one of two opcodes for one operation, of which one calls v1.l v1, and half of the literal of a bfloat16.
     """
-    return re.sub(r"(?<=, 0x)[0-9a-f]{4}(?=[0-9a-f]{4}$)" if "_bf16" in text else r"\.l", "", text.replace(".l", ""))
+    text = text.replace(".l", "")
+    return re.sub(r"(?<=, 0x)[0-9a-f]{4}(?=[0-9a-f]{4}$)", "", text) if "_bf16" in text else text
 
 
 def has_literal(isa: Isa, encoded: bytes) -> bool:
