@@ -81,7 +81,7 @@ def enter(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
         path for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs") if Path(path).exists()
     ]
     line = ["bwrap", "--die-with-parent", "--unshare-pid", "--cap-add", "ALL", "--bind", str(root), "/"]
-    line += ["--dev-bind", "/dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    line += ["--dev-bind", "/dev", "/dev", "--proc", "/proc", "--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp"]
     for path in shared:
         line += ["--ro-bind", path, path]
     line += ["--clearenv", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin:/sbin", "--setenv", "HOME", "/root"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from commands import MAIN
-from luthier.run import private_folder
+from luthier.run import devices_for, preflight, private_folder
 from luthier.support import processes
 
 from .conftest import Outcome
@@ -44,6 +44,17 @@ def test_a_limit_is_said_first(limit: str, says: str) -> None:
 def test_limits_that_suffice() -> None:
     outcome = run("--", "echo", "started", prefix="ulimit -n 32; ulimit -v 1200000000")
     assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
+
+
+def test_a_machine_that_tells_of_no_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = devices_for("emu:gfx90a", ["true"])
+    preflight.check(["true"], devices, {})
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(preflight, "PROCESSORS", str(tmp_path / "none"))
+    preflight.check(["true"], devices, {})
+    assert "Mount /sys" in capsys.readouterr().err
 
 
 def test_a_run_inside_of_another() -> None:

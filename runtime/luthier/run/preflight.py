@@ -25,6 +25,7 @@ from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
 from luthier.wire.topology import FILES_VARIABLE
 
 DRIVER = "/dev/kfd"
+PROCESSORS = "/sys/devices/system/cpu"
 SHARED_BYTES = 1 << 40
 """Bytes of addresses that the service shares with each process of the program."""
 _OTHER_BYTES = 8 << 30
@@ -61,6 +62,12 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
         check_rights(Path(path))
     if not isinstance(devices, MachineGpus) and (unknown := unknown_targets(command[0], devices, base)):
         say(f"luthier run: warning: {unknown}", file=sys.stderr)
+    if not os.path.exists(PROCESSORS):  # libhsakmt 5.2.3 then finds no device, and HIP 5.2 crashes without any
+        say(
+            f"luthier run: warning: there is no {PROCESSORS} here, from which ROCm reads what processors there are: it"
+            " may find no device, or crash. Mount /sys",
+            file=sys.stderr,
+        )
 
 
 def check_limits() -> None:
