@@ -15,9 +15,9 @@ NO_MEMBERS = "a named barrier of which nobody has said how many wait: what opens
 TENSOR = "a tensor descriptor whose fields do not go together: what is copied then is not documented"
 TENSOR_STEPS = "a tile that moves through a tensor whose dimensions overlap: where its bounds are is not documented"
 IMAGE = "an image with levels, a first layer, compression or another geometry than the instruction's: not modelled"
-TILES = "an image in tiles: where its elements lie depends on the processor's memory and is not modelled"
+TILES = "an image in tiles of another kind than ROCr makes for this processor: not modelled"
 IMAGE_PITCH = "an image whose rows are nearer than its width: where its elements lie then is not documented"
-SAMPLER = "a sampler that filters integers or volumes, or has more than ROCr's do: not modelled"
+SAMPLER = "a sampler that filters integers, or has more than ROCr's do: not modelled"
 BEYOND_IMAGE = (
     "a place outside of an image that has constants for components: what is read there the sources leave open"
 )

@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 
 import numpy as np
+from luthier.emulator.operations.image_tiles import Equation, equations
 from luthier.emulator.running.memory import Allocation, Memory
 from numpy.typing import NDArray
 
@@ -51,20 +52,13 @@ FORMATS = {
     "32_32_32_32_SINT": (76, 62, 32, 4, "SINT"),
     "32_32_32_32_FLOAT": (77, 63, 32, 4, "FLOAT"),
 }
-TILES = (
-    (1, 2, -1, 3, -2, -3, 4, -4, -5, 5, -6, 6, -7, 7, -8, 8, -9, 9),
-    (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8, 9),
-    (0, 0, 1, -1, 2, -2, 3, -3, -4, 4, -5, 5, -6, 6, -7, 7, -8, 8),
-    (0, 0, 0, 1, -1, 2, 3, -2, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8),
-    (0, 0, 0, 0, 1, -1, 2, -2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7),
-)
 DIMENSIONS = {"1D": (0, 1), "2D": (1, 2), "3D": (2, 3), "1D_ARRAY": (4, 2), "2D_ARRAY": (5, 3)}
 """The instruction's number, and coordinates."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image in rows."""
+    """An image in rows, or in tiles of two or three dimensions."""
 
     target: str
     form: str
@@ -74,7 +68,7 @@ class Image:
     """Elements, of one or two dimensions; 0: the width."""
     selections: tuple[int, ...] = (4, 5, 6, 7)
     mode: int = 0
-    """SW_MODE, of two dimensions on gfx1201."""
+    """SW_MODE: 0 for rows."""
 
     @property
     def number(self) -> int:
@@ -103,19 +97,21 @@ class Image:
     @property
     def bytes(self) -> int:
         if self.mode:
-            across, down = self.block
-            return math.prod(-(-x // y) for x, y in zip(self.extents, (across, down), strict=True)) << self.block_bits
+            return math.prod(self.blocks) << self.block_bits
         return self.pitches[-1] * self.extents[-1]
 
     @property
-    def block_bits(self) -> int:
-        return {1: 8, 2: 12, 3: 16, 4: 18}[self.mode]
+    def equation(self) -> Equation:
+        return equations(self.target)[self.mode, self.size.bit_length() - 1]
 
     @property
-    def block(self) -> tuple[int, int]:
-        """Elements across and down: as square as it goes, wider rather than higher."""
-        bits = self.block_bits - (self.size.bit_length() - 1)
-        return 1 << -(-bits // 2), 1 << bits // 2
+    def block_bits(self) -> int:
+        return len(self.equation.bits)
+
+    @property
+    def blocks(self) -> list[int]:
+        """By axis."""
+        return [-(-extent >> bits) for extent, bits in zip(self.extents, self.equation.block, strict=False)]
 
     def words(self, address: int) -> list[int]:
         assert address % 256 == 0
@@ -142,14 +138,15 @@ class Image:
             return self._tiled(*at)
         return sum(x * pitch for x, pitch in zip(at, self.pitches, strict=True))
 
-    def _tiled(self, x: int, y: int) -> int:
-        """As rocjitsu has it of AddrLib: above 0 the table has bits of x from 1 on, below 0 those of y."""
-        across, down = self.block
-        place = 0
-        for bit, code in enumerate(TILES[self.size.bit_length() - 1][: self.block_bits]):
-            source = x if code > 0 else y
-            place |= (source >> abs(code) - 1 & 1) << bit if code else 0
-        return (y // down * -(-self.extents[0] // across) + x // across << self.block_bits) + place
+    def _tiled(self, *at: int) -> int:
+        place = sum(
+            (sum(at[axis] >> bit for axis, bit in sources if axis < len(at)) & 1) << number
+            for number, sources in enumerate(self.equation.bits)
+        )
+        block = 0
+        for coordinate, count, bits in [*zip(at, self.blocks, self.equation.block, strict=False)][::-1]:
+            block = block * count + (coordinate >> bits)
+        return (block << self.block_bits) + place
 
     def components(self, raw: bytes) -> list[float | int]:
         """The numbers of an element that its bytes stand for."""

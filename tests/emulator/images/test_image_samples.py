@@ -51,10 +51,11 @@ def sampled(image: Image, contents: bytes, at: list[float], modes: list[int], wh
     return [float(number) for number in total]
 
 
-def sampler(modes: list[int], whole: bool, linear: bool) -> list[int]:
+def sampler(target: str, modes: list[int], whole: bool, linear: bool) -> list[int]:
     """As ROCr packs it."""
     first = sum(mode << 3 * axis for axis, mode in enumerate(modes)) | whole << 15
-    return [first, 4095 << 13 & 0x3FFE000, linear << 20 | linear << 22, 0]
+    levels = 4095 << (13 if target == "gfx1201" else 12)
+    return [first, levels, linear << 20 | linear << 22, 0]
 
 
 def coordinates(image: Image, axes: int, whole: bool) -> NDArray[np.float32]:
@@ -69,7 +70,7 @@ def coordinates(image: Image, axes: int, whole: bool) -> NDArray[np.float32]:
 
 def words_of(image: Image, address: int, modes: list[int], whole: bool, linear: bool) -> dict[int, int]:
     scalars = {8 + place: word for place, word in enumerate(image.words(address))}
-    return scalars | {16 + place: word for place, word in enumerate(sampler(modes, whole, linear))}
+    return scalars | {16 + place: word for place, word in enumerate(sampler(image.target, modes, whole, linear))}
 
 
 def text_of(image: Image, verb: str, count: int) -> str:
@@ -114,7 +115,7 @@ def test_planes(target: str, mode: int, linear: bool) -> None:
 def test_geometries(target: str, dim: str, verb: str) -> None:
     image = Image(target, "16_16_16_16_FLOAT", dim, EXTENTS[dim])
     axes = len(image.extents) - dim.endswith("ARRAY")
-    for linear in (False, True) if dim != "3D" else (False,):
+    for linear in (False, True):
         check(image, [CLAMP, BORDER, WRAP][:axes], whole=False, linear=linear, verb=verb)
 
 
@@ -146,11 +147,16 @@ def test_samplers_that_are_not_modelled(word: int, bits: int) -> None:
         run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
 
 
-@pytest.mark.parametrize(("form", "dim"), [("8_8_8_8_UINT", "2D"), ("8_8_8_8_UNORM", "3D")])
-def test_filters_that_are_not_modelled(form: str, dim: str) -> None:
-    image = Image("gfx1201", form, dim, EXTENTS[dim])
+@pytest.mark.parametrize(("target", "mode"), [("gfx1030", 25), ("gfx1100", 27), ("gfx1201", 6)])
+def test_volumes_in_tiles(target: str, mode: int) -> None:
+    image = Image(target, "16_16_16_16_FLOAT", "3D", (37, 20, 18), mode=mode)
+    check(image, [CLAMP, WRAP, MIRROR], whole=False, linear=True)
+
+
+def test_integers_are_not_filtered() -> None:
+    image = Image("gfx1201", "8_8_8_8_UINT", "2D", EXTENTS["2D"])
     memory, place = allocated(image, 6)
-    scalars = words_of(image, place.address, [CLAMP] * 3, False, True)
-    text = text_of(image, "image_sample_lz", len(image.extents))
+    scalars = words_of(image, place.address, [CLAMP] * 2, False, True)
+    text = text_of(image, "image_sample_lz", 2)
     with pytest.raises(EmulationError, match="a sampler that"):
-        run_assembly("gfx1201", text, {20: 0, 21: 0, 22: 0}, scalars, memory=memory, wave_size=32)
+        run_assembly("gfx1201", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)

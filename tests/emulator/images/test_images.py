@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 from image_cases import DIMENSIONS, FORMATS, TARGETS, Image, allocated
+from kept import ROOT
 from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.operations.image_tiles import SIZES, equations
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
 
@@ -124,16 +127,95 @@ def test_geometries(target: str, dim: str, apart: bool) -> None:
         check_store(image, apart=apart)
 
 
-@pytest.mark.parametrize("mode", [1, 2, 3, 4])
-@pytest.mark.parametrize("form", ["8_UINT", "8_8_UNORM", "32_FLOAT", "32_32_UINT", "32_32_32_32_FLOAT"])
-def test_tiles(form: str, mode: int) -> None:
-    """Every element has a place of its own, in the blocks, and it is the one that is read and written."""
-    image = Image("gfx1201", form, "2D", (300, 70), selections=selections(form), mode=mode)
-    found = {image.place((x, y)) for x in range(300) for y in range(70)}
-    assert len(found) == 300 * 70
-    assert max(found) < image.bytes
-    check_load(image)
-    check_store(image)
+SIZED = ("8_UINT", "8_8_UNORM", "32_FLOAT", "32_32_UINT", "32_32_32_32_FLOAT")
+"""A format for each size of elements."""
+
+
+SHAPES = [("2D", (300, 70)), ("2D_ARRAY", (70, 45, 5)), ("3D", (40, 33, 9))]
+LATER = [pytest.param(name, marks=pytest.mark.thorough) for name in ("gfx1032", "gfx1036", "gfx1103")]
+
+
+@pytest.mark.parametrize("target", [*TARGETS, *LATER])
+def test_tiles(target: str) -> None:
+    """Of each mode and size of elements an image that is larger than most blocks."""
+    shapes = itertools.cycle(SHAPES)
+    for (mode, size), equation in equations(target).items():
+        dim, extents = ("3D", (37, 23, 19)) if equation.block[2] else next(shapes)
+        image = Image(target, SIZED[size], dim, extents, selections=selections(SIZED[size]), mode=mode)
+        check_load(image)
+        check_store(image)
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "gfx1031", "gfx1033", "gfx1036", "gfx1101", "gfx1102", "gfx1103"])
+def test_each_element_has_a_place_of_its_own(target: str) -> None:
+    """In a block: the address bits that its coordinates' bits turn are independent, and as many as there are."""
+    found = equations(target)
+    assert len(found) >= 5 * SIZES
+    for (_, size), equation in found.items():
+        inside = [(axis, bit) for axis, bits in enumerate(equation.block) for bit in range(bits)]
+        assert len(inside) + size == len(equation.bits)
+        kept: list[int] = []
+        for source in inside:
+            turned = sum(1 << number for number, sources in enumerate(equation.bits) if source in sources)
+            assert turned % (1 << size) == 0
+            for other in kept:
+                turned = min(turned, turned ^ other)
+            assert turned, (equation, source)
+            kept.append(turned)
+            kept.sort(reverse=True)
+
+
+def test_tiles_as_others_have_them() -> None:
+    """AMD's rocjitsu (vm/amdgpu/image_address.h, gfx11_image_offset): GFX12's 4 KiB, with four bits exclusive-ored."""
+    ours, theirs = equations("gfx1100"), equations("gfx1201")
+    for size in range(SIZES):
+        x, y, _ = ours[22, size].block
+        also = {8: (0, x + 1), 9: (1, y + 1), 10: (0, x), 11: (1, y)}
+        planes = [frozenset(source for source in bit if source[0] < 2) for bit in ours[22, size].bits]
+        assert planes == [
+            bit | ({also[number]} if number in also else set()) for number, bit in enumerate(theirs[2, size].bits)
+        ]
+
+
+def test_processors_with_the_same_memory_have_the_same_tiles() -> None:
+    """The virtual device tells ROCr of its memory's layout (GB_ADDR_CONFIG), and ROCr makes the descriptors."""
+    chips = re.findall(r'\{"(gfx1[012]\w+)", [^}]*, (0x\w+)\}', (ROOT / "runtime/native/kfd_shim/chips.h").read_text())
+    found: dict[tuple[str, str], list[str]] = {}
+    for chip, layout in chips:
+        if equations(chip):
+            found.setdefault((chip[:5], layout), []).append(chip)
+    assert sum(map(len, found.values())) == 17
+    different = [equations(names[0]) for names in found.values()]
+    assert len(different) == len({frozenset(one.items()) for one in different}) == 9
+    for names in found.values():
+        assert all(equations(name) == equations(names[0]) for name in names), names
+
+
+def test_hip_copies_images_of_every_shape_as_arrays_of_planes() -> None:
+    """An instruction's third coordinate then is the volume's; of lines and planes those that they lack are 0."""
+    for target in TARGETS:
+        for dim, lacks in (("1D", 2), ("2D", 1), ("3D", 0)):
+            for mode in (0, 2) if dim == "2D" else (0,):
+                image = Image(target, "32_UINT", dim, EXTENTS[dim], selections=(4, 0, 0, 0), mode=mode)
+                check_as_planes(
+                    image, [(*at, *[0] * lacks) for at in itertools.product(*map(range, image.extents))][:32]
+                )
+                if lacks:
+                    with pytest.raises(EmulationError, match="another geometry"):
+                        check_as_planes(image, [(0, 0, 1)] * 32)
+
+
+def check_as_planes(image: Image, at: list[tuple[int, ...]]) -> None:
+    memory, place = allocated(image, 11)
+    given = {20 + axis: np.array([one[axis] for one in at], np.uint32) for axis in range(3)}
+    words = {8 + index: word for index, word in enumerate(image.words(place.address))}
+    names = "[v20, v21, v22]" if image.target == "gfx1201" else "v[20:22]"
+    text = f"image_load v0, {names}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D_ARRAY"
+    state = run_assembly(image.target, text, given, words, memory=memory, wave_size=32)
+    contents = place.view().view(np.uint32)
+    starts = [image.place(one[: len(image.extents)]) for one in at]
+    expected = [contents[start // 4] for start in starts if start is not None]
+    np.testing.assert_array_equal(state.vgpr(0), expected)
 
 
 def test_bases_of_tiles() -> None:
@@ -149,13 +231,35 @@ def test_bases_of_tiles() -> None:
     np.testing.assert_array_equal(state.vgpr(0), expected)
 
 
-def test_tiles_are_gfx12s() -> None:
-    image = Image("gfx1100", "32_UINT", "2D", (19, 7), selections=(4, 0, 0, 0))
+@pytest.mark.parametrize(
+    ("target", "dim", "mode"),
+    [
+        ("gfx1030", "2D", 26),
+        ("gfx1030", "2D", 31),
+        ("gfx1100", "2D", 21),
+        ("gfx1201", "2D_ARRAY", 5),
+        ("gfx1201", "3D", 8),
+    ],
+)
+def test_tiles_that_are_not_modelled(target: str, dim: str, mode: int) -> None:
+    """Also those of volumes, where there is none."""
+    image = Image(target, "32_UINT", dim, EXTENTS[dim], selections=(4, 0, 0, 0))
     memory, place = allocated(image, 4)
-    scalars = {
-        8 + index: word | (1 << 20 if index == 3 else 0) for index, word in enumerate(image.words(place.address))
-    }
-    text = "image_load v0, v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
+    scalars = {8 + index: word | mode * (index == 3) << 20 for index, word in enumerate(image.words(place.address))}
+    names = [f"v{20 + index}" for index in range(len(image.extents))]
+    given = f"[{', '.join(names)}]" if target == "gfx1201" else f"v[20:{19 + len(names)}]"
+    text = f"image_load v0, {given}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_{dim}"
+    with pytest.raises(EmulationError, match="an image in tiles"):
+        run_assembly(target, text, {20: 0, 21: 0, 22: 0}, scalars, memory=memory, wave_size=32)
+
+
+def test_elements_of_12_bytes_have_no_tiles() -> None:
+    image = Image("gfx1100", "32_UINT", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 4)
+    words = image.words(place.address)
+    words[1] = words[1] & ~(0xFF << 20) | 58 << 20  # 32_32_32 UINT
+    scalars = {8 + index: word | 27 * (index == 3) << 20 for index, word in enumerate(words)}
+    text = "image_load v[0:2], v[20:21], s[8:15] dmask:0x7 dim:SQ_RSRC_IMG_2D"
     with pytest.raises(EmulationError, match="an image in tiles"):
         run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
 

@@ -1,9 +1,10 @@
-"""Samples of images in rows at float coordinates, nearest and linear (GFX10.3, GFX11, GFX12).
+"""Samples of images at float coordinates, nearest and linear (GFX10.3, GFX11, GFX12).
 
 Sources: ROCr's sampler descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateSamplerSrd and
-convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken. There is one
-level, so that its number and derivatives do not matter. Coordinates and weights have 64 bits here; hardware has
-fixed-point numbers of fewer. Descriptors with more than ROCr's have are a fault.
+convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken; Mesa
+(ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. There is one level, so
+that its number and derivatives do not matter. Coordinates and weights have 64 bits here; hardware has fixed-point
+numbers of fewer. Descriptors with more than ROCr's have are a fault.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from luthier.emulator.operations.images import (
     LINES,
     PLANES,
     STATIC,
-    VOLUME,
+    Along,
     Image,
+    axes_of,
     coordinates,
     dimension,
     fetch_components,
@@ -48,7 +50,7 @@ class _Sampler:
     linear: Value
 
 
-def _sampler_of(w: WaveBuilder, slot: Slot, axes: int, dim: int) -> _Sampler:
+def _sampler_of(w: WaveBuilder, slot: Slot, axes: int) -> _Sampler:
     """Return what a descriptor says; what is not modelled is a fault."""
     words = slot.scalars()
     modes = [words[0] >> 3 * axis & 7 for axis in range(axes)]
@@ -57,13 +59,12 @@ def _sampler_of(w: WaveBuilder, slot: Slot, axes: int, dim: int) -> _Sampler:
     unnormalised = (words[0] & _UNNORMALISED) != 0
     if w.modifiers.get("unorm"):
         unnormalised = w.number(1) == 1
+    least_level = 0x1FFF if w.major >= 12 else 0xFFF
     wrong = ((words[0] & (0xFFFFFFFF ^ _UNNORMALISED)) >> 9 != 0) | (magnified > 1) | (magnified != reduced)
-    wrong = wrong | ((words[2] & (0xFFFFFFFF ^ _FILTERS)) != 0) | (words[3] != 0) | ((words[1] & 0x1FFF) != 0)
+    wrong = wrong | ((words[2] & (0xFFFFFFFF ^ _FILTERS)) != 0) | (words[3] != 0) | ((words[1] & least_level) != 0)
     for mode in modes:
         known = (mode == _CLAMP) | (mode == _BORDER) | (((mode == _WRAP) | (mode == _MIRROR)) & ~unnormalised)
         wrong = wrong | ~known
-    if dim == VOLUME:  # whether the filter of Z is that of X and Y then
-        wrong = wrong | linear
     stop(w, wrong, SAMPLER)
     return _Sampler(modes, unnormalised, linear)
 
@@ -116,7 +117,7 @@ def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
     image = image_of(w, resource, dim)
     count = COORDINATES[dim]
     axes = count - (dim in (LINES, PLANES))
-    s = _sampler_of(w, sampler, axes, dim)
+    s = _sampler_of(w, sampler, axes)
     stop(w, image.form.is_integer & s.linear, SAMPLER)
     given = coordinates(w, slots, count + level)[:count]
     layers = [_layer(w, given[-1], image.extents[-1])] if axes < count else []
@@ -127,19 +128,20 @@ def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
 def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: list[Value]) -> list[Value]:
     """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
     w = image.w
-    ways = [
-        _axis(w, coordinate, extent, mode, s)
-        for coordinate, extent, mode in zip(given, image.extents, s.modes, strict=False)
-    ]
-    corners = []
-    for corner in itertools.product((0, 1), repeat=len(ways)):  # the first axis changes last
-        at = [elements[side] for (elements, _), side in zip(ways, corner, strict=True)]
-        corners.append(fetch_components(image, [*at, *layers], False)[0])
+    axes = axes_of(image.dim)
+    sides: list[list[Along]] = []
+    weights = []
+    for axis, coordinate, mode in zip(axes, given, s.modes, strict=False):
+        elements, weight = _axis(w, coordinate, image.extents[axis], mode, s)
+        sides.append([Along.of(image, axis, element) for element in elements])
+        weights.append(weight)
+    sides += [[Along.of(image, axes[-1], layer)] for layer in layers]
+    corners = [fetch_components(image, corner, False)[0] for corner in itertools.product(*reversed(sides))]
     result = []
     for component in range(4):
         nearest = corners[0][component]
         values = [corner[component].as_("f32").to("f64") for corner in corners]
-        for _, weight in reversed(ways):
+        for weight in weights:  # the first axis changes first
             values = [_between(w, values[i], values[i + 1], weight) for i in range(0, len(values), 2)]
         result.append(w.select(s.linear, values[0].to("f32").as_("u32"), nearest))
     return result

@@ -1,62 +1,170 @@
-"""Tiles of images of two dimensions and one level on GFX12: which bits of the coordinates make which of an address.
+"""Addresses of elements of images in tiles, of one level (GFX10.3, GFX11, GFX12).
 
-Source: AMD's rocjitsu (vm/amdgpu/image_address.h, gfx12_image_offset and gfx12_image_address), which has it of
-AddrLib's gfx12SwizzlePattern.h: blocks of 256 bytes, 4, 64 and 256 KiB (SW_MODE 1 to 4) lie one behind the other, row
-by row, as many in a row as the width needs. Low bits of the base are exclusive-ored to those of the place in a block.
+Blocks of 256 bytes to 256 KiB lie one behind the other, row by row and plane by plane, as many as the extents need. The
+tables of `image_tile_tables` say what lies where in a block; bits of the coordinates beyond the block take part. Low
+bits of the base are exclusive-ored to those of the place in a block.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from llvmlite import ir
+
+from luthier.emulator.ir.exact import I32
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.operations.image_tile_tables import TABLES
 
-PATTERNS = (
-    "x0 x1 y0 x2 y1 y2 x3 y3 y4 x4 y5 x5 y6 x6 y7 x7 y8 x8",
-    "b x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7 x8",
-    "b b x0 y0 x1 y1 x2 y2 y3 x3 y4 x4 y5 x5 y6 x6 y7 x7",
-    "b b b x0 y0 x1 x2 y1 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7",
-    "b b b b x0 y0 x1 y1 y2 x2 y3 x3 y4 x4 y5 x5 y6 x6",
-)
-"""By the logarithm of an element's bytes: of each address bit, from the lowest on, the bit of a coordinate; ``b`` is
-one of a byte in the element."""
-MODES = 4
-_BITS = 18
-
-
-def block_bits(w: WaveBuilder, mode: Value) -> Value:
-    """Return how many bits the place in a block has."""
-    return w.select(mode == MODES, w.number(_BITS), (mode << 2) + 4)
+MODES = 32
+"""SW_MODE has five bits."""
+SIZES = 5
+"""Elements have 1, 2, 4, 8 or 16 bytes."""
+BITS = (11, 11, 8)
+"""Bits of each coordinate that may take part in the place in a block."""
+_AXES = "xyz"
+_UP_TO_8_BYTES = (24, 28)
+"""Modes that larger elements do not have (AddrLib, Gfx11Lib)."""
 
 
-def _chosen(w: WaveBuilder, size: Value, values: list[int]) -> Value:
-    """Return the number that goes with an element's bytes, a scalar."""
-    found = w.number(values[0])
-    for exponent in range(1, len(PATTERNS)):
-        found = w.select(size == 1 << exponent, w.number(values[exponent]), found)
+@dataclass(frozen=True)
+class Equation:
+    """The places of elements in a block."""
+
+    block: tuple[int, ...]
+    """Logarithms of its width, height and depth."""
+    bits: tuple[frozenset[tuple[int, int]], ...]
+    """For each address bit from the lowest on, axes and bits of the coordinates that are exclusive-ored."""
+
+    @classmethod
+    def parse(cls, line: str) -> Equation:
+        """Return what a line of the tables says."""
+        block, *bits = line.split()
+        sources = [re.findall(r"([xyz])(\d+)", bit) for bit in bits]
+        return cls(
+            tuple(map(int, block)),
+            tuple(frozenset((_AXES.index(axis), int(bit)) for axis, bit in one) for one in sources),
+        )
+
+    def words(self) -> list[int]:
+        """Return the equation as compiled code reads it: address bits that coordinates' bits turn, then the extents."""
+        sources = [(axis, bit) for axis, count in enumerate(BITS) for bit in range(count)]
+        turned = [sum(1 << place for place, bit in enumerate(self.bits) if source in bit) for source in sources]
+        return [*turned, *self.block, len(self.bits)]
+
+
+_WORDS = sum(BITS) + len(_AXES) + 1
+
+
+@functools.cache
+def equations(processor: str) -> dict[tuple[int, int], Equation]:
+    """Return equations by mode and by the logarithm of an element's bytes: none for a processor that is in no table."""
+    return dict(_parsed(processor))
+
+
+def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
+    processors: Sequence[str] = ()
+    lines = filter(None, TABLES.split("\n"))
+    for line in lines:
+        if line.startswith("gfx"):
+            processors = line.split()
+            continue
+        modes = [int(word) for word in line.split()]
+        for size in range(SIZES):
+            equation = Equation.parse(next(lines))
+            for mode in modes:
+                if processor in processors and not (mode in _UP_TO_8_BYTES and size == SIZES - 1):
+                    yield (mode, size), equation
+
+
+def _rows(processor: str) -> list[Equation]:
+    """Return the different equations of a processor."""
+    return list(dict.fromkeys(equations(processor).values()))
+
+
+def _table(w: WaveBuilder, name: str, words: Sequence[int]) -> ir.GlobalVariable:
+    """Return a table of the module that is being generated."""
+    name = f"{name}.{w.processor}"
+    found = w.ir.module.globals.get(name)
+    if found is None:
+        kind = ir.ArrayType(I32, len(words))
+        found = ir.GlobalVariable(w.ir.module, kind, name)
+        found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
+        found.linkage, found.global_constant = "internal", True
     return found
 
 
-def tiled_place(w: WaveBuilder, base: Value, x: Value, y: Value, width: Value, size: Value, mode: Value) -> Value:
-    """Return the addresses of elements, given the descriptor's base, scalars but for the coordinates."""
-    rows = [pattern.split() for pattern in PATTERNS]
-    total = block_bits(w, mode)
-    across, down = w.number(0), w.number(0)
-    bits = []
-    for bit in range(_BITS):
-        kinds = [row[bit] for row in rows]
-        inside = w.number(bit) < total
-        is_x = (_chosen(w, size, [kind[0] == "x" for kind in kinds]) != 0) & inside
-        is_y = (_chosen(w, size, [kind[0] == "y" for kind in kinds]) != 0) & inside
-        number = _chosen(w, size, [int(kind[1:] or 0) for kind in kinds])
-        across, down = across + is_x.to("u32"), down + is_y.to("u32")
-        one = w.select(is_x, x >> w.splat(number), w.select(is_y, y >> w.splat(number), 0)) & 1
-        bits.append(one << bit)
-    offset = functools.reduce(operator.or_, bits)
-    pitch = (width + (w.number(1) << across) - 1) >> across
-    block = (y >> w.splat(down)).to("u64") * w.splat(pitch.to("u64")) + (x >> w.splat(across)).to("u64")
-    mask = (w.number(1, "u64") << total.to("u64")) - 1
-    start = w.splat(base & ~mask) + (block << w.splat(total.to("u64")))
-    return start + (offset.to("u64") ^ w.splat(base & mask))
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of an image: what its descriptor says, scalars."""
+
+    w: WaveBuilder
+    known: Value
+    """Whether there is an equation, or the image is in rows."""
+    _row: Value
+
+    @classmethod
+    def of(cls, w: WaveBuilder, mode: Value, is_volume: Value, size: Value) -> Tiles:
+        """Look the equation of an image up, given SW_MODE and the bytes of an element."""
+        found = equations(w.processor)
+        rows = _rows(w.processor)
+        places = [0] * (MODES * SIZES)
+        for (number, logarithm), equation in found.items():
+            places[number * SIZES + logarithm] = 1 + rows.index(equation)
+        exponent = w.number(0)
+        for bit in range(1, SIZES):
+            exponent = exponent + (size >= 1 << bit).to("u32")
+        index = _loaded(w, _table(w, "image_tiles", places), mode * SIZES + exponent)
+        with_depth = functools.reduce(operator.or_, (1 << mode for (mode, _), one in found.items() if one.block[2]), 0)
+        fits = is_volume | ((w.number(with_depth) >> mode & 1) == 0)
+        whole = size == w.number(1) << exponent
+        known = (mode == 0) | (whole & fits & (index != 0))
+        return cls(w, known, w.select(index == 0, w.number(0), index - 1))
+
+    def _word(self, place: int) -> Value:
+        words = [word for row in _rows(self.w.processor) for word in row.words()] or [0] * _WORDS
+        table = _table(self.w, "image_equations", words)
+        return _loaded(self.w, table, self._row * _WORDS + place)
+
+    def along(self, axis: int, coordinate: Value, extents: Sequence[Value]) -> tuple[Value, Value]:
+        """Return what one coordinate adds: to the place in a block, of u32, and to the block's number, of u64.
+
+        Args:
+            axis: the coordinate's.
+            coordinate: of u32.
+            extents: of the image along all axes, scalars.
+        """
+        w = self.w
+        offset, first = w.const("u32", 0), sum(BITS[:axis])
+        for bit in range(BITS[axis]):
+            turned = w.splat(self._word(first + bit))
+            offset = offset ^ w.select((coordinate & 1 << bit) != 0, turned, 0)
+        step = w.number(1, "u64")
+        for before in range(axis):
+            logarithm = self._logarithm(before)
+            step = step * ((extents[before] + (w.number(1) << logarithm) - 1) >> logarithm).to("u64")
+        return offset, (coordinate >> w.splat(self._logarithm(axis))).to("u64") * w.splat(step)
+
+    def _logarithm(self, axis: int) -> Value:
+        return self._word(sum(BITS) + axis)
+
+    def address(self, base: Value, offset: Value, block: Value) -> Value:
+        """Return the addresses of elements, of u64.
+
+        Args:
+            base: the descriptor's, a scalar of u64.
+            offset: what `along` says of each axis, exclusive-ored.
+            block: likewise, added.
+        """
+        w = self.w
+        total = self._word(sum(BITS) + len(_AXES)).to("u64")
+        mask = (w.number(1, "u64") << total) - 1
+        return w.splat(base & ~mask) + (block << w.splat(total)) + (offset.to("u64") ^ w.splat(base & mask))
+
+
+def _loaded(w: WaveBuilder, table: ir.GlobalVariable, index: Value) -> Value:
+    return w.wrap(w.ir.load(w.ir.gep(table, [ir.Constant(I32, 0), index.llvm]), typ=I32), "u32")

@@ -1,12 +1,14 @@
-"""Loads and stores of images in rows, on GFX12 in tiles too (GFX10.3, GFX11, GFX12), by integer coordinates.
+"""Loads and stores of images in rows and in tiles (GFX10.3, GFX11, GFX12), by integer coordinates.
 
 Sources: ROCr's resource descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateImageSrd of the
 image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for how far apart rows of arrays and volumes are. Formats
-have the numbers of those of typed buffers. Other images in tiles, and descriptors with more than ROCr's, are a fault.
+have the numbers of those of typed buffers. Descriptors with more than ROCr's are a fault.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +25,7 @@ from luthier.emulator.operations.buffer_typed import (
     selections,
     write_words,
 )
-from luthier.emulator.operations.image_tiles import MODES, tiled_place
+from luthier.emulator.operations.image_tiles import MODES, Tiles
 from luthier.emulator.questions import BEYOND_IMAGE, IMAGE, IMAGE_PITCH, TILES
 
 operations = OperationTable()
@@ -41,15 +43,20 @@ class Image:
     """An image's descriptor, scalars of u32."""
 
     w: WaveBuilder
+    dim: int
+    """The instruction's."""
+    kind: Value
+    """The descriptor's type, counted as the instruction's are."""
     base: Value
     form: DataFormat
     extents: list[Value]
-    """Elements along each coordinate of the instruction, as u32."""
+    """Width, height and depth or layers, as u32; 1 where it has none."""
     pitches: list[Value]
-    """Bytes from one element to the next along each, as u64."""
+    """Bytes from one element to the next along each, as u64, of an image in rows."""
     selections: list[Value]
     mode: Value
     """SW_MODE: 0 for rows."""
+    tiles: Tiles
 
 
 def stop(w: WaveBuilder, arises: Value, question: str) -> None:
@@ -74,45 +81,49 @@ def dimension(w: WaveBuilder) -> int:
     return found
 
 
-def image_of(w: WaveBuilder, resource: Slot, dim: int) -> Image:
-    """Return what a descriptor says; what is not modelled is a fault."""
+def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) -> Image:
+    """Return what a descriptor says; what is not modelled is a fault.
+
+    Args:
+        others: whether an instruction for arrays of planes may name lines, planes and volumes, too, as HIP's copies of
+            images do (clr, blitcl.cpp, on all its devices).
+    """
     words = resource.scalars()
     newest = w.major >= 12
     levels = [words[1] >> 25 & 31, words[3] >> 15 & 31] if newest else [words[3] >> 12 & 15, words[3] >> 16 & 15]
     number = words[1] >> 17 & 0xFF if newest else words[1] >> 20 & (0x1FF if w.major == 10 else 0xFF)
     more = levels[0] | levels[1] | (words[4] >> 16 & 0x1FFF) | words[5] | words[6] | words[7]
-    other = (words[3] >> 28) != _FIRST_TYPE + dim
-    stop(w, other | (more != 0) | (number >= FORMATS), IMAGE)
-    mode = words[3] >> 20 & 31
-    stop(w, mode > (MODES if newest and dim == PLANE else 0), TILES)
+    kind = w.number(dim)
+    wrong = (words[3] >> 28) != _FIRST_TYPE + dim
+    if others and dim == PLANES:
+        kind = (words[3] >> 28) - _FIRST_TYPE
+        wrong = wrong & ((words[3] >> 28 < _FIRST_TYPE) | (kind > VOLUME))
+    stop(w, wrong | (more != 0) | (number >= FORMATS), IMAGE)
     form = DataFormat.of(w, number)
     most = 0xFFFF if newest else 0x3FFF
-    width = (words[1] >> 30 | (words[2] << 2 & most)) + 1
-    height = (words[2] >> 14 & most) + 1
     last = words[4] & (0x3FFF if newest else 0x1FFF)
-    size = form.bytes
-    row = _row_bytes(w, w.select(mode == 0, words[4], 0xFFFFFFFF), width, size, dim)
-    slice_ = row if dim == LINES else row * height.to("u64")
-    extents = {
-        LINE: [width],
-        PLANE: [width, height],
-        VOLUME: [width, height, last + 1],
-        LINES: [width, last + 1],
-        PLANES: [width, height, last + 1],
-    }[dim]
-    pitches = [size.to("u64"), *([slice_] if dim == LINES else [row, slice_])][: len(extents)]
+    alone = (kind == LINE) | (kind == PLANE)
+    extents = [
+        (words[1] >> 30 | (words[2] << 2 & most)) + 1,
+        w.select((kind == LINE) | (kind == LINES), w.number(1), (words[2] >> 14 & most) + 1),
+        w.select(alone, w.number(1), last + 1),
+    ]
+    mode = words[3] >> 20 & MODES - 1
+    tiles = Tiles.of(w, mode, kind == VOLUME, form.bytes)
+    stop(w, ~tiles.known, TILES)
+    row = _row_bytes(w, w.select(mode == 0, words[4], w.number(0xFFFFFFFF)), extents[0], form.bytes, alone)
+    pitches = [form.bytes.to("u64"), row, row * extents[1].to("u64")]
     base = (words[0].to("u64") | (words[1] & 0xFF).to("u64") << 32) << 8
-    return Image(w, base, form, extents, pitches, selections(resource), mode)
+    return Image(w, dim, kind, base, form, extents, pitches, selections(resource), mode, tiles)
 
 
-def _row_bytes(w: WaveBuilder, word: Value, width: Value, size: Value, dim: int) -> Value:
+def _row_bytes(w: WaveBuilder, word: Value, width: Value, size: Value, alone: Value) -> Value:
     """Return the bytes from one row to the next: the descriptor's where it has room for it, else the least possible."""
-    if dim in (LINE, PLANE):
-        pitch = (word & (0xFFFF if w.major >= 12 else 0x3FFF)) + 1
-        stop(w, pitch < width, IMAGE_PITCH)
-        return (pitch * size).to("u64")
+    pitch = (word & (0xFFFF if w.major >= 12 else 0x3FFF)) + 1
+    stop(w, alone & (pitch < width), IMAGE_PITCH)
     align = 128 if w.major >= 12 else 256
-    return ((width * size).to("u64") + (align - 1)) & (0xFFFFFFFFFFFFFFFF ^ (align - 1))
+    least = ((width * size).to("u64") + (align - 1)) & (0xFFFFFFFFFFFFFFFF ^ (align - 1))
+    return w.select(alone, (pitch * size).to("u64"), least)
 
 
 def coordinates(w: WaveBuilder, slots: Sequence[Slot], count: int) -> list[Value]:
@@ -127,24 +138,57 @@ def coordinates(w: WaveBuilder, slots: Sequence[Slot], count: int) -> list[Value
     return rows[:count]
 
 
-def place_of(image: Image, at: Sequence[Value]) -> tuple[Value, Value]:
+@dataclass(frozen=True)
+class Along:
+    """The part of elements' places that is one coordinate's."""
+
+    distance: Value
+    """Bytes from the beginning of an image in rows, as u64."""
+    offset: Value
+    """In a block of an image in tiles, as u32, to be exclusive-ored."""
+    block: Value
+    """The block's number, as u64."""
+    inside: Value
+
+    @classmethod
+    def of(cls, image: Image, axis: int, coordinate: Value) -> Along:
+        """Look at a coordinate, of u32."""
+        w = image.w
+        distance = coordinate.to("u64") * w.splat(image.pitches[axis])
+        offset, block = image.tiles.along(axis, coordinate, image.extents)
+        return cls(distance, offset, block, coordinate < w.splat(image.extents[axis]))
+
+
+def axes_of(dim: int) -> tuple[int, ...]:
+    """Return the axis of an image that each of an instruction's coordinates goes along."""
+    return (0, 2) if dim == LINES else (0, 1, 2)[: COORDINATES[dim]]
+
+
+def place_of(image: Image, places: Sequence[Along]) -> tuple[Value, Value]:
     """Return the addresses of elements, and which of them are in the image."""
     w = image.w
-    address, inside = w.splat(image.base), w.exec
-    for coordinate, extent, pitch in zip(at, image.extents, image.pitches, strict=True):
-        inside = inside & (coordinate < w.splat(extent))
-        address = address + coordinate.to("u64") * w.splat(pitch)
-    if w.major >= 12 and dimension(w) == PLANE:
-        x, y = at
-        tiled = tiled_place(w, image.base, x, y, image.extents[0], image.form.bytes, image.mode)
-        address = w.select(image.mode == 0, address, tiled)
-    return address, inside
+    inside = functools.reduce(operator.and_, (place.inside for place in places), w.exec)
+    distance = functools.reduce(operator.add, (place.distance for place in places))
+    offset = functools.reduce(operator.xor, (place.offset for place in places))
+    block = functools.reduce(operator.add, (place.block for place in places))
+    tiled = image.tiles.address(image.base, offset, block)
+    return w.select(image.mode == 0, w.splat(image.base) + distance, tiled), inside
 
 
-def fetch_components(image: Image, at: Sequence[Value], half: bool) -> tuple[list[Value], Value]:
+def places_of(image: Image, at: Sequence[Value]) -> list[Along]:
+    """Look at an instruction's coordinates."""
+    w = image.w
+    if image.dim == PLANES:  # what coordinates do that the descriptor's type lacks, no source says
+        above = [(image.kind == LINE, at[1]), ((image.kind == LINE) | (image.kind == PLANE), at[2])]
+        for lacks, coordinate in above:
+            stop(w, lacks & (w.mask_bits((coordinate != 0) & w.exec) != 0), IMAGE)
+    return [Along.of(image, axis, coordinate) for axis, coordinate in zip(axes_of(image.dim), at, strict=True)]
+
+
+def fetch_components(image: Image, places: Sequence[Along], half: bool) -> tuple[list[Value], Value]:
     """Return the four components of elements as registers hold them, 0 outside of the image, and which are inside."""
     w = image.w
-    addresses, inside = place_of(image, at)
+    addresses, inside = place_of(image, places)
     hosts = check_global(w, addresses, image.form.bytes, flat=False, mask=inside)
     words = read_words(w, hosts, inside, image.form)
     return [w.select(inside, image.form.read(words, index, half), 0) for index in range(4)], inside
@@ -173,10 +217,10 @@ def _addresses(w: WaveBuilder, slots: Sequence[Slot], dim: int, *, level: bool) 
 
 def _load(w: WaveBuilder, result: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
-    image = image_of(w, resource, dim)
+    image = image_of(w, resource, dim, others=True)
     if half:
         image.form.refuse_narrowing()
-    components, inside = fetch_components(image, _addresses(w, slots, dim, level=level), half)
+    components, inside = fetch_components(image, places_of(image, _addresses(w, slots, dim, level=level)), half)
     constant = w.number(0) != 0
     for index in range(4):
         if w.modifiers.get("dmask", 0) >> index & 1:
@@ -187,7 +231,7 @@ def _load(w: WaveBuilder, result: Slot, slots: Sequence[Slot], resource: Slot, *
 
 def _store(w: WaveBuilder, data: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
-    image = image_of(w, resource, dim)
+    image = image_of(w, resource, dim, others=True)
     image.form.refuse_scaled()
     mask = w.modifiers.get("dmask", 0)
     if not mask & 1:
@@ -200,7 +244,7 @@ def _store(w: WaveBuilder, data: Slot, slots: Sequence[Slot], resource: Slot, *,
     # LLVM's features default-component-zero and default-component-broadcast.
     missing = given[0] if w.major >= 12 else w.const("u32", 0)
     values = arranged(image.form, [given.get(index, missing) for index in range(4)], image.selections)
-    addresses, inside = place_of(image, _addresses(w, slots, dim, level=level))
+    addresses, inside = place_of(image, places_of(image, _addresses(w, slots, dim, level=level)))
     hosts = check_global(w, addresses, image.form.bytes, flat=False, mask=inside)
     write_words(w, hosts, inside, image.form, image.form.write(values))
 
