@@ -40,6 +40,7 @@ FORMATS = {
     "8_8_8_8_SNORM": (57, 43, 8, 4, "SNORM"),
     "8_8_8_8_UINT": (60, 46, 8, 4, "UINT"),
     "8_8_8_8_SINT": (61, 47, 8, 4, "SINT"),
+    "8_8_8_8_SRGB": (130, 66, 8, 4, "SRGB"),
     "32_32_UINT": (62, 48, 32, 2, "UINT"),
     "32_32_SINT": (63, 49, 32, 2, "SINT"),
     "32_32_FLOAT": (64, 50, 32, 2, "FLOAT"),
@@ -158,8 +159,11 @@ class Image:
             signed = code - (1 << bits) if code >> bits - 1 else code
             if kind == "FLOAT":
                 found.append(struct.unpack("<e" if bits == 16 else "<f", piece)[0])
-            elif kind == "UNORM":
+            elif kind == "UNORM" or (kind == "SRGB" and place == 3):
                 found.append(code / ((1 << bits) - 1))
+            elif kind == "SRGB":
+                part = code / 255
+                found.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
             elif kind == "SNORM":
                 found.append(max(signed / ((1 << bits - 1) - 1), -1.0))
             else:

@@ -119,6 +119,53 @@ def test_geometries(target: str, dim: str, verb: str) -> None:
         check(image, [CLAMP, BORDER, WRAP][:axes], whole=False, linear=linear, verb=verb)
 
 
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1201"])
+def test_srgb(target: str) -> None:
+    """Elements are made linear before they are filtered."""
+    check(Image(target, "8_8_8_8_SRGB", "2D", EXTENTS["2D"]), [WRAP, BORDER], whole=False, linear=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "verb", "dim", "component"),
+    [
+        ("gfx1030", "image_gather4_lz", "2D", 0),
+        ("gfx1100", "image_gather4", "2D_ARRAY", 1),
+        ("gfx1201", "image_gather4_l", "2D", 3),
+        pytest.param("gfx1201", "image_gather4_lz", "2D_ARRAY", 2, marks=pytest.mark.thorough),
+        pytest.param("gfx1030", "image_gather4_l", "2D_ARRAY", 3, marks=pytest.mark.thorough),
+    ],
+)
+def test_gathered(target: str, verb: str, dim: str, component: int) -> None:
+    """A component of the four elements that a filter would take, whatever the sampler's filter."""
+    image = Image(target, "16_16_16_16_UINT", dim, EXTENTS[dim])
+    memory, place = allocated(image, 5)
+    at = coordinates(image, 2, False)
+    given = {20 + index: at[:, index].copy() for index in range(at.shape[1])}
+    if verb.endswith("_l"):
+        given[20 + at.shape[1]] = np.zeros(LANES, np.float32)
+    scalars = words_of(image, place.address, [CLAMP, BORDER], False, False)
+    text = text_of(image, verb, len(given)).replace("dmask:0xf", f"dmask:{1 << component:#x}")
+    state = run_assembly(image.target, text, given, scalars, memory=memory, wave_size=32)
+    contents = place.view().view(np.uint16)
+    for lane in range(LANES):
+        layer = [min(max(round(float(number)), 0), image.extents[-1] - 1) for number in at[lane, 2:]]
+        low = [math.floor(Fraction(float(at[lane, axis])) * image.extents[axis] - Fraction(1, 2)) for axis in (0, 1)]
+        for result, (right, above) in enumerate(((0, 1), (1, 1), (1, 0), (0, 0))):
+            x, y = taken(low[0] + right, image.extents[0], CLAMP), taken(low[1] + above, image.extents[1], BORDER)
+            start = image.place((x, y, *layer))
+            expected = 0 if start is None else contents[start // 2 + component]
+            assert state.vgpr(result)[lane] == expected, (lane, at[lane], result)
+
+
+def test_what_is_not_gathered() -> None:
+    image = Image("gfx1100", "8_8_8_8_UNORM", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 6)
+    scalars = words_of(image, place.address, [WRAP, CLAMP], False, False)
+    text = "image_gather4_lz v[0:3], v20, s[8:15], s[16:19] dmask:0x1 dim:SQ_RSRC_IMG_2D a16"
+    with pytest.raises(EmulationError, match="with 16 bits"):
+        run_assembly("gfx1100", text, {20: 0}, scalars, memory=memory, wave_size=32)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_integers(target: str) -> None:
     """The element itself, whatever its bits."""

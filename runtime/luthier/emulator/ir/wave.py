@@ -77,6 +77,20 @@ class WaveBuilder(Builder):
         kind = Type.parse(type)
         return self.wrap(ir.Constant(kind.llvm, value & ((1 << kind.bits) - 1)), kind)
 
+    def constant_table(self, name: str, words: Sequence[int]) -> ir.GlobalVariable:
+        """Return words of 32 bits that the module which is being generated has once under a name."""
+        found = self.ir.module.globals.get(name)
+        if found is None:
+            kind = ir.ArrayType(I32, len(words))
+            found = ir.GlobalVariable(self.ir.module, kind, name)
+            found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
+            found.linkage, found.global_constant = "internal", True
+        return found
+
+    def constant_word(self, table: ir.GlobalVariable, index: Value) -> Value:
+        """Return a word of a constant table, a scalar of u32."""
+        return self.wrap(self.ir.load(self.ir.gep(table, [ir.Constant(I32, 0), index.llvm]), typ=I32), "u32")
+
     def slot_value(self, position: int) -> Value:
         """Return what the record holds in a slot."""
         return self.load(self.address(self.record, layout.RECORD["slots"] + 4 * position), "u32")

@@ -7,20 +7,20 @@ unit follows, for what those leave open: stores clamp to what the format holds, 
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from luthier.emulator.ir.exact import I32
-from luthier.emulator.ir.memory_code import fault
+from luthier.emulator.ir.memory_code import fault, gather
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.layout import FAULT_FORMAT, FAULT_NARROWED, FAULT_SCALED
 
-KINDS = ("UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT")
-"""Numeric formats by GFX9's number."""
-UNORM, SNORM, USCALED, SSCALED, UINT, SINT, _, FLOAT = range(8)
+KINDS = ("UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "SRGB", "FLOAT")
+"""Numeric formats by GFX9's number, whose reserved one stands for sRGB, which images alone have."""
+UNORM, SNORM, USCALED, SSCALED, UINT, SINT, SRGB, FLOAT = range(8)
 _INTEGERS = "UNORM SNORM USCALED SSCALED UINT SINT"
 _ALL = f"{_INTEGERS} FLOAT"
 _LAYOUTS = {
@@ -44,7 +44,12 @@ on every generation."""
 _DROPPED = {"10_11_11": "FLOAT", "11_11_10": "FLOAT", "10_10_10_2": "UNORM SNORM UINT SINT"}
 """Numeric formats that GFX11 has left of some data formats."""
 
+_SRGB = ("8", "8_8", "8_8_8_8")
+_FIRST_SRGB = {10: 128, 11: 64, 12: 64}
+"""The number of the first of them (ROCr, CFMT_8_SRGB of resource_nv.h and resource_gfx11.h)."""
+
 FORMATS = 128
+IMAGE_FORMATS = 256
 _KIND_SHIFT, _WIDTH_BITS = 24, 6
 
 
@@ -64,24 +69,24 @@ def formats(major: int) -> dict[int, tuple[str, str]]:
     return dict(enumerate(((bits, kind) for bits, kinds in table.items() for kind in kinds.split()), 1))
 
 
+@functools.cache
+def image_formats(major: int) -> dict[int, tuple[str, str]]:
+    """Return the formats of images, which are those of buffers and some more."""
+    return formats(major) | {number: (bits, "SRGB") for number, bits in enumerate(_SRGB, _FIRST_SRGB[major])}
+
+
 def _packed(bits: str, kind: str) -> int:
     """Return a format as compiled code reads it: four widths, X lowest, and the numeric format; 0 is no format."""
     widths = [int(width) for width in reversed(bits.split("_"))]
     return sum(width << _WIDTH_BITS * index for index, width in enumerate(widths)) | KINDS.index(kind) << _KIND_SHIFT
 
 
-def _table(w: WaveBuilder) -> ir.GlobalVariable:
-    """Return the generation's table in the module that is being generated."""
-    name = f"buffer_formats.{w.major}"
-    found = w.ir.module.globals.get(name)
-    if found is None:
-        known = formats(w.major)
-        words = [_packed(*known[number]) if number in known else 0 for number in range(FORMATS)]
-        kind = ir.ArrayType(I32, FORMATS)
-        found = ir.GlobalVariable(w.ir.module, kind, name)
-        found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
-        found.linkage, found.global_constant = "internal", True
-    return found
+@functools.cache
+def linear_of_srgb() -> list[int]:
+    """Return the bits of the floats that codes of 8 bits stand for (IEC 61966-2-1; Direct3D's rules of conversion)."""
+    fractions = [code / 255 for code in range(256)]
+    values = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in fractions]
+    return [struct.unpack("<I", struct.pack("<f", value))[0] for value in values]
 
 
 @dataclass
@@ -91,12 +96,16 @@ class DataFormat:
     w: WaveBuilder
     number: Value
     word: Value
+    of_image: bool = False
 
     @classmethod
-    def of(cls, w: WaveBuilder, number: Value) -> DataFormat:
+    def of(cls, w: WaveBuilder, number: Value, *, of_image: bool = False) -> DataFormat:
         """Look up a format; a number that has none stops the wave."""
-        place = w.ir.gep(_table(w), [ir.Constant(I32, 0), (number & (FORMATS - 1)).llvm])
-        found = cls(w, number, w.wrap(w.ir.load(place, typ=I32), "u32"))
+        count = IMAGE_FORMATS if of_image else FORMATS
+        known = image_formats(w.major) if of_image else formats(w.major)
+        words = [_packed(*known[number]) if number in known else 0 for number in range(count)]
+        table = w.constant_table(f"{'image' if of_image else 'buffer'}_formats.{w.major}", words)
+        found = cls(w, number, w.constant_word(table, number & (count - 1)), of_image)
         found.refuse(found.word == 0, FAULT_FORMAT)
         return found
 
@@ -161,12 +170,21 @@ class DataFormat:
         number = w.select(self._is(SNORM, SSCALED), signed.to("f64"), unsigned.to("f64"))
         fraction = w.divide(number, w.splat(self._scale(width)))
         fraction = w.select(fraction < -1.0, -1.0, fraction)
-        number = w.select(self._is(UNORM, SNORM), fraction, number)
+        number = w.select(self._is(UNORM, SNORM, SRGB), fraction, number)
+        if self.of_image and component < 3:
+            number = w.select(self._is(SRGB), self._linear(unsigned), number)
         value = w.select(
             self.is_integer, whole, number.to("f16").as_("u16").to("u32") if half else number.to("f32").as_("u32")
         )
         value = w.select(self._is(FLOAT), self._read_float(unsigned, width, half), value)
         return w.select(width == 0, w.const("u32", 0), value)
+
+    def _linear(self, code: Value) -> Value:
+        """Return what a component in sRGB of 8 bits stands for, of f64."""
+        w = self.w
+        table = w.ir.ptrtoint(w.constant_table("linear_of_srgb", linear_of_srgb()), ir.IntType(64))
+        places = w.splat(w.wrap(table, "u64")) + ((code & 0xFF) << 2).to("u64")
+        return gather(w, places).as_("f32").to("f64")
 
     def _read_float(self, raw: Value, width: Value, half: bool) -> Value:
         """Return a float component.
@@ -196,8 +214,8 @@ class DataFormat:
     # Stores ---------------------------------------------------------------------------------------------------------
 
     def refuse_scaled(self) -> None:
-        """Refuse scaled integers, which are for loads only."""
-        self.refuse(self._is(USCALED, SSCALED), FAULT_SCALED)
+        """Refuse scaled integers, which are for loads only, and sRGB, in which ROCr makes no image to store to."""
+        self.refuse(self._is(USCALED, SSCALED, SRGB), FAULT_SCALED)
 
     def widen(self, half: Value) -> Value:
         """Return the low 16 bits of a register as the 32 bits that they stand for."""

@@ -1,4 +1,4 @@
-"""Samples of images at float coordinates, nearest and linear (GFX10.3, GFX11, GFX12).
+"""Samples of images at float coordinates, nearest, linear and gathered (GFX10.3, GFX11, GFX12).
 
 Sources: ROCr's sampler descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateSamplerSrd and
 convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken; Mesa
@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations.buffer_typed import result_rows, selected
 from luthier.emulator.operations.images import (
     COORDINATES,
     LINES,
+    PLANE,
     PLANES,
     STATIC,
     Along,
@@ -36,6 +38,7 @@ from luthier.emulator.questions import SAMPLER
 operations = OperationTable()
 
 _WRAP, _MIRROR, _CLAMP, _BORDER = 0, 1, 2, 6
+_COMPONENTS = (1, 2, 4, 8)
 _FARTHEST = 1 << 30
 _UNNORMALISED = 1 << 15
 _FILTERS = 0xF << 20
@@ -125,8 +128,10 @@ def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
     write_result(image, d, found, False)
 
 
-def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: list[Value]) -> list[Value]:
-    """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
+def _corners(
+    image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value]
+) -> tuple[list[list[Value]], list[Value]]:
+    """Return the components of the elements around a place, neighbours along X together, and weights by axis."""
     w = image.w
     axes = axes_of(image.dim)
     sides: list[list[Along]] = []
@@ -136,15 +141,42 @@ def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: list[Va
         sides.append([Along.of(image, axis, element) for element in elements])
         weights.append(weight)
     sides += [[Along.of(image, axes[-1], layer)] for layer in layers]
-    corners = [fetch_components(image, corner, False)[0] for corner in itertools.product(*reversed(sides))]
+    return [fetch_components(image, corner, False)[0] for corner in itertools.product(*reversed(sides))], weights
+
+
+def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value]) -> list[Value]:
+    """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
+    w = image.w
+    corners, weights = _corners(image, given, s, layers)
     result = []
     for component in range(4):
         nearest = corners[0][component]
         values = [corner[component].as_("f32").to("f64") for corner in corners]
-        for weight in weights:  # the first axis changes first
+        for weight in weights:
             values = [_between(w, values[i], values[i + 1], weight) for i in range(0, len(values), 2)]
         result.append(w.select(s.linear, values[0].to("f32").as_("u32"), nearest))
     return result
+
+
+_GATHERED = (2, 3, 1, 0)
+"""Corners in the order of the result: 0 and 1 along X, 2 and 3 beyond them along Y."""
+
+
+def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
+    if w.modifiers.get("a16") or w.modifiers.get("d16"):
+        raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
+    dim, mask = dimension(w), w.modifiers.get("dmask", 0)
+    if dim not in (PLANE, PLANES) or mask not in _COMPONENTS:
+        raise Unsupported(f"{w.variant.operation} of lines, volumes or several components, which is not modelled")
+    image = image_of(w, resource, dim)
+    s = replace(_sampler_of(w, sampler, 2), linear=w.number(1) == 1)
+    given = coordinates(w, slots, COORDINATES[dim] + level)[: COORDINATES[dim]]
+    layers = [_layer(w, given[-1], image.extents[-1])] if dim == PLANES else []
+    corners, _ = w.with_rounding(0, lambda _: _corners(image, given[:2], s, layers))
+    selection = image.selections[_COMPONENTS.index(mask)]
+    values = [selected(image.form, corners[corner], selection, False) for corner in _GATHERED]
+    for index, row in enumerate(result_rows(w, d, values, "")):
+        d.store_row(index, row, w.exec)
 
 
 def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]]) -> None:
@@ -173,6 +205,29 @@ def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]
         ) -> None:
             """D = the image at coordinates."""
             _sample(w, d, (a, b, c, e), r, s, level=level)
+
+        @operations.wave(
+            f"image_gather4{suffix}",
+            f"{places} {resource}:u32x8 {sampler}:u32x4 -> vdata:u32x4",
+            exact=False,
+            static=(*STATIC, "unorm"),
+            generations=True,
+            processors=True,
+            **generations,
+        )
+        def gather(
+            w: WaveBuilder,
+            d: Slot,
+            a: Slot,
+            b: Slot,
+            c: Slot,
+            e: Slot,
+            r: Slot,
+            s: Slot,
+            level: bool = suffix == "_l",
+        ) -> None:
+            """D = a component of the four elements around coordinates."""
+            _gather(w, d, (a, b, c, e), r, s, level=level)
 
 
 _declare("srsrc", "ssamp", {"since": (10,), "until": (12,)})

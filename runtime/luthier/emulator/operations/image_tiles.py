@@ -13,9 +13,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from luthier.emulator.ir.exact import I32
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.operations.image_tile_tables import TABLES
@@ -86,18 +83,6 @@ def _rows(processor: str) -> list[Equation]:
     return list(dict.fromkeys(equations(processor).values()))
 
 
-def _table(w: WaveBuilder, name: str, words: Sequence[int]) -> ir.GlobalVariable:
-    """Return a table of the module that is being generated."""
-    name = f"{name}.{w.processor}"
-    found = w.ir.module.globals.get(name)
-    if found is None:
-        kind = ir.ArrayType(I32, len(words))
-        found = ir.GlobalVariable(w.ir.module, kind, name)
-        found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
-        found.linkage, found.global_constant = "internal", True
-    return found
-
-
 @dataclass(frozen=True)
 class Tiles:
     """The tiles of an image: what its descriptor says, scalars."""
@@ -118,7 +103,7 @@ class Tiles:
         exponent = w.number(0)
         for bit in range(1, SIZES):
             exponent = exponent + (size >= 1 << bit).to("u32")
-        index = _loaded(w, _table(w, "image_tiles", places), mode * SIZES + exponent)
+        index = w.constant_word(w.constant_table(f"image_tiles.{w.processor}", places), mode * SIZES + exponent)
         with_depth = functools.reduce(operator.or_, (1 << mode for (mode, _), one in found.items() if one.block[2]), 0)
         fits = is_volume | ((w.number(with_depth) >> mode & 1) == 0)
         whole = size == w.number(1) << exponent
@@ -127,8 +112,8 @@ class Tiles:
 
     def _word(self, place: int) -> Value:
         words = [word for row in _rows(self.w.processor) for word in row.words()] or [0] * _WORDS
-        table = _table(self.w, "image_equations", words)
-        return _loaded(self.w, table, self._row * _WORDS + place)
+        table = self.w.constant_table(f"image_equations.{self.w.processor}", words)
+        return self.w.constant_word(table, self._row * _WORDS + place)
 
     def along(self, axis: int, coordinate: Value, extents: Sequence[Value]) -> tuple[Value, Value]:
         """Return what one coordinate adds: to the place in a block, of u32, and to the block's number, of u64.
@@ -164,7 +149,3 @@ class Tiles:
         total = self._word(sum(BITS) + len(_AXES)).to("u64")
         mask = (w.number(1, "u64") << total) - 1
         return w.splat(base & ~mask) + (block << w.splat(total)) + (offset.to("u64") ^ w.splat(base & mask))
-
-
-def _loaded(w: WaveBuilder, table: ir.GlobalVariable, index: Value) -> Value:
-    return w.wrap(w.ir.load(w.ir.gep(table, [ir.Constant(I32, 0), index.llvm]), typ=I32), "u32")

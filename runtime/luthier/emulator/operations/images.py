@@ -16,7 +16,7 @@ from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.memory_code import check_global, unanswered
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
-from luthier.emulator.operations.buffer_formats import FORMATS, DataFormat
+from luthier.emulator.operations.buffer_formats import IMAGE_FORMATS, DataFormat
 from luthier.emulator.operations.buffer_typed import (
     arranged,
     read_words,
@@ -85,8 +85,8 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) 
     """Return what a descriptor says; what is not modelled is a fault.
 
     Args:
-        others: whether an instruction for arrays of planes may name lines, planes and volumes, too, as HIP's copies of
-            images do (clr, blitcl.cpp, on all its devices).
+        others: whether an instruction for arrays of planes may name what has fewer dimensions, and volumes, too, as
+            HIP's copies do (clr, blitcl.cpp; where layers of lines go, rocblit.cpp, swapLayer).
     """
     words = resource.scalars()
     newest = w.major >= 12
@@ -97,15 +97,15 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) 
     wrong = (words[3] >> 28) != _FIRST_TYPE + dim
     if others and dim == PLANES:
         kind = (words[3] >> 28) - _FIRST_TYPE
-        wrong = wrong & ((words[3] >> 28 < _FIRST_TYPE) | (kind > VOLUME))
-    stop(w, wrong | (more != 0) | (number >= FORMATS), IMAGE)
-    form = DataFormat.of(w, number)
+        wrong = wrong & (kind > VOLUME) & (kind != LINES)
+    stop(w, wrong | (more != 0) | (number >= IMAGE_FORMATS), IMAGE)
+    form = DataFormat.of(w, number, of_image=True)
     most = 0xFFFF if newest else 0x3FFF
     last = words[4] & (0x3FFF if newest else 0x1FFF)
-    alone = (kind == LINE) | (kind == PLANE)
+    is_line, alone = (kind == LINE) | (kind == LINES), (kind == LINE) | (kind == PLANE)
     extents = [
         (words[1] >> 30 | (words[2] << 2 & most)) + 1,
-        w.select((kind == LINE) | (kind == LINES), w.number(1), (words[2] >> 14 & most) + 1),
+        w.select(is_line, w.number(1), (words[2] >> 14 & most) + 1),
         w.select(alone, w.number(1), last + 1),
     ]
     mode = words[3] >> 20 & MODES - 1
@@ -179,8 +179,8 @@ def places_of(image: Image, at: Sequence[Value]) -> list[Along]:
     """Look at an instruction's coordinates."""
     w = image.w
     if image.dim == PLANES:  # what coordinates do that the descriptor's type lacks, no source says
-        above = [(image.kind == LINE, at[1]), ((image.kind == LINE) | (image.kind == PLANE), at[2])]
-        for lacks, coordinate in above:
+        for lacking, coordinate in (((LINE, LINES), at[1]), ((LINE, PLANE), at[2])):
+            lacks = (image.kind == lacking[0]) | (image.kind == lacking[1])
             stop(w, lacks & (w.mask_bits((coordinate != 0) & w.exec) != 0), IMAGE)
     return [Along.of(image, axis, coordinate) for axis, coordinate in zip(axes_of(image.dim), at, strict=True)]
 

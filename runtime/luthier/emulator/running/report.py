@@ -30,7 +30,7 @@ _STATE = {
 }
 _FORMAT = {
     layout.FAULT_FORMAT: "there is no buffer data format {}",
-    layout.FAULT_SCALED: "buffer data format {} holds scaled integers, which can be loaded but not stored",
+    layout.FAULT_SCALED: "data format {} holds scaled integers or sRGB, which can be loaded but not stored",
     layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or in "
     "a way that is not defined for stores",
     layout.FAULT_NARROWED: "how the 32-bit integers of buffer data format {} become 16 bits is not documented",
