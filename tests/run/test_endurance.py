@@ -4,11 +4,13 @@ read-only or full, users whom the system does not know."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -50,7 +52,10 @@ def test_memory_stays_the_same(build_program: Build, tmp_path: Path, options: li
     # What a run folder is written from is held until enough of it is there: some 200 bytes a launch. Both processes
     # map the ring of launches, of which 64 bytes a launch are touched until it begins again.
     allowed = (0, GROWTH + (launches // 16 if folder else 0), GROWTH + (launches // 5 if folder else 0))
-    assert all(last - first <= most for first, last, most in zip(rows[0], rows[-1], allowed, strict=True) if most), rows
+    # What leaks grows in each step; once in a run the service loads a compiler, for code that is hot.
+    for values, most in zip(zip(*rows, strict=True), allowed, strict=True):
+        steps = [after - before for before, after in itertools.pairwise(values)]
+        assert statistics.median(steps) * len(steps) <= most or not most, values
     if options:
         assert _launches(done.stderr) == launches + launches // 100
 

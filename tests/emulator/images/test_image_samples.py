@@ -31,12 +31,18 @@ def taken(index: int, extent: int, mode: int) -> int:
     return index if 0 <= index < extent else -1
 
 
+def between(place: Fraction) -> Fraction:
+    """A place counted from the middle of the first element, in 256 steps from one to the next."""
+    return Fraction(round((place - Fraction(1, 2)) * 256), 256)
+
+
 def sampled(image: Image, contents: bytes, at: list[float], modes: list[int], whole: bool, linear: bool) -> list[float]:
     axes = len(modes)
     ways = []
     for number, extent, mode in zip(at[:axes], image.extents, modes, strict=False):
         place = Fraction(number) * (1 if whole else extent)
-        place -= Fraction(1, 2) * linear
+        if linear:
+            place = between(place)
         index = math.floor(place)
         weight = place - index if linear else Fraction(0)
         ways.append([(taken(index, extent, mode), 1 - weight), (taken(index + 1, extent, mode), weight)])
@@ -149,7 +155,7 @@ def test_gathered(target: str, verb: str, dim: str, component: int) -> None:
     contents = place.view().view(np.uint16)
     for lane in range(LANES):
         layer = [min(max(round(float(number)), 0), image.extents[-1] - 1) for number in at[lane, 2:]]
-        low = [math.floor(Fraction(float(at[lane, axis])) * image.extents[axis] - Fraction(1, 2)) for axis in (0, 1)]
+        low = [math.floor(between(Fraction(float(at[lane, axis])) * image.extents[axis])) for axis in (0, 1)]
         for result, (right, above) in enumerate(((0, 1), (1, 1), (1, 0), (0, 0))):
             x, y = taken(low[0] + right, image.extents[0], CLAMP), taken(low[1] + above, image.extents[1], BORDER)
             start = image.place((x, y, *layer))

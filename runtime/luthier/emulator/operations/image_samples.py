@@ -3,8 +3,8 @@
 Sources: ROCr's sampler descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateSamplerSrd and
 convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken; Mesa
 (ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. There is one level, so
-that its number and derivatives do not matter. Coordinates and weights have 64 bits here; hardware has fixed-point
-numbers of fewer. Descriptors with more than ROCr's have are a fault.
+that its number and derivatives do not matter. Coordinates and means have 64 bits here; hardware has fewer. Descriptors
+with more than ROCr's have are a fault.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ operations = OperationTable()
 _WRAP, _MIRROR, _CLAMP, _BORDER = 0, 1, 2, 6
 _COMPONENTS = (1, 2, 4, 8)
 _FARTHEST = 1 << 30
+_WEIGHTS = 256.0
+"""Places from one element to the next (AMD's rocjitsu, round_sample_fixed8; hip-tests, texture_reference.hh)."""
 _UNNORMALISED = 1 << 15
 _FILTERS = 0xF << 20
 
@@ -94,7 +96,8 @@ def _axis(w: WaveBuilder, coordinate: Value, extent: Value, mode: Value, s: _Sam
     place = coordinate.as_("f32").to("f64")
     place = w.select(w.is_nan(place), 0.0, place)
     place = w.select(s.unnormalised, place, place * w.splat(extent.to("f64")))
-    place = w.select(s.linear, place - 0.5, place)
+    between = w.round_even((place - 0.5) * _WEIGHTS) * (1 / _WEIGHTS)
+    place = w.select(s.linear, between, place)
     below = w.floor(place)
     weight = w.select(s.linear, place - below, 0.0)
     index = w.float_to_int(below, "i32")
@@ -179,12 +182,15 @@ def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
         d.store_row(index, row, w.exec)
 
 
+_MODELS = {"sample": _sample, "gather4": _gather}
+
+
 def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]]) -> None:
     places = "vaddr0:u32x4 vaddr1:u32 vaddr2:u32 vaddr3:u32"
-    for suffix in ("", "_lz", "_l"):
+    for verb, suffix in itertools.product(_MODELS, ("", "_lz", "_l")):
 
         @operations.wave(
-            f"image_sample{suffix}",
+            f"image_{verb}{suffix}",
             f"{places} {resource}:u32x8 {sampler}:u32x4 -> vdata:u32x4",
             exact=False,
             static=(*STATIC, "unorm"),
@@ -201,33 +207,11 @@ def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]
             e: Slot,
             r: Slot,
             s: Slot,
+            verb: str = verb,
             level: bool = suffix == "_l",
         ) -> None:
-            """D = the image at coordinates."""
-            _sample(w, d, (a, b, c, e), r, s, level=level)
-
-        @operations.wave(
-            f"image_gather4{suffix}",
-            f"{places} {resource}:u32x8 {sampler}:u32x4 -> vdata:u32x4",
-            exact=False,
-            static=(*STATIC, "unorm"),
-            generations=True,
-            processors=True,
-            **generations,
-        )
-        def gather(
-            w: WaveBuilder,
-            d: Slot,
-            a: Slot,
-            b: Slot,
-            c: Slot,
-            e: Slot,
-            r: Slot,
-            s: Slot,
-            level: bool = suffix == "_l",
-        ) -> None:
-            """D = a component of the four elements around coordinates."""
-            _gather(w, d, (a, b, c, e), r, s, level=level)
+            """D = the image at coordinates: samples, or one component of the four elements around."""
+            _MODELS[verb](w, d, (a, b, c, e), r, s, level=level)
 
 
 _declare("srsrc", "ssamp", {"since": (10,), "until": (12,)})
