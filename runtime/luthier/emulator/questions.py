@@ -16,7 +16,7 @@ TENSOR = "a tensor descriptor whose fields do not go together: what is copied th
 TENSOR_STEPS = "a tile that moves through a tensor whose dimensions overlap: where its bounds are is not documented"
 IMAGE = "an image with levels, a first layer, compression or another geometry than the instruction's: not modelled"
 TILES = "an image in tiles of another kind than ROCr makes for this processor: not modelled"
-IMAGE_PITCH = "an image whose rows are nearer than its width: where its elements lie then is not documented"
+IMAGE_PITCH = "an image whose rows are nearer than its width, or in tiles not next to each other: not documented"
 SAMPLER = "a sampler that filters integers, or has more than ROCr's do: not modelled"
 BEYOND_IMAGE = (
     "a place outside of an image that has constants for components: what is read there the sources leave open"

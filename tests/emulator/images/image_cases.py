@@ -121,7 +121,8 @@ class Image:
         height = self.extents[1] - 1 if self.dim in ("2D", "3D", "2D_ARRAY") else 0
         base = address >> 8
         select = sum(value << 3 * place for place, value in enumerate(self.selections))
-        last = (self.pitch or self.extents[0]) - 1 if self.dim in ("1D", "2D") else self.extents[-1] - 1
+        pitch = self.blocks[0] << self.equation.block[0] if self.mode and not self.pitch else self.pitch or width + 1
+        last = pitch - 1 if self.dim in ("1D", "2D") else self.extents[-1] - 1
         return [
             base & 0xFFFFFFFF,
             base >> 32 | self.number << (17 if newest else 20) | (width & 3) << 30,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -262,6 +263,14 @@ def test_tiles_that_are_not_modelled(target: str, dim: str, mode: int) -> None:
     text = f"image_load v0, {given}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_{dim}"
     with pytest.raises(EmulationError, match="an image in tiles"):
         run_assembly(target, text, {20: 0, 21: 0, 22: 0}, scalars, memory=memory, wave_size=32)
+
+
+@pytest.mark.parametrize(("pitch", "fits"), [(1, True), (64, True), (40, False), (96, False)])
+def test_rows_of_tiles_are_next_to_each_other(pitch: int, fits: bool) -> None:
+    """Some make descriptors without a pitch, so that its field is 0."""
+    image = Image("gfx1030", "32_UINT", "2D", (40, 40), pitch=pitch, selections=(4, 0, 0, 0), mode=22)
+    with nullcontext() if fits else pytest.raises(EmulationError, match="in tiles not next to each other"):
+        check_load(image)
 
 
 def test_elements_of_12_bytes_have_no_tiles() -> None:

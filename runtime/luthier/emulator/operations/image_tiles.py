@@ -134,6 +134,11 @@ class Tiles:
             step = step * ((extents[before] + (w.number(1) << logarithm) - 1) >> logarithm).to("u64")
         return offset, (coordinate >> w.splat(self._logarithm(axis))).to("u64") * w.splat(step)
 
+    def pitch(self, width: Value) -> Value:
+        """Return the elements from one row to the next, a scalar: whole blocks."""
+        logarithm = self._logarithm(0)
+        return ((width + (self.w.number(1) << logarithm) - 1) >> logarithm) << logarithm
+
     def _logarithm(self, axis: int) -> Value:
         return self._word(sum(BITS) + axis)
 

@@ -111,19 +111,15 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) 
     mode = words[3] >> 20 & MODES - 1
     tiles = Tiles.of(w, mode, kind == VOLUME, form.bytes)
     stop(w, ~tiles.known, TILES)
-    row = _row_bytes(w, w.select(mode == 0, words[4], w.number(0xFFFFFFFF)), extents[0], form.bytes, alone)
+    pitch = words[4] & (0xFFFF if newest else 0x3FFF)
+    other = (mode != 0) & (pitch != 0) & (pitch + 1 != tiles.pitch(extents[0]))
+    stop(w, alone & (((mode == 0) & (pitch + 1 < extents[0])) | other), IMAGE_PITCH)
+    align = 128 if newest else 256
+    least = ((extents[0] * form.bytes).to("u64") + (align - 1)) & (0xFFFFFFFFFFFFFFFF ^ (align - 1))
+    row = w.select(alone, ((pitch + 1) * form.bytes).to("u64"), least)
     pitches = [form.bytes.to("u64"), row, row * extents[1].to("u64")]
     base = (words[0].to("u64") | (words[1] & 0xFF).to("u64") << 32) << 8
     return Image(w, dim, kind, base, form, extents, pitches, selections(resource), mode, tiles)
-
-
-def _row_bytes(w: WaveBuilder, word: Value, width: Value, size: Value, alone: Value) -> Value:
-    """Return the bytes from one row to the next: the descriptor's where it has room for it, else the least possible."""
-    pitch = (word & (0xFFFF if w.major >= 12 else 0x3FFF)) + 1
-    stop(w, alone & (pitch < width), IMAGE_PITCH)
-    align = 128 if w.major >= 12 else 256
-    least = ((width * size).to("u64") + (align - 1)) & (0xFFFFFFFFFFFFFFFF ^ (align - 1))
-    return w.select(alone, (pitch * size).to("u64"), least)
 
 
 def coordinates(w: WaveBuilder, slots: Sequence[Slot], count: int) -> list[Value]:
