@@ -14,6 +14,7 @@ from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.module.embedded import plain_name
 from luthier.objects import CodeObject
+from luthier.objects import elf as E
 from luthier.terminal import say_raw
 from luthier.wire.channels import MAGIC, Kind
 
@@ -73,7 +74,9 @@ def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str,
         DeviceError: there is not enough memory.
     """
     channels: dict[str, DeviceChannel] = {}
-    if MAGIC not in object.data:
+    # Variables that are written; the file around may be large.
+    written = (object.view[one.offset : one.offset + one.filesz] for one in object.segments if one.flags & E.PF_W)
+    if not any(MAGIC in bytes(contents) for contents in written):
         return channels
     for symbol in object.symbols:
         if symbol.type != "object" or not symbol.defined or symbol.size < len(MAGIC) or symbol.name in channels:
