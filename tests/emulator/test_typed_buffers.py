@@ -475,12 +475,12 @@ def test_what_has_no_meaning_is_a_fault(target: str) -> None:
     tail = f"v[4:7], v0, s[0:3], {no_offset(target)} offen"
     load, store = (f"{spelled(target, verb, LETTERS)} {tail}" for verb in ("load", "store"))
     invalid = 15 if target.startswith("gfx9") else 0
-    assert f"no buffer data format {invalid};" in faulting(target, load, invalid)
+    assert f"no data format {invalid};" in faulting(target, load, invalid)
     unknown = 4 | 1 << 4 if target.startswith("gfx9") else 100
     typed = (
         f"{spelled(target, 'load', LETTERS, typed=True)} v[4:7], v0, s[0:3], {no_offset(target)} format:{unknown} offen"
     )
-    assert f"no buffer data format {unknown};" in faulting(target, typed, 1)
+    assert f"no data format {unknown};" in faulting(target, typed, 1)
     scaled = numbers[(8, 8, 8, 8), "USCALED"]
     assert f"data format {scaled} holds scaled integers" in faulting(target, store, scaled)
     pair = numbers[(16, 16), "UINT"]

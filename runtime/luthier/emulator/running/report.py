@@ -29,7 +29,7 @@ _STATE = {
     "written are others: whether it changes them is not the same on all hardware",
 }
 _FORMAT = {
-    layout.FAULT_FORMAT: "there is no buffer data format {}",
+    layout.FAULT_FORMAT: "there is no data format {}",
     layout.FAULT_SCALED: "data format {} holds scaled integers or sRGB, which can be loaded but not stored",
     layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or in "
     "a way that is not defined for stores",
