@@ -119,6 +119,39 @@ def rate(target: str, path: Path, kernel: str, *arguments: object, threads: int,
     return runs[0].instructions / best, runs[0].instructions
 
 
+COPY = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void copy(const float4 *from, float4 *to, unsigned count) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count)
+    to[i] = from[i];
+}
+"""
+
+
+def copies(folder: Path, megabytes: int = 8) -> Iterable[Row]:
+    """Measure a kernel that does nothing but copy, against a copy by the host's C library."""
+    source = folder / "copy.hip"
+    source.write_text(COPY)
+    data = np.random.default_rng(0).random(megabytes << 18, np.float32)
+    target = np.zeros_like(data)
+    host = []
+    for _ in range(20):
+        began = time.perf_counter()
+        np.copyto(target, data)
+        host.append(time.perf_counter() - began)
+    count = len(data) // 4
+    for name in ("gfx942", "gfx1100"):
+        path = build("copy", name, folder, source)
+        sizes = {"threads": 1, "grid": count // 256, "block": 256}
+        best = min(
+            instructions / speed
+            for speed, instructions in (rate(name, path, "copy", data, target, count, **sizes) for _ in range(4))
+        )
+        what = f"{name} copy of {megabytes} MB, 16 bytes an item, one thread"
+        yield Row(what, 2 * data.nbytes / best / 1e9, "GB/s", "by the C library", 2 * data.nbytes / min(host) / 1e9)
+
+
 CORPUS = {
     "arithmetic": ("ints", "longs", "shorts", "packs", "floats", "doubles", "halfs", "flow", "calls"),
     "mathematics": ("single_precision", "double_precision"),
@@ -334,5 +367,6 @@ def measure() -> Iterable[Row]:
         for target in ("gfx942", "gfx1100"):
             yield from corpus(target, folder)
         yield from loops(folder)
+        yield from copies(folder)
         yield from counting(folder / "straight-gfx942.hsaco", groups)
         yield from start_up(folder)

@@ -124,3 +124,56 @@ def test_a_row_that_runs_over_the_end(width: int) -> None:
         )
     assert "lane 40" in str(caught.value)
     assert not target.view().any()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("target", "wave_size"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1100", 64), ("gfx1200", 32)])
+def test_offsets_from_a_scalar(target: str, wave_size: int, mask: str, width: int) -> None:
+    """Addresses are an SGPR pair and a register of 32 bits, in a row and one lane off."""
+    active = lanes_of(MASKS[mask])[:wave_size]
+    lanes = np.arange(wave_size)
+    size = 4 * width
+    memory = Memory()
+    source, stored = memory.allocate(ROOM), memory.allocate(ROOM)
+    words = np.random.default_rng(3).integers(0, 1 << 32, ROOM // 4, dtype=np.uint32)
+    source.view()[:] = words.view(np.uint8)
+    row = lanes * size + 128
+    for offsets in (row, np.where(lanes == 5, row + ROOM // 2, row)):
+        data = f"v[8:{7 + width}]" if width > 1 else "v8"
+        name = WIDTHS[width] if target == "gfx90a" else LDS_NAMES[width]
+        state = run_assembly(
+            target,
+            f"global_load_{name} {data}, v0, s[2:3] offset:-64\nglobal_store_{name} v0, {data}, s[4:5] offset:-64",
+            {0: offsets.astype(np.uint32), **{8 + row: 7 for row in range(width)}},
+            {2: source.address, 4: stored.address},
+            exec=MASKS[mask] & (1 << wave_size) - 1,
+            wave_size=wave_size,
+            memory=memory,
+        )
+        expected = np.zeros(ROOM // 4, np.uint32)
+        for row_number in range(width):
+            places = np.where(active, (offsets - 64) // 4 + row_number, 0)
+            np.testing.assert_array_equal(state.vgpr(8 + row_number), np.where(active, words[places], 7))
+            expected[places[active]] = words[places[active]]
+        np.testing.assert_array_equal(stored.view().view(np.uint32), expected)
+        stored.view()[:] = 0
+
+
+@pytest.mark.parametrize("form", ["offsets", "addresses"])
+def test_a_row_that_wraps(form: str) -> None:
+    """The low 32 bits go on one behind the other, the addresses do not: that is 4 GiB away."""
+    memory = Memory()
+    target = memory.allocate(ROOM)
+    if form == "offsets":
+        low = (np.arange(64) * 4 - 128).astype(np.uint32)
+        registers, place = {0: low}, "v0, v8, s[2:3]"
+        scalars = {2: target.address + 256 - (1 << 32)}
+    else:  # all upper halves are those of lane 0
+        first = (target.address >> 32 << 32) - 128
+        registers = {0: (np.arange(64) * 4 + first).astype(np.uint32), 1: np.full(64, first >> 32, np.uint32)}
+        place, scalars = "v[0:1], v8, off", {}
+    with pytest.raises(EmulationError) as caught:
+        run_assembly("gfx942", f"global_store_dword {place}", {**registers, 8: 7}, scalars, memory=memory)
+    assert ("lane 32" if form == "offsets" else "lane 0") in str(caught.value)
+    assert not target.view().any()

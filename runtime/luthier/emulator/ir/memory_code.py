@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +17,7 @@ from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
 from luthier.emulator.ir.support import OBSERVE_TYPE, TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.questions import QUESTIONS
 
 
@@ -161,6 +162,114 @@ def check_global(
     return hosts
 
 
+_LINE = 64
+"""Bytes of a line of the host's caches."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Accesses of active lanes that may be one behind the other."""
+
+    holds: Value
+    """Whether they are, and are all allowed: a scalar."""
+    pointer: Any
+    """Where lane 0's is, or would be, if so."""
+    goes_on: bool
+    """Whether later waves are likely to access what is behind."""
+
+    def fetch_ahead(self, w: WaveBuilder, size: int, *, write: bool) -> None:
+        """Emit prefetches of the row after the next, which is accessed soon: the lines of one wave are too few, and
+        those of the next too far away in time, for the host to see that they go on.
+
+        Args:
+            size: bytes of a row.
+            write: whether it is stored to.
+        """
+        if self.goes_on:
+            prefetch = w.function("llvm.prefetch.p0", ir.VoidType(), [PTR, I32, I32, I32])
+            for offset in range(2 * size, 3 * size, _LINE):
+                w.ir.call(prefetch, [w.address(self.pointer, offset), I32(int(write)), I32(3), I32(1)])
+
+
+def row_in_memory(
+    w: WaveBuilder, place: Slot, base: Value, size: int, *, wide: bool, signed: bool = False
+) -> Row | None:
+    """Return whether all active lanes access `size` bytes each, one behind the other, in the allocation that this
+    instruction used last; None for code that is to say more of its accesses.
+
+    This takes no addresses of lanes, but registers as they are and a few scalars: a fraction of what `check_global`
+    does.
+
+    Args:
+        place: registers that have addresses, or offsets.
+        base: what is added to each, a scalar u64.
+        wide: they have 64 bits; otherwise 32, extended by their sign where `signed` says so.
+    """
+
+    def address(lane: Value) -> Value:
+        word = place.word_of_lane(lane, 0)
+        if wide:
+            return base + (word.to("u64") | place.word_of_lane(lane, 1).to("u64") << 32)
+        return base + (word.as_("i32").to("i64").as_("u64") if signed else word.to("u64"))
+
+    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
+        entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(w.free_slot) << 4).llvm, I64))
+        offset, length = begin - w.load(entry, "u64"), w.load(w.address(entry, 8), "u64")
+        return begin, (offset < length) & (offset + bytes_ <= length)
+
+    return _row(w, place, size, address, pointer, wide=wide, goes_on=True)
+
+
+def row_in_lds(w: WaveBuilder, place: Slot, offset: Value, size: int) -> Row | None:
+    """Return whether all active lanes access `size` bytes each of LDS, one behind the other; None for code that is to
+    say more of its accesses.
+
+    Args:
+        place: the register that has byte offsets.
+        offset: what is added to each, a scalar u32.
+    """
+
+    def address(lane: Value) -> Value:
+        return (place.word_of_lane(lane, 0) + offset).to("u64")
+
+    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
+        inside = begin + bytes_ <= w.load(w.wave_field("lds_size"), "u64")
+        return w.load(w.wave_field("lds"), "u64") + begin, inside
+
+    return _row(w, place, size, address, pointer, wide=False, goes_on=False)
+
+
+def _row(
+    w: WaveBuilder,
+    place: Slot,
+    size: int,
+    address: Callable[[Value], Value],
+    pointer: Callable[[Value, Value], tuple[Value, Value]],
+    *,
+    wide: bool,
+    goes_on: bool,
+) -> Row | None:
+    """Return a row, whose registers of 32 bits, or of 64 where `wide`, are at `place`.
+
+    Args:
+        address: returns that of a lane (u64).
+        pointer: returns where an address is on the host, and whether so many bytes there may be accessed.
+    """
+    if w.variant.stepping or w.variant.observed or w.variant.undefined:
+        return None
+    first = w.trailing_zeros(w.exec_bits | 1 << w.wave_size - 1)
+    last = 63 - w.leading_zeros(w.exec_bits | 1)
+    step = w.lane_id() * size
+    different = place.row(0) ^ (w.splat(place.word_of_lane(first, 0) - first.to("u32") * size) + step)
+    if wide:
+        different = different | (place.row(1) ^ w.splat(place.word_of_lane(first, 1)))
+    begin, span = address(first), (last - first) * size
+    # Registers that overflow on the way do not reach the last lane's address.
+    is_row = (w.mask_bits((different != 0) & w.exec) == 0) & (address(last) - begin == span)
+    host, allowed = pointer(begin, span + size)
+    return Row(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
+
+
 def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]:
     """Return the host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32), and which lanes do.
 
@@ -252,30 +361,47 @@ def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None
     A lane's dwords are read at once: on hardware, too, an aligned load of 64 or 128 bits never sees half of a store.
     """
     enabled = w.exec if mask is None else mask
+    return _by_pattern(
+        w,
+        addresses,
+        4 * count,
+        enabled,
+        lambda pointer: load_row(w, pointer, count, enabled),
+        lambda: gather_each(w, addresses, count, enabled),
+    )
 
-    def apart(loaded: Any) -> list[Any]:
-        joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
-        lanes = range(w.wave_size)
-        return [w.shuffle(joined, [lane * count + row for lane in lanes]).llvm for row in range(count)]
 
-    def in_a_row(pointer: Any) -> list[Any]:
-        wide, each = _elements(w, enabled, count)
-        callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
-        return apart(w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, ir.Constant(wide, None)]))
+def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: Value) -> list[Value]:
+    """Return `count` dwords of each lane that is enabled, of lanes that are one behind the other in memory.
 
-    def anywhere() -> list[Any]:
-        if count == 1:
-            name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
-            pointers, zero = _pointers(w, addresses), ir.Constant(w.row_type, None)
-            callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
-            return [w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero])]
-        wide = ir.VectorType(I32, w.wave_size * count)
-        rows = spill(w, w.wrap(ir.Constant(wide, None), "u32"))
-        with _each_row(w, addresses, rows, count, enabled) as (memory, row):
-            w.ir.store(w.ir.load(memory, typ=ir.VectorType(I32, count), align=1), row, align=4)
-        return apart(w.ir.load(rows, typ=wide))
+    Args:
+        pointer: where lane 0's are, or would be.
+    """
+    wide, each = _elements(w, enabled, count)
+    callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
+    loaded = w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, ir.Constant(wide, None)])
+    return _apart(w, loaded, count)
 
-    return [w.wrap(row, "u32") for row in _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)]
+
+def gather_each(w: WaveBuilder, addresses: Value, count: int, enabled: Value) -> list[Value]:
+    """Return `count` dwords of each lane that is enabled, wherever those of others are."""
+    if count == 1:
+        name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        pointers, zero = _pointers(w, addresses), ir.Constant(w.row_type, None)
+        callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
+        return [w.wrap(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]), "u32")]
+    wide = ir.VectorType(I32, w.wave_size * count)
+    rows = spill(w, w.wrap(ir.Constant(wide, None), "u32"))
+    with _each_row(w, addresses, rows, count, enabled) as (memory, row):
+        w.ir.store(w.ir.load(memory, typ=ir.VectorType(I32, count), align=1), row, align=4)
+    return _apart(w, w.ir.load(rows, typ=wide), count)
+
+
+def _apart(w: WaveBuilder, loaded: Any, count: int) -> list[Value]:
+    """Return the rows of what has the dwords of each lane one after the other."""
+    joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
+    lanes = range(w.wave_size)
+    return [w.shuffle(joined, [lane * count + row for lane in lanes]) for row in range(count)]
 
 
 def _elements(w: WaveBuilder, enabled: Value, count: int) -> tuple[Any, Value]:
@@ -306,9 +432,9 @@ def _by_pattern(
     addresses: Value,
     size: int,
     enabled: Value,
-    in_a_row: Callable[[Any], list[Any]],
-    anywhere: Callable[[], list[Any]],
-) -> list[Any]:
+    in_a_row: Callable[[Any], list[Value]],
+    anywhere: Callable[[], list[Value]],
+) -> list[Value]:
     """Emit a fast path for consecutive lanes and a general one, and return the results of either.
 
     On the fast path the lanes are each `size` bytes after the one before, from the pointer given on.
@@ -328,10 +454,55 @@ def _by_pattern(
     w.ir.position_at_end(done)
     merged = []
     for result, other in zip(results, others, strict=True):
-        merged.append(w.ir.phi(result.type))
-        merged[-1].add_incoming(result, after_together)
-        merged[-1].add_incoming(other, after_scattered)
+        joined = w.ir.phi(result.llvm.type)
+        joined.add_incoming(result.llvm, after_together)
+        joined.add_incoming(other.llvm, after_scattered)
+        merged.append(w.wrap(joined, result.type))
     return merged
+
+
+def load_lanes(
+    w: WaveBuilder, result: Slot, count: int, row: Row | None, places: Callable[[], tuple[Value, Value]]
+) -> None:
+    """Load `count` dwords of each active lane into the registers of `result`.
+
+    Args:
+        row: the accesses as a row; None if that is not asked.
+        places: emits code for any accesses, and returns their host addresses and which lanes have one.
+    """
+
+    def write(rows: Sequence[Value]) -> None:
+        for index, value in enumerate(rows):
+            result.store_row(index, value, w.exec)
+
+    if row is None:
+        hosts, enabled = places()
+        write(gather_rows(w, hosts, count, enabled))
+        return
+    with w.ir.if_else(row.holds.llvm, likely=True) as (in_a_row, anywhere):
+        with in_a_row:
+            row.fetch_ahead(w, 4 * count * w.wave_size, write=False)
+            write(load_row(w, row.pointer, count, w.exec))
+        with anywhere:
+            hosts, enabled = places()
+            write(gather_each(w, hosts, count, enabled))
+
+
+def store_lanes(
+    w: WaveBuilder, values: Sequence[Value], row: Row | None, places: Callable[[], tuple[Value, Value]]
+) -> None:
+    """Store dwords of each active lane, one behind the other; arguments as of `load_lanes`."""
+    if row is None:
+        hosts, enabled = places()
+        scatter_rows(w, hosts, values, enabled)
+        return
+    with w.ir.if_else(row.holds.llvm, likely=True) as (in_a_row, anywhere):
+        with in_a_row:
+            row.fetch_ahead(w, 4 * len(values) * w.wave_size, write=True)
+            store_row(w, row.pointer, values, w.exec)
+        with anywhere:
+            hosts, enabled = places()
+            scatter_each(w, hosts, values, enabled)
 
 
 def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
@@ -356,35 +527,50 @@ def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mas
 def scatter_rows(w: WaveBuilder, addresses: Value, values: Sequence[Value], mask: Value | None = None) -> None:
     """Store each active lane's dwords from its address on, at once; where lanes coincide the highest wins."""
     enabled = w.exec if mask is None else mask
-    rows = [value.as_("u32") for value in values]
-    count = len(rows)
 
-    def together() -> Value:
-        joined = rows
-        while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
-            joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
-        return w.shuffle(joined[0], [row * w.wave_size + lane for lane in range(w.wave_size) for row in range(count)])
-
-    def in_a_row(pointer: Any) -> list[Any]:
-        wide, each = _elements(w, enabled, count)
-        callee = w.function(
-            f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type]
-        )
-        w.ir.call(callee, [w.ir.bitcast(together().llvm, wide), pointer, ir.Constant(I32, 1), each.llvm])
+    def in_a_row(pointer: Any) -> list[Value]:
+        store_row(w, pointer, values, enabled)
         return []
 
-    def anywhere() -> list[Any]:
-        if count == 1:
-            name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
-            pointers = _pointers(w, addresses)
-            callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
-            w.ir.call(callee, [rows[0].llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
-            return []
-        with _each_row(w, addresses, spill(w, together()), count, enabled) as (memory, row):
-            w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
+    def anywhere() -> list[Value]:
+        scatter_each(w, addresses, values, enabled)
         return []
 
-    _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)
+    _by_pattern(w, addresses, 4 * len(values), enabled, in_a_row, anywhere)
+
+
+def store_row(w: WaveBuilder, pointer: Any, values: Sequence[Value], enabled: Value) -> None:
+    """Store the dwords of each lane that is enabled, of lanes that are one behind the other in memory.
+
+    Args:
+        pointer: where lane 0's are to be, or would be.
+    """
+    wide, each = _elements(w, enabled, len(values))
+    callee = w.function(f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type])
+    joined = w.ir.bitcast(_together(w, values).llvm, wide)
+    w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
+
+
+def scatter_each(w: WaveBuilder, addresses: Value, values: Sequence[Value], enabled: Value) -> None:
+    """Store the dwords of each lane that is enabled, wherever those of others are."""
+    count = len(values)
+    if count == 1:
+        name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        pointers = _pointers(w, addresses)
+        callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
+        w.ir.call(callee, [values[0].as_("u32").llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+        return
+    with _each_row(w, addresses, spill(w, _together(w, values)), count, enabled) as (memory, row):
+        w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
+
+
+def _together(w: WaveBuilder, values: Sequence[Value]) -> Value:
+    """Return rows as what has the dwords of each lane one after the other."""
+    joined = [value.as_("u32") for value in values]
+    while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
+        joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
+    lanes, rows = range(w.wave_size), range(len(values))
+    return w.shuffle(joined[0], [row * w.wave_size + lane for lane in lanes for row in rows])
 
 
 def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None) -> None:

@@ -323,7 +323,8 @@ def _emit_start(module: ir.Module) -> ir.Function:
     lds, lds_size = c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size")
     contents = c.pointer(layout.LAUNCH, launch, "lds_image")
     with c.ir.if_else(c.is_equal(c.get(layout.LAUNCH, launch, "lds_image"), 0)) as (empty, filled):
-        with empty:
+        # A C library clears nothing by a masked store, which takes long where no page is yet.
+        with empty, c.ir.if_then(c.ir.icmp_unsigned("!=", lds_size, c.number(0))):
             c.clear(lds, lds_size)
         with filled:
             c.copy(lds, contents, lds_size)

@@ -387,6 +387,11 @@ class Slot:
         word = w.load(w.address(base, 4 * w.wave_size * index), "u32")
         return word.as_(kind) if kind.bits == 32 else word
 
+    def word_of_lane(self, lane: Value, index: int) -> Value:
+        """Return one lane, chosen by a scalar u64, of register `index` of a vector, u32."""
+        place = self.w.address(self.base(), (lane * 4 + 4 * self.w.wave_size * index).llvm)
+        return self.w.load(place, "u32")
+
     def write_lane(self, lane: Value, value: Value, index: int = 0) -> None:
         """Set one lane of register `index`, whatever EXEC is."""
         w = self.w

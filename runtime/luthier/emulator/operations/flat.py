@@ -6,6 +6,7 @@ from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import (
+    Row,
     check_aligned,
     check_global,
     check_scratch,
@@ -13,9 +14,12 @@ from luthier.emulator.ir.memory_code import (
     gather_rows,
     gather_small,
     lds_access,
+    load_lanes,
+    row_in_memory,
     scatter,
     scatter_rows,
     scatter_small,
+    store_lanes,
 )
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
@@ -80,6 +84,17 @@ def checked(
     return check_global(w, _address(w, vaddr, saddr, offset, size) + extra.to("u64"), size, flat=space == "flat")
 
 
+def _row(w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Row | None:
+    """Return whether active lanes access dwords, `size` bytes each, one behind the other; None: that is not asked."""
+    if space == "scratch" or not vaddr.present or w.modifiers.get("scale_offset"):
+        return None
+    base = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
+    if saddr.present:
+        base = base + saddr.scalar()
+    signed = bool(w.modifiers.get("signed"))
+    return row_in_memory(w, vaddr, base, size, wide=not saddr.present, signed=signed)
+
+
 PLACE = "vaddr:u64 saddr:u64 #offset"
 
 
@@ -97,13 +112,13 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
             if not result.present:  # with the LDS bit
                 _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
                 return
-            hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            size = 4 * dwords or bits // 8
             if dwords:
-                rows = gather_rows(w, hosts, dwords)
-            else:
-                rows = [small_row(w, result, gather_small(w, hosts, bits), bits, signed, half)]
-            for index, row in enumerate(rows):
-                result.store_row(index, row, w.exec)
+                row = _row(w, space, vaddr, saddr, offset, size)
+                load_lanes(w, result, dwords, row, lambda: (checked(w, space, vaddr, saddr, offset, size), w.exec))
+                return
+            value = gather_small(w, checked(w, space, vaddr, saddr, offset, size), bits)
+            result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
 
 
 def small_row(w: WaveBuilder, result: Slot, value: Value, bits: int, signed: bool, half: str) -> Value:
@@ -124,14 +139,16 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
         @operations.wave(spelled, f"{PLACE} vdata:u32x{max(dwords, 1)} ->")
         def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space) -> None:
             """memory[address] = D."""
-            hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            size = 4 * dwords or bits // 8
             if dwords:
-                scatter_rows(w, hosts, [data.row(index) for index in range(dwords)])
-            else:
-                row = data.row(0)
-                if high or data.access.high:
-                    row = row >> 16
-                scatter_small(w, hosts, row, bits)
+                row = _row(w, space, vaddr, saddr, offset, size)
+                values = [data.row(index) for index in range(dwords)]
+                store_lanes(w, values, row, lambda: (checked(w, space, vaddr, saddr, offset, size), w.exec))
+                return
+            value = data.row(0)
+            if high or data.access.high:
+                value = value >> 16
+            scatter_small(w, checked(w, space, vaddr, saddr, offset, size), value, bits)
 
 
 for _dwords, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}.items():

@@ -18,12 +18,15 @@ from luthier.emulator.ir.memory_code import (
     gather_rows,
     gather_small,
     lds_access,
+    load_lanes,
     note_access,
     put,
+    row_in_lds,
     scatter,
     scatter_rows,
     scatter_small,
     spill,
+    store_lanes,
     tell,
 )
 from luthier.emulator.ir.types import Type
@@ -49,16 +52,15 @@ def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
     @operations.wave(load_names, f"addr:u32 #offset -> vdst:u32x{dwords}")
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset]."""
-        hosts, inside = _access(w, addr, offset, 4 * dwords)
-        rows = gather_rows(w, hosts, dwords, inside)
-        for index, row in enumerate(rows):
-            result.store_row(index, row, w.exec)
+        row = row_in_lds(w, addr, offset.scalar() & 0xFFFF, 4 * dwords)
+        load_lanes(w, result, dwords, row, lambda: _access(w, addr, offset, 4 * dwords))
 
     @operations.wave(store_names, f"addr:u32 data0:u32x{dwords} #offset ->")
     def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
         """LDS[addr + offset] = D."""
-        hosts, inside = _access(w, addr, offset, 4 * dwords)
-        scatter_rows(w, hosts, [data.row(index) for index in range(dwords)], inside)
+        row = row_in_lds(w, addr, offset.scalar() & 0xFFFF, 4 * dwords)
+        values = [data.row(index) for index in range(dwords)]
+        store_lanes(w, values, row, lambda: _access(w, addr, offset, 4 * dwords))
 
 
 for _dwords in (1, 2, 3, 4):
