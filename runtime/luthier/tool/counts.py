@@ -266,7 +266,7 @@ class KernelCounters:
         """Return the counters of a kernel with what is known of its instructions."""
         block_of = np.array(lifted.block_of, np.int32)
         opcodes = np.where(block_of >= 0, lifted.code.opcode, -1).astype(np.int32)
-        numbers = np.unique(opcodes).tolist()
+        numbers = sorted(set(opcodes.tolist()))  # `np.unique` imports masked arrays, for 15 ms
         return cls(
             lifted.kernel.name,
             symbol,

@@ -180,7 +180,7 @@ class Neighbours:
         lifted = self._lifted
         table, columns = lifted.effect_table, lifted.columns
         native = table.code(columns)
-        opcodes = np.unique(lifted.code.opcode).tolist()
+        opcodes = sorted(set(lifted.code.opcode.tolist()))  # as in `KernelCounters.of`
         roles = {one: self._model.parts(lifted.isa.opcode(one)).get((number, field)) for one in opcodes if one >= 0}
         chosen = [one for one in opcodes if one < 0 or roles[one]]
         indices = np.flatnonzero(np.isin(lifted.code.opcode, chosen) & lifted.reached)
