@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -54,12 +55,19 @@ def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPa
     return capture
 
 
+@contextlib.contextmanager
+def room() -> Iterator[None]:
+    """Skip the test if this process has something else where the program had its memory."""
+    try:
+        yield
+    except AddressTaken as taken:
+        pytest.skip(str(taken))
+
+
 def opened(path: Path) -> Debugger:
     """Return a debugger of a capture, if this process has room for its memory."""
-    try:
+    with room():
         return Debugger(read_capture(path))
-    except AddressTaken:
-        pytest.skip("this process has something else where the program had its memory")
 
 
 @pytest.fixture(params=[(target, level) for target in TARGETS for level in LEVELS], ids="-".join)
@@ -169,7 +177,7 @@ def executed(path: Path) -> list[tuple[int, int, int]]:
     capture = read_capture(path)
     launch = PreparedLaunch(capture, capture.manifest.target)
     look = observer_of(launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None, None)
-    with launch.memory():
+    with room(), launch.memory():
         launch.execute(1, look)
     return found
 
