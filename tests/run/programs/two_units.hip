@@ -2,8 +2,8 @@
 #include "check.h"
 
 #ifdef SECOND
-__global__ void second(int *p) { p[threadIdx.x] += 2; }
-void run_second(int *p) { second<<<2, 64>>>(p); }
+__global__ void second(int *p) { p[blockIdx.x * blockDim.x + threadIdx.x] += 2; }
+void run_second(int *p) { second<<<2, 32>>>(p); }
 #else
 void run_second(int *p);
 __device__ int scale = 3;
