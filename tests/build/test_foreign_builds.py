@@ -36,6 +36,7 @@ def project(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "foreign project"))
 
 
+@pytest.mark.thorough
 def test_a_tool_built_and_installed_by_a_foreign_cmake_project(
     project: Path, commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

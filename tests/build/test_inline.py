@@ -59,6 +59,7 @@ def test_hooks_variables_and_what_the_source_says_of_them(capsys: pytest.Capture
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", [TARGET, "gfx1030"])
 def test_a_tool_with_it_is_proven_by_the_emulated_device(tmp_path: Path, target: str) -> None:
     """Also on a target that nobody has named."""
@@ -139,6 +140,7 @@ def test_errors_name_the_line_of_the_python_file() -> None:
     assert [*luthier.load_inline(BARRIER, targets=TARGET, check_hooks=False).hooks] == ["good", "waits"]
 
 
+@pytest.mark.thorough
 def test_errors_in_a_notebook_and_in_text_that_is_no_literal() -> None:
     cell = f'import luthier\n\nluthier.load_inline("""{WRONG}""", targets="{TARGET}")\n'
     linecache.cache["<cell 7>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 7>")  # as IPython does
@@ -185,6 +187,7 @@ def test_no_compiler_and_no_place_to_keep(cache: Path, monkeypatch: pytest.Monke
         luthier.load_inline(SOURCE, targets=TARGET)
 
 
+@pytest.mark.thorough
 def test_processes_and_threads_at_once_compile_once(cache: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

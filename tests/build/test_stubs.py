@@ -57,6 +57,7 @@ def test_stub_text() -> None:
     assert GENERATED in text
 
 
+@pytest.mark.thorough
 def test_a_type_checker_knows_the_hooks(tmp_path: Path) -> None:
     package = tmp_path / "tool"
     package.mkdir()

@@ -181,6 +181,7 @@ def test_rdc_is_refused_with_the_reason(source: Path, toolchain: Toolchain) -> N
     assert b"cannot be compiled with -fgpu-rdc" in done.stderr
 
 
+@pytest.mark.thorough
 def test_probes_work_without_a_plugin_and_code_generation_says_why_not(
     source: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def joined(said: str) -> str:
     return "".join(said.split())
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("tools", [["coalescing"], ["instr_count"], ["launch_log", "lds_bank_conflicts"]])

@@ -36,6 +36,7 @@ def test_every_document_is_a_page_in_the_navigation(site: Path) -> None:
             assert f'href="{page}"' in first
 
 
+@pytest.mark.thorough
 def test_every_public_name_is_documented(site: Path) -> None:
     text = (site / "docs/api.html").read_text()
     documented = set(re.findall(r'id="([\w.]+)"', text))
@@ -53,6 +54,7 @@ def test_the_reference_as_markdown() -> None:
     assert set(re.findall(r"\]\(#([\w.]+)\)", page)) <= set(re.findall(r'<a id="([\w.]+)"', page))
 
 
+@pytest.mark.thorough
 def test_no_page_asks_a_network(site: Path) -> None:
     """Links may lead out; nothing that a browser loads by itself does."""
     for page in site.rglob("*.html"):

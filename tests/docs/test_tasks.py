@@ -121,6 +121,7 @@ def test_a_target(copy: Path, environment: dict[str, str], object_file: Path) ->
     assert "s_sleep 1" in luthier(environment, "disasm", str(object_file))
 
 
+@pytest.mark.thorough
 def test_an_emulated_operation(copy: Path, environment: dict[str, str]) -> None:
     """It is refused before, then it is what the tests want it to be, and twice it is an error."""
     steps = TASKS["An emulated operation"]
@@ -153,6 +154,7 @@ def test_a_tool_that_ships(copy: Path, environment: dict[str, str]) -> None:
     assert re.search(r"^6 passed", in_programs, re.M)
 
 
+@pytest.mark.thorough
 def test_an_intrinsic(copy: Path, environment: dict[str, str]) -> None:
     """A hook calls it, at the store of a kernel."""
     apply("An intrinsic", copy).run(copy, environment)

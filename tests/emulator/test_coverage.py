@@ -19,6 +19,8 @@ from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.emit import emit
 from luthier.isa import Isa
 
+FORMS = 3 if EVERYTHING else 1
+"""Of an operation, that code is generated for."""
 TARGETS = EMULATED if EVERYTHING else ("gfx906", "gfx950", "gfx1151", "gfx1201")
 
 
@@ -116,7 +118,7 @@ def test_command_refuses_an_unknown_target(capsys: pytest.CaptureFixture[str]) -
     ids=["usual", "unusual"],
 )
 def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[str, ...]) -> None:
-    """Valid LLVM for every operation in up to three forms, under the usual and an unusual MODE."""
+    """Valid LLVM for every operation in up to `FORMS` forms, under the usual and an unusual MODE."""
     done: set[Variant] = set()
     forms: Counter[str] = Counter()
     for target in targets:
@@ -130,7 +132,7 @@ def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[s
                 variant = binder.bind(code, index, 0, mode).variant
             except Unsupported:
                 continue
-            if variant not in done and forms[variant.operation] < 3:
+            if variant not in done and forms[variant.operation] < FORMS:
                 done.add(variant)
                 forms[variant.operation] += 1
                 emit(module, variant)

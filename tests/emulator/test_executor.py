@@ -62,6 +62,7 @@ def test_every_work_group_runs_once_and_is_counted(count: int, cooperative: int)
 def test_threads_are_kept_from_launch_to_launch_and_end_with_their_executor() -> None:
     program = Program("s_endpgm")
     gc.collect()  # executors of earlier tests end now, not while threads are counted
+    gc.freeze()  # what else there is takes seconds to look through
     before = threads()
     executor = Executor(4)
     assert threads() == before
@@ -74,6 +75,7 @@ def test_threads_are_kept_from_launch_to_launch_and_end_with_their_executor() ->
     del executor
     gc.collect()
     assert threads() == before
+    gc.unfreeze()
 
 
 def test_what_help_raises_is_raised_and_the_executor_goes_on() -> None:

@@ -213,7 +213,9 @@ def test_names_in_comments_exist(name: str, exists: bool, path: str, form: str) 
     assert any(": names: " in found for found in findings(path, form.format(name))) != exists
 
 
+@pytest.mark.thorough
 def test_the_house_keeps_its_rules() -> None:
+    """As `make check` says."""
     done = subprocess.run([sys.executable, ROOT / "scripts" / "house_rules.py"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "the house rules hold\n")
 
@@ -300,8 +302,9 @@ def test_layers_are_those_of_the_architecture() -> None:
     assert [place[layer] for layer in layers] == sorted((place[layer] for layer in layers), reverse=True)
 
 
+@pytest.mark.thorough
 def test_the_drawing_is_of_the_sources(house: Path) -> None:
-    """Who imports whom, in docs/packages.svg: another import is another drawing."""
+    """As `make check` says. Who imports whom, in docs/packages.svg: another import is another drawing."""
     (house / "scripts").mkdir()
     (house / "runtime").mkdir()
     (house / "docs").mkdir()

@@ -189,6 +189,7 @@ def test_original_is_untouched(release, target: str, level: str, tmp_path: Path)
         assert not any(segment.section_in_segment(embedded) for segment in elf.iter_segments())
 
 
+@pytest.mark.thorough
 def test_host_code_and_other_device_code(release, tmp_path: Path) -> None:
     """In a whole HIP compilation the host object is the same, and device code of no tool gains nothing."""
     source = tmp_path / "app.hip"
@@ -263,6 +264,7 @@ def test_plugin_is_in_dependency_files(release22, tmp_path: Path) -> None:
     assert str(release22.plugin) in depfile.read_text()
 
 
+@pytest.mark.thorough
 def test_ccache_sees_a_new_plugin(release22, tmp_path: Path) -> None:
     """The same command with a plugin of other contents must not be answered from the cache."""
     ccache = shutil.which("ccache")
@@ -289,6 +291,7 @@ def test_ccache_sees_a_new_plugin(release22, tmp_path: Path) -> None:
     assert "cache_hit" not in result()
 
 
+@pytest.mark.thorough
 def test_debian_hipcc(release15, manifest_of, tmp_path: Path) -> None:
     """The tool, built by Debian's hipcc for two targets at once with nothing but flags added."""
     hipcc = shutil.which("hipcc")

@@ -45,6 +45,7 @@ def compiled(release: Any, target: str, source: Path | str, folder: Path, *flags
     return contents, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["gfx1010", "gfx1030", "gfx1100", "gfx1201"])
 def test_both_are_whole(release: Any, target: str, tmp_path: Path) -> None:
     contents, messages = compiled(release, target, SOURCE, tmp_path)

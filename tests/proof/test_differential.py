@@ -164,7 +164,7 @@ def some_probes(name: str) -> list[type[Probe]]:
     return random.Random(zlib.crc32(name.encode())).sample(PROBES, AT_ONCE)
 
 
-@pytest.mark.worth(8)
+@pytest.mark.worth(75)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("target", "compiler", "level", "wave", "kernel"), CASES)
 def test_compiled(

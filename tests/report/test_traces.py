@@ -134,6 +134,7 @@ def most():
     return done.stdout, [int(line) for line in done.stderr.split()]
 
 
+@pytest.mark.thorough
 def test_memory_stays_bounded(large: Path) -> None:
     """Six million groups, of which hardly a fourth fits: the rest goes to disk."""
     printed, (most,) = most_memory(f"""

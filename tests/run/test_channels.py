@@ -315,6 +315,7 @@ def test_a_tool_that_raises(build_program: Build, collector: Any) -> None:
     assert np.array_equal(other.keys(), np.sort(np.tile(expected(600, 9), 2)))
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_program_that_is_killed(build_program: Build, collector: Any, number: int) -> None:

@@ -256,6 +256,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
     return found
 
 
+@pytest.mark.thorough
 @every_case
 def test_watchpoints_are_stores(capture_of: Callable[[str, str], Path], target: str, level: str) -> None:
     """Data breakpoints stop behind the stores of the trace that change the memory, and behind nothing else."""

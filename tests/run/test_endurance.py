@@ -60,6 +60,7 @@ def test_memory_stays_the_same(build_program: Build, tmp_path: Path, options: li
         assert _launches(done.stderr) == launches + launches // 100
 
 
+@pytest.mark.thorough
 def test_a_storm_of_processes(build_program: Build) -> None:
     number = 64 if EVERYTHING else 8
     done = _do(*RUN, "-t", "instr_count", "--", build_program("endurance"), "storm", str(number))

@@ -68,6 +68,7 @@ def test_pointers_in_memory_are_refused_or_changed(
     assert (outcome.code, "damaged" in outcome.err) == (2, True), outcome
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_exported(captured: Captured, luthier: Luthier, temporary: Path) -> None:
     mix, small = captured("defects")[1], temporary / "small.lcap"
     assert luthier("minimise", mix, "-o", small, "--check", "races").returncode == 0

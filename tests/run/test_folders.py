@@ -48,6 +48,7 @@ def _claim(folder: Path, end: str, gate: Any, done: Any, results: Any) -> None:
         results.put(str(problem))
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(0)
 @pytest.mark.parametrize("end", ENDS)
 def test_of_many_that_begin_at_once_one_gets_it(end: str, tmp_path: Path) -> None:

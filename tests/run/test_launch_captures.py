@@ -115,6 +115,7 @@ def test_captures_need_a_place(build_program: Build) -> None:
     assert (done.returncode, "give one with -o" in done.stderr) == (1, True)
 
 
+@pytest.mark.thorough
 def test_a_launch_that_does_not_end_is_told(build_program: Build, tmp_path: Path) -> None:
     """Its kernel waits for another one's, which waits for its turn until the program is ended."""
     options = ["--capture", "-o", tmp_path / "run", "--time-limit", "6"]

@@ -158,8 +158,9 @@ def test_random_numbers(tmp_path: Path, target: str) -> None:
     assert "[  PASSED  ] 1 test." in out
 
 
+@pytest.mark.thorough
 @with_suites
-@pytest.mark.parametrize("target", ["gfx90a", pytest.param("gfx1100", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_launches_of_rocrand_are_replayed(tmp_path: Path, target: str) -> None:
     """Outside of the root, without its ROCm: the bytes and counts that were recorded."""
     kept = tmp_path / "kept"

@@ -228,6 +228,7 @@ def compiled_for(folder: Path, *targets: str) -> Path:
     return program
 
 
+@pytest.mark.thorough
 def test_the_device_is_one_that_the_program_has_code_for(tmp_path: Path) -> None:
     program = compiled_for(tmp_path, "gfx906", "gfx1030")
     for arguments in ((), ("--device", "emu:gfx1030")):

@@ -46,7 +46,7 @@ Build = Callable[[str], Path]
 Run = Callable[..., Outcome]
 
 
-@pytest.mark.worth(40)
+@pytest.mark.worth(80)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:

@@ -108,24 +108,35 @@ def slow_tool(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tmp_path), "TERM": "xterm"}
 
 
-def test_a_program_in_the_middle_of_a_line(build_program: Callable[[str], Path], slow_tool: dict[str, str]) -> None:
+@pytest.fixture
+def unfinished(build_program: Callable[[str], Path]) -> list[str]:
+    """Command of a program with two kernels in the middle of a line, under that tool."""
     command = ["run", "-t", "slow", "--allow-nothing", "--", sys.executable, "-c", UNFINISHED]
-    argv = [sys.executable, "-c", MAIN, *command, str(build_program("graph"))]
-    code, screen = on_terminal(argv, slow_tool)
+    return [sys.executable, "-c", MAIN, *command, str(build_program("graph"))]
+
+
+def test_a_program_in_the_middle_of_a_line(unfinished: list[str], slow_tool: dict[str, str]) -> None:
+    code, screen = on_terminal(unfinished, slow_tool)
     assert code == 0, screen.lines
     assert screen.lines[0] == "the program is in the middle of a line ... and goes on"
     assert screen.lines[1:4] == ["next line", "== slow", "== coverage"]
     assert screen.shown, "nothing was shown"
     assert all(line.startswith("the program is in the middle of a line ...luthier: ") for line in screen.shown)
     assert all(len(line) <= 80 for line in screen.shown)
-    for simple in ({"TERM": "dumb"}, {"JPY_PARENT_PID": "1"}):
-        code, quiet = on_terminal(argv, {**slow_tool, **simple})
-        assert (code, quiet.shown) == (0, [])
-    piped = subprocess.run(argv, capture_output=True, text=True, env=slow_tool)
+    piped = subprocess.run(unfinished, capture_output=True, text=True, env=slow_tool)
     assert piped.returncode == 0
     assert piped.stdout == "the program is in the middle of a line ... and goes on\nnext line\n"
     assert "\x1b" not in piped.stderr
     assert "patching" not in piped.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("simple", [{"TERM": "dumb"}, {"JPY_PARENT_PID": "1"}], ids="".join)
+def test_a_terminal_that_shows_no_progress(
+    unfinished: list[str], slow_tool: dict[str, str], simple: dict[str, str]
+) -> None:
+    code, quiet = on_terminal(unfinished, {**slow_tool, **simple})
+    assert (code, quiet.shown) == (0, [])
 
 
 def test_steps_with_rate_and_time_left() -> None:

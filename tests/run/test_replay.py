@@ -142,6 +142,7 @@ def test_tools_in_other_code(
     assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["variables", "managed", "stack"])
 def test_tools_in_other_code_with_variables(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
@@ -154,6 +155,7 @@ def test_tools_in_other_code_with_variables(
     assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
 
 
+@pytest.mark.thorough
 def test_a_defect_of_other_code_under_tools(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_defect_is_a_difference_or_a_fault(
     assert "--all-memory" in beyond.stdout
 
 
+@pytest.mark.thorough
 def test_against(
     captured: Callable[..., list[Path]], luthier: Luthier, build_program: Callable[..., Path], temporary: Path
 ) -> None:
@@ -299,6 +302,7 @@ def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) ->
     return smaller, done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("defect", ["WRONG", "BEYOND"])
 def test_minimised_to_where_other_code_fails(

@@ -68,6 +68,7 @@ def luthier_once() -> Callable[..., Rows]:
     return lambda folder: stable([replay_elsewhere(path) for path in captures_of([str(folder)])])
 
 
+@pytest.mark.thorough
 def test_a_cluster_finds_what_one_process_does(
     workers: LocalCluster, luthier: Luthier, many: Path, serial: Rows
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_cluster_finds_what_one_process_does(
     assert {row["status"] for row in serial} == {0, 1, 2}
 
 
+@pytest.mark.thorough
 def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: Rows) -> None:
     """What they had is done by others, and new ones come in their places."""
     over = threading.Event()
@@ -145,6 +147,7 @@ def test_no_worker_is_left(captured: Callable[..., list[Path]], monkeypatch: pyt
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.thorough
 def test_options_go_along(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], workers: LocalCluster, luthier: Luthier
 ) -> None:

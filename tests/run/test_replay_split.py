@@ -33,6 +33,7 @@ def test_parts_leave_what_the_whole_leaves(
         assert row["parts"] == 4
 
 
+@pytest.mark.thorough
 def test_parts_on_a_cluster(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
     gather = captured("defects")[0]
     done = luthier("replay", "--json", "--split", "3", "--scheduler", "local", gather)

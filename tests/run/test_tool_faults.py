@@ -56,6 +56,7 @@ def test_a_kernel_that_faults(
     assert (found["launches"], found["instrumented"]) == (1, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(1)
 @pytest.mark.usefixtures("as_hooks")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -159,6 +160,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.thorough
 def test_no_room_for_the_cache(
     build_program: Build,
     under_tools: UnderTools,

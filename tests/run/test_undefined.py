@@ -67,6 +67,7 @@ def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, m
     assert look(build_program("undefined", "-g"), tmp_path / "log", kernel, mode, target=target) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("way", HANDED)
@@ -92,6 +93,7 @@ def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
     assert (done.returncode, "--init copies is of programs, not of captures" in done.stderr) == (1, True), done
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["copied", "memory_mask"])
 def test_reads_are_told_as_before(build_program: Build, kernel: str) -> None:
     """Without the option reads are told, and with both words both."""

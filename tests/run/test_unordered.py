@@ -162,6 +162,7 @@ def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) ->
     assert all(expected & {frame["line"] for frame in one["frames"]} for one in found), found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
     """Waves and lanes that have ended do not count at barriers, in hardware: only who asks is told."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parents[1] / "costs.json"
-BUDGET = 1.0
+BUDGET = 0.5
 """Seconds that the rows of a table may take in `make test`; at least one row runs."""
 LEAST = 0.02
 """Seconds of a row below which its table is not in the file: all rows are run, or all that its `covering` wants."""

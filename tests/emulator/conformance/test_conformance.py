@@ -54,7 +54,7 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
     ]
 
 
-@pytest.mark.worth(34)
+@pytest.mark.worth(68)
 @pytest.mark.parametrize("target", TARGETS)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
