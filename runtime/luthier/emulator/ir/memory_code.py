@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -17,7 +16,7 @@ from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
 from luthier.emulator.ir.support import OBSERVE_TYPE, TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.questions import QUESTIONS
 
 
@@ -162,114 +161,6 @@ def check_global(
     return hosts
 
 
-_LINE = 64
-"""Bytes of a line of the host's caches."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """Accesses of active lanes that may be one behind the other."""
-
-    holds: Value
-    """Whether they are, and are all allowed: a scalar."""
-    pointer: Any
-    """Where lane 0's is, or would be, if so."""
-    goes_on: bool
-    """Whether later waves are likely to access what is behind."""
-
-    def fetch_ahead(self, w: WaveBuilder, size: int, *, write: bool) -> None:
-        """Emit prefetches of the row after the next, which is accessed soon: the lines of one wave are too few, and
-        those of the next too far away in time, for the host to see that they go on.
-
-        Args:
-            size: bytes of a row.
-            write: whether it is stored to.
-        """
-        if self.goes_on:
-            prefetch = w.function("llvm.prefetch.p0", ir.VoidType(), [PTR, I32, I32, I32])
-            for offset in range(2 * size, 3 * size, _LINE):
-                w.ir.call(prefetch, [w.address(self.pointer, offset), I32(int(write)), I32(3), I32(1)])
-
-
-def row_in_memory(
-    w: WaveBuilder, place: Slot, base: Value, size: int, *, wide: bool, signed: bool = False
-) -> Row | None:
-    """Return whether all active lanes access `size` bytes each, one behind the other, in the allocation that this
-    instruction used last; None for code that is to say more of its accesses.
-
-    This takes no addresses of lanes, but registers as they are and a few scalars: a fraction of what `check_global`
-    does.
-
-    Args:
-        place: registers that have addresses, or offsets.
-        base: what is added to each, a scalar u64.
-        wide: they have 64 bits; otherwise 32, extended by their sign where `signed` says so.
-    """
-
-    def address(lane: Value) -> Value:
-        word = place.word_of_lane(lane, 0)
-        if wide:
-            return base + (word.to("u64") | place.word_of_lane(lane, 1).to("u64") << 32)
-        return base + (word.as_("i32").to("i64").as_("u64") if signed else word.to("u64"))
-
-    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
-        entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(w.free_slot) << 4).llvm, I64))
-        offset, length = begin - w.load(entry, "u64"), w.load(w.address(entry, 8), "u64")
-        return begin, (offset < length) & (offset + bytes_ <= length)
-
-    return _row(w, place, size, address, pointer, wide=wide, goes_on=True)
-
-
-def row_in_lds(w: WaveBuilder, place: Slot, offset: Value, size: int) -> Row | None:
-    """Return whether all active lanes access `size` bytes each of LDS, one behind the other; None for code that is to
-    say more of its accesses.
-
-    Args:
-        place: the register that has byte offsets.
-        offset: what is added to each, a scalar u32.
-    """
-
-    def address(lane: Value) -> Value:
-        return (place.word_of_lane(lane, 0) + offset).to("u64")
-
-    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
-        inside = begin + bytes_ <= w.load(w.wave_field("lds_size"), "u64")
-        return w.load(w.wave_field("lds"), "u64") + begin, inside
-
-    return _row(w, place, size, address, pointer, wide=False, goes_on=False)
-
-
-def _row(
-    w: WaveBuilder,
-    place: Slot,
-    size: int,
-    address: Callable[[Value], Value],
-    pointer: Callable[[Value, Value], tuple[Value, Value]],
-    *,
-    wide: bool,
-    goes_on: bool,
-) -> Row | None:
-    """Return a row, whose registers of 32 bits, or of 64 where `wide`, are at `place`.
-
-    Args:
-        address: returns that of a lane (u64).
-        pointer: returns where an address is on the host, and whether so many bytes there may be accessed.
-    """
-    if w.variant.stepping or w.variant.observed or w.variant.undefined:
-        return None
-    first = w.trailing_zeros(w.exec_bits | 1 << w.wave_size - 1)
-    last = 63 - w.leading_zeros(w.exec_bits | 1)
-    step = w.lane_id() * size
-    different = place.row(0) ^ (w.splat(place.word_of_lane(first, 0) - first.to("u32") * size) + step)
-    if wide:
-        different = different | (place.row(1) ^ w.splat(place.word_of_lane(first, 1)))
-    begin, span = address(first), (last - first) * size
-    # Registers that overflow on the way do not reach the last lane's address.
-    is_row = (w.mask_bits((different != 0) & w.exec) == 0) & (address(last) - begin == span)
-    host, allowed = pointer(begin, span + size)
-    return Row(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
-
-
 def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]:
     """Return the host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32), and which lanes do.
 
@@ -380,7 +271,7 @@ def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: Value) -> list[V
     wide, each = _elements(w, enabled, count)
     callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
     loaded = w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, ir.Constant(wide, None)])
-    return _apart(w, loaded, count)
+    return split_lanes(w, loaded, count)
 
 
 def gather_each(w: WaveBuilder, addresses: Value, count: int, enabled: Value) -> list[Value]:
@@ -394,10 +285,10 @@ def gather_each(w: WaveBuilder, addresses: Value, count: int, enabled: Value) ->
     rows = spill(w, w.wrap(ir.Constant(wide, None), "u32"))
     with _each_row(w, addresses, rows, count, enabled) as (memory, row):
         w.ir.store(w.ir.load(memory, typ=ir.VectorType(I32, count), align=1), row, align=4)
-    return _apart(w, w.ir.load(rows, typ=wide), count)
+    return split_lanes(w, w.ir.load(rows, typ=wide), count)
 
 
-def _apart(w: WaveBuilder, loaded: Any, count: int) -> list[Value]:
+def split_lanes(w: WaveBuilder, loaded: Any, count: int) -> list[Value]:
     """Return the rows of what has the dwords of each lane one after the other."""
     joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
     lanes = range(w.wave_size)
@@ -461,50 +352,6 @@ def _by_pattern(
     return merged
 
 
-def load_lanes(
-    w: WaveBuilder, result: Slot, count: int, row: Row | None, places: Callable[[], tuple[Value, Value]]
-) -> None:
-    """Load `count` dwords of each active lane into the registers of `result`.
-
-    Args:
-        row: the accesses as a row; None if that is not asked.
-        places: emits code for any accesses, and returns their host addresses and which lanes have one.
-    """
-
-    def write(rows: Sequence[Value]) -> None:
-        for index, value in enumerate(rows):
-            result.store_row(index, value, w.exec)
-
-    if row is None:
-        hosts, enabled = places()
-        write(gather_rows(w, hosts, count, enabled))
-        return
-    with w.ir.if_else(row.holds.llvm, likely=True) as (in_a_row, anywhere):
-        with in_a_row:
-            row.fetch_ahead(w, 4 * count * w.wave_size, write=False)
-            write(load_row(w, row.pointer, count, w.exec))
-        with anywhere:
-            hosts, enabled = places()
-            write(gather_each(w, hosts, count, enabled))
-
-
-def store_lanes(
-    w: WaveBuilder, values: Sequence[Value], row: Row | None, places: Callable[[], tuple[Value, Value]]
-) -> None:
-    """Store dwords of each active lane, one behind the other; arguments as of `load_lanes`."""
-    if row is None:
-        hosts, enabled = places()
-        scatter_rows(w, hosts, values, enabled)
-        return
-    with w.ir.if_else(row.holds.llvm, likely=True) as (in_a_row, anywhere):
-        with in_a_row:
-            row.fetch_ahead(w, 4 * len(values) * w.wave_size, write=True)
-            store_row(w, row.pointer, values, w.exec)
-        with anywhere:
-            hosts, enabled = places()
-            scatter_each(w, hosts, values, enabled)
-
-
 def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
     """Return the 8 or 16 bits at each active lane's address, zero-extended."""
     enabled = w.exec if mask is None else mask
@@ -547,7 +394,7 @@ def store_row(w: WaveBuilder, pointer: Any, values: Sequence[Value], enabled: Va
     """
     wide, each = _elements(w, enabled, len(values))
     callee = w.function(f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type])
-    joined = w.ir.bitcast(_together(w, values).llvm, wide)
+    joined = w.ir.bitcast(join_rows(w, values).llvm, wide)
     w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
 
 
@@ -560,11 +407,11 @@ def scatter_each(w: WaveBuilder, addresses: Value, values: Sequence[Value], enab
         callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
         w.ir.call(callee, [values[0].as_("u32").llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
         return
-    with _each_row(w, addresses, spill(w, _together(w, values)), count, enabled) as (memory, row):
+    with _each_row(w, addresses, spill(w, join_rows(w, values)), count, enabled) as (memory, row):
         w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
 
 
-def _together(w: WaveBuilder, values: Sequence[Value]) -> Value:
+def join_rows(w: WaveBuilder, values: Sequence[Value]) -> Value:
     """Return rows as what has the dwords of each lane one after the other."""
     joined = [value.as_("u32") for value in values]
     while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd

@@ -6,7 +6,6 @@ from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import (
-    Row,
     check_aligned,
     check_global,
     check_scratch,
@@ -14,13 +13,11 @@ from luthier.emulator.ir.memory_code import (
     gather_rows,
     gather_small,
     lds_access,
-    load_lanes,
-    row_in_memory,
     scatter,
     scatter_rows,
     scatter_small,
-    store_lanes,
 )
+from luthier.emulator.ir.rows import Row, load_lanes, row_in_memory, store_lanes
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 

@@ -18,17 +18,15 @@ from luthier.emulator.ir.memory_code import (
     gather_rows,
     gather_small,
     lds_access,
-    load_lanes,
     note_access,
     put,
-    row_in_lds,
     scatter,
     scatter_rows,
     scatter_small,
     spill,
-    store_lanes,
     tell,
 )
+from luthier.emulator.ir.rows import load_lanes, row_in_lds, store_lanes
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
