@@ -441,9 +441,9 @@ def test_code_that_was_compiled_elsewhere(captured: Callable[..., Path]) -> None
 
 def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None:
     with opened(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs")) as debugger:
-        assert debugger.file_of("/home/me/debugged.hip") == "/elsewhere/programs/debugged.hip"
+        assert debugger.source.file_of("/home/me/debugged.hip") == "/elsewhere/programs/debugged.hip"
         with pytest.raises(LuthierError, match=r"no code is of file '/elsewhere/programs/other\.hip'"):
-            debugger.file_of("/elsewhere/programs/other.hip")
+            debugger.source.file_of("/elsewhere/programs/other.hip")
 
 
 @pytest.mark.parametrize("target", ONE_A_FAMILY)

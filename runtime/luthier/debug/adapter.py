@@ -215,7 +215,7 @@ class Adapter:
         return {"name": PurePath(file).name, "path": self._files.get(file, file)}
 
     def _location(self, address: int) -> Body:
-        frames = self._debugger.frames(address)
+        frames = self._debugger.source.frames(address)
         return {"source": self._source(frames[0].file), "line": frames[0].line} if frames else {}
 
     def _set_breakpoints(self, arguments: Arguments) -> Body:
@@ -223,10 +223,10 @@ class Adapter:
         return self._replace(f"file {path}", asked, lambda one: self._break_line(path, one))
 
     def _break_line(self, path: str, asked: Arguments) -> Body:
-        file = self._debugger.file_of(path)
+        file = self._debugger.source.file_of(path)
         self._files[file] = path
         made = self._break(f"{file}:{asked['line']}", asked)
-        here = self._debugger.frames(int(made["instructionReference"], 16))
+        here = self._debugger.source.frames(int(made["instructionReference"], 16))
         lines = [one.line for one in here if one.line and one.file == file]
         return {**made, "line": min((one for one in lines if one >= asked["line"]), default=asked["line"])}
 

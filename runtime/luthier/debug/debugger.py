@@ -7,8 +7,6 @@ waves have executed before it. To go back is to begin anew and to stop earlier.
 from __future__ import annotations
 
 import functools
-import itertools
-import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,13 +22,14 @@ from luthier.debug.bodies import Bodies
 from luthier.debug.calls import Calls
 from luthier.debug.expressions import Expression
 from luthier.debug.lanes import Places
+from luthier.debug.source_places import SourcePlaces
 from luthier.debug.stops import Breakpoint, Stop, Watchpoint
 from luthier.debug.view import View
 from luthier.emulator.inspection.debug import Step, Trace, observer_of
 from luthier.emulator.inspection.debugger import DebugSession
 from luthier.emulator.running.memory import Allocation, Memory, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
-from luthier.objects.source import SourceFrame, SourceMap, SourceSelection
+from luthier.objects.source import SourceFrame
 from luthier.objects.variables import Variable
 
 
@@ -62,6 +61,7 @@ class Debugger:
         self._session: DebugSession | None = None
         self._calls = Calls(self.launch.code, Places(self.launch.object.variables.near(self.addresses), self.addresses))
         self._bodies = Bodies(self.launch.object.source, self.launch.code, self.addresses)
+        self.source = SourcePlaces(self.launch, self._bodies, self.addresses)
         self._last = 0, 0
         self._executed = 0
         """The record that was executed last."""
@@ -95,17 +95,6 @@ class Debugger:
     def addresses(self) -> list[int]:
         """Return the virtual addresses of all instructions, ascending."""
         return sorted(one for one in self.launch.code.addresses().tolist() if one >= 0)
-
-    @functools.cached_property
-    def _frames_at(self) -> dict[int, tuple[SourceFrame, ...]]:
-        """Return the places in the source of all instructions that have some, by address."""
-        source = self.launch.object.source
-        numbers = source.numbers(self.addresses).tolist() if source.present else []
-        return {at: source.locations[one].frames for at, one in zip(self.addresses, numbers, strict=False) if one >= 0}
-
-    def frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the places in the source of an instruction, innermost first; empty if they are not known."""
-        return self._frames_at.get(address, ())
 
     def read(self, address: int, size: int) -> bytes:
         """Return memory that the launch may access, its scratch included while it runs.
@@ -146,7 +135,7 @@ class Debugger:
         Raises:
             LuthierError: there is no code there, or the condition is no expression.
         """
-        found = frozenset(self._places(place))
+        found = frozenset(self.source.addresses_of(place))
         self._numbers += 1
         made = Breakpoint(
             *(self._numbers, place, found), Expression(condition) if condition else None, ignore, temporary
@@ -189,93 +178,6 @@ class Debugger:
         """
         if self.breakpoints.pop(number, None) is None and self.watchpoints.pop(number, None) is None:
             raise DeviceError(f"there is no breakpoint {number}")
-
-    def file_of(self, path: str) -> str:
-        """Return the source file, as the debug information names it, that a path means.
-
-        That is itself, or the file that has most of the path's last parts: code is often compiled in another folder or
-        on another machine.
-
-        Args:
-            path: absolute.
-
-        Raises:
-            LuthierError: no file has even its name, or several have as much of it.
-        """
-        source = self._source()
-        files = {frame.file for location in source.locations for frame in location.frames}
-        if path in files:
-            return path
-        shared = {file: _common_end(file, path) for file in files}
-        most = max(shared.values(), default=0)
-        found = [file for file, parts in shared.items() if parts == most]
-        if not most:
-            raise LuthierError(f"no code is of file {path!r}")
-        if len(found) > 1:
-            raise LuthierError(f"{path!r} may be {' or '.join(map(repr, sorted(found)))}, where the code was compiled")
-        return found[0]
-
-    def lines(self, file: str) -> dict[int, list[int]]:
-        """Return the lines of a file that have code, and the addresses at which code of each begins.
-
-        Args:
-            file: end of a path, in whole parts.
-        """
-        chosen = SourceSelection(file)
-        found: dict[int, list[int]] = {}
-        before: set[int] = set()
-        for address in self.addresses:
-            now = {one.line for one in self.frames(address) if one.line and chosen.has(one)}
-            for line in now - before:
-                found.setdefault(line, []).append(address)
-            before = now
-        return found
-
-    def _places(self, place: str) -> list[int]:
-        code, kernel = self.launch.code, self.launch.kernel
-        if place[:1] in ("*", "+"):
-            try:
-                address = int(place[1:], 0) + (kernel.entry if place[0] == "+" else 0)
-            except ValueError:
-                raise LuthierError(f"{place!r} is no address") from None
-            if code.record_at(address) is None:
-                raise DeviceError(f"no instruction begins at {address:#x}", offset=address)
-            return [address]
-        file, colon, line = place.rpartition(":")
-        if colon and line.isdecimal():
-            return self._line(file, int(line))
-        entry = next((one for one in self.launch.object.kernels.values() if one.name == place), None)
-        symbol = self.launch.object.symbol(place)
-        address = entry.entry if entry is not None else symbol.address if symbol is not None and symbol.defined else -1
-        if code.record_at(address) is not None:
-            body = self._bodies.body(address)
-            return [address if body is None else body.start]
-        found, before = [], False
-        for address in self.addresses:  # a function by its name, wherever it is inlined
-            now = any(place in (frame.function, frame.name) for frame in self.frames(address))
-            if now and not before:
-                found.append(address)
-            before = now
-        if not found:
-            raise LuthierError(f"there is no function {place!r} in the code object")
-        return found
-
-    def _source(self) -> SourceMap:
-        source = self.launch.object.source
-        if not source.present:
-            raise LuthierError("the code object has no source lines: compile with -g")
-        source.numbers(self.addresses)  # locations are read as they are asked for
-        return source
-
-    def _line(self, file: str, line: int) -> list[int]:
-        self._source()
-        lines = self.lines(file)
-        if not lines:
-            raise LuthierError(f"no code is of file {file!r}")
-        behind = [one for one in lines if one >= line]
-        if not behind:
-            raise LuthierError(f"{file}:{line}: no code is of this line or one behind it")
-        return lines[min(behind)]
 
     # Going on -------------------------------------------------------------------------------------------------------
 
@@ -324,7 +226,7 @@ class Debugger:
             body = self._bodies.body(step.address)
             if body is not None and step.address < body.start:
                 return False
-            now = self.frames(step.address)
+            now = self.source.frames(step.address)
             if not now or not now[0].line or (over and self._depth(step) == depth and len(now) > len(frames)):
                 return False
             return (now[0].file, now[0].line) != place or len(now) < len(frames) or self._depth(step) != depth
@@ -339,7 +241,7 @@ class Debugger:
             if self._of(step) != here:
                 return False
             now = self._depth(step)
-            return now < depth or (now == depth and 0 < len(self.frames(step.address)) < inlined)
+            return now < depth or (now == depth and 0 < len(self.source.frames(step.address)) < inlined)
 
         return self._forward(outside)
 
@@ -367,7 +269,7 @@ class Debugger:
             nonlocal before
             if self._of(step) != here:
                 return False
-            now, frames = self._depth(step), self.frames(step.address)
+            now, frames = self._depth(step), self.source.frames(step.address)
             if over and (now > depth or (now == depth and len(frames) > max(inlined, 1))):
                 return False
             place = (now, len(frames), *((frames[0].file, frames[0].line) if frames else (step.address,)))
@@ -378,7 +280,7 @@ class Debugger:
 
     def _frames(self) -> tuple[SourceFrame, ...]:
         """Return the places in the source of `_wave`'s instruction."""
-        return self.frames(self.launch.code.address_of(self._calls.record(self._wave())))
+        return self.source.frames(self.launch.code.address_of(self._calls.record(self._wave())))
 
     # The launch -----------------------------------------------------------------------------------------------------
 
@@ -487,7 +389,7 @@ class Debugger:
             return False
         one.hits += 1
         address = self.launch.code.address_of(self._executed)
-        place = f", {self.frames(address)[0].place}" if self.frames(address) else ""
+        place = f", {self.source.frames(address)[0].place}" if self.source.frames(address) else ""
         text = self.launch.code.text(self._executed)
         one.change = f"{one.text}: {_differ(before, now)} by {text} at {address:#x}{place}"
         return True
@@ -585,12 +487,6 @@ class _SteadyMemory(Memory):
         else:
             kept.view()[:] = 0
         return self.register(kept.address, size, label, kept.keep)
-
-
-def _common_end(*paths: str) -> int:
-    """Return how many of their last parts paths have in common."""
-    parts = zip(*(os.path.normpath(one).split("/")[::-1] for one in paths), strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, parts))
 
 
 def _differ(before: Any, now: Any) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from luthier.capture.replay import PreparedLaunch
 from luthier.debug.locations import Bytes, Frame, NotAvailable, numbers
+from luthier.debug.source_places import SourcePlaces
 from luthier.emulator import layout
 from luthier.emulator.inspection.debug import Step
 from luthier.emulator.running.registers import WaveRegisters
@@ -25,8 +26,9 @@ class Stopped(Protocol):
     def launch(self) -> PreparedLaunch:
         """Return the launch."""
 
-    def frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the places in the source of an instruction, innermost first."""
+    @property
+    def source(self) -> SourcePlaces:
+        """Return the places of its code."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return memory; raise DeviceError where there is none."""
@@ -67,7 +69,7 @@ class View:
     @property
     def frames(self) -> tuple[SourceFrame, ...]:
         """Return its places in the source, innermost first; empty if there is no debug information."""
-        return self._debugger.frames(self.pc)
+        return self._debugger.source.frames(self.pc)
 
     def variables(self, depth: int | None = None) -> list[Variable]:
         """Return the variables that are visible, inner ones in place of those that they hide.
