@@ -144,7 +144,7 @@ def test_every_tool_meets_every_other_one() -> None:
     assert len(WHERE) >= len(rounds(NAMES))
 
 
-@pytest.mark.worth(26)
+@pytest.mark.worth(52)
 @pytest.mark.covering(1, "target", "together")
 @pytest.mark.parametrize(("program", "target", "together"), MATRIX)
 def test_two_at_once(
