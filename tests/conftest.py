@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from luthier_build.toolchain import Toolchain
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""What begins in the background ignores interrupts, and so would the programs that tests start and interrupt."""
 BROWSER = "/usr/bin/chromium-headless-shell"
 MakeModule = Callable[..., ToolModule]
 
