@@ -430,7 +430,8 @@ def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
     before = kernel.device.stats.instructions
     found = watched(kernel, tool, [])
     assert found["no bad access was seen"] == []
-    assert kernel.device.stats.instructions <= 2.01 * before
+    most = 2.11 if target == "gfx1100 wave64" else 2.01  # GFX11.0 wants waits around masks of 64 lanes
+    assert kernel.device.stats.instructions <= most * before
 
 
 def test_scalar_loads(bench: Any, shipped: Any) -> None:
