@@ -357,6 +357,7 @@ def test_wrong_settings_are_one_line_not_a_traceback(sample: Path, change: tuple
     assert not list(sample.rglob("*.whl"))
 
 
+@pytest.mark.thorough
 def test_compiler_errors_reach_the_user_and_the_next_build_is_right(sample: Path) -> None:
     source = sample / "sample_tool/device.hip"
     right = source.read_text()

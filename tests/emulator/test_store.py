@@ -99,6 +99,7 @@ def test_damage_is_noticed_and_made_good(tmp_path: Path, damage: str) -> None:
     assert launch(tmp_path) == ["0", *RESULTS, "False"]
 
 
+@pytest.mark.thorough
 def test_processes_at_once(tmp_path: Path) -> None:
     environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
     started = [

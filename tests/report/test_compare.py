@@ -52,6 +52,7 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     assert short.title == f"kernels, {len(kernels.rows) - len(short.rows)} the same"
 
 
+@pytest.mark.thorough
 def test_a_run_against_itself(mix_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for table in compared(RunFolder(mix_run), RunFolder(mix_run)):
         assert table.rows or table.title == "variables"

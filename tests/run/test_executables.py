@@ -140,6 +140,7 @@ def test_a_patched_program_runs(
     assert all(one.symbol("counter") for one in load_objects(output))
 
 
+@pytest.mark.thorough
 def test_a_library(
     two_units: Callable[[str], Path],
     counter: Any,

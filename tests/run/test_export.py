@@ -48,6 +48,7 @@ def test_exported_programs_leave_what_was_recorded(
         assert (outcome.code, "\n1 of " in outcome.out) == (1, True), outcome
 
 
+@pytest.mark.thorough
 def test_pointers_in_memory_are_refused_or_changed(
     captured: Captured, luthier: Luthier, luthier_run: Callable[..., Outcome], temporary: Path
 ) -> None:

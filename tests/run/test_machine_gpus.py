@@ -22,6 +22,7 @@ def around(target: str) -> list[str]:
     return [LUTHIER, "run", "--device", target, "--"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_tools_find_what_they_find_on_virtual_devices(
     build_program: Callable[[str], Path], tmp_path: Path, target: str

@@ -327,6 +327,7 @@ def test_minimised_to_where_other_code_fails(
     assert defect == "WRONG" or f"of work-group {place // 256} " in again.stdout
 
 
+@pytest.mark.thorough
 def test_minimised_to_a_race(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
     output = temporary / "small.lcap"
     smaller, _ = minimised(luthier, captured("defects")[1], output, "--check", "races")

@@ -36,6 +36,7 @@ def test_they_leave_what_was_recorded(captured: Captured, name: str, target: str
     assert (code, {row["what"] for row in rows}, len(rows)) == (0, {"equal"}, len(files))
 
 
+@pytest.mark.thorough
 def test_a_difference_has_its_place(captured: Captured, tmp_path: Path) -> None:
     capture = read_capture(captured("histogram", "gfx90a")[0])
     pages = capture.pages.copy()

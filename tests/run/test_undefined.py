@@ -86,6 +86,7 @@ def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> 
     assert (one["kind"], one["call"], one["size"], one["distance"]) == ("uninitialised-copy", *expected[1:])
 
 
+@pytest.mark.thorough
 def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
     """Captured launches copy nothing."""
     assert run_luthier("capture", "-o", tmp_path, "--", build_program("handed", "-g"), "sync").returncode == 0

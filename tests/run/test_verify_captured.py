@@ -100,6 +100,7 @@ def test_other_bytes_are_a_problem(captured: Callable[..., list[Path]]) -> None:
     assert "bytes differ" in verdict.problems[0]
 
 
+@pytest.mark.thorough
 def test_exit_codes(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
     file = captured("reduction")[0]
     spoilt = spoil(file, temporary / "spoilt.lcap")
