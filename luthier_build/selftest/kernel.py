@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import numpy as np
 from luthier.errors import LuthierError
@@ -12,6 +11,7 @@ from luthier.isa.targets import Target, target_named
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
 from luthier.objects.skeleton import empty_object, header_for
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 NAME = "luthier_selftest"

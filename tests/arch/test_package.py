@@ -79,7 +79,7 @@ def test_facts(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (new.major, new.emulated_major, new.waits) == (11, 11, old.waits)
     assert new.vgpr_allocation_granule(32) == 2 * old.vgpr_allocation_granule(32)
     assert new.occupancy(97, 64) < old.occupancy(97, 64)
-    assert pickle.loads(pickle.dumps(new)) is new is copy.deepcopy(new)
+    assert pickle.loads(pickle.dumps(new)) is new is copy.copy(new) is copy.deepcopy(new)
     assert main(["doctor", "--json"]) in (0, 1)
     (found,) = (one for one in json.loads(capsys.readouterr().out) if one["subject"] == "targets")
     assert found["status"] == "ok"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import pytest
 from luthier.arch.amdgcn import AMDGCN
 from luthier.arch.generation import INHERITED, Generation
@@ -17,6 +15,7 @@ from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.operations import FAMILIES, operations_of
 from luthier.errors import TargetError
 from luthier.hazards.wait_states.model import hazard_model
+from msgspec.structs import replace
 
 PARENTS = {
     "AMDGCN": None,
@@ -43,7 +42,11 @@ def test_parents() -> None:
         assert target_named(target.widest).major == target.major
 
 
-FACTS = [one.name for one in fields(Generation) if one.default is INHERITED]
+FACTS = [
+    name
+    for name, value in zip(Generation.__struct_fields__[1:], Generation.__struct_defaults__, strict=True)
+    if value is INHERITED
+]
 EVERYTHING = {name: getattr(GFX9, name) for name in FACTS}
 
 

@@ -16,6 +16,7 @@ from luthier.patch import patch_object
 from luthier.tool.counts import Cell, CounterBudget, KernelCounters, completed
 from luthier.tool.task import InstrumentationTask
 from luthier.verify.launch_plan import LaunchPlan
+from msgspec.structs import asdict
 from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
@@ -154,7 +155,7 @@ def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: Count
     again = KernelCounters.of_json(
         tasks[0].lifted, json.loads(json.dumps(counters.to_json(tasks[0].modules))), tasks[0].modules
     )
-    assert again.sums == counters.sums or [vars(one) for one in again.sums] == [vars(one) for one in counters.sums]
+    assert again.sums == counters.sums or list(map(asdict, again.sums)) == list(map(asdict, counters.sums))
     return spent.instructions - stats.instructions
 
 

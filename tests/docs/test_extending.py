@@ -140,6 +140,6 @@ def test_a_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 def test_every_field_of_a_generation_says_what_it_is() -> None:
     source = (ROOT / "runtime/luthier/arch/generation.py").read_text()
-    body = source[source.index("class Generation:") : source.index("    def __post_init__")]
-    for name in Generation.__dataclass_fields__:
+    body = source[source.index("class Generation(") : source.index("    def __post_init__")]
+    for name in Generation.__struct_fields__:
         assert re.search(rf'^    {name}: [^\n]+\n    """', body, re.M), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.running.memory import Memory
 from luthier.errors import DeviceError, EmulationError, LuthierError, ObjectError
 from luthier.objects import ObjectEditor, load_object
+from msgspec.structs import replace
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 

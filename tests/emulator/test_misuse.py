@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice, Module
 from luthier.errors import DeviceError, EmulationError, LuthierError, ObjectError
 from luthier.objects import ObjectEditor, load_object
+from msgspec.structs import replace
 
 TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1103", "gfx1151", "gfx1201")
 

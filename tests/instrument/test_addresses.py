@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from luthier.isa import Isa, Opcode, OperandKind
 from luthier.isa.registers import SGPRS, VGPRS
 from luthier.lifting.instructions.memory import memory_access
 from luthier.tool.task import InstrumentationTask
+from msgspec.structs import replace
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from crowded import FULL_LDS, PLAN, PRIVATE, crowded
 from luthier.errors import HookError
@@ -16,6 +14,7 @@ from luthier.patch import patch_object
 from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.covering(1)
 

@@ -14,6 +14,7 @@ from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload import cache as module
 from luthier.payload.cache import template_for
 from luthier.payload.template import Template
+from msgspec.structs import asdict
 
 SOURCE = """
 __device__ uint64_t total = 0;
@@ -39,7 +40,7 @@ CASES: list[tuple[str, tuple[Argument, ...]]] = [
 
 def described(template: Template) -> tuple[object, ...]:
     """All that a template is, but for its own identity."""
-    fields = {name: value for name, value in vars(template).items() if name != "code"}
+    fields = {name: value for name, value in asdict(template).items() if name != "code"}
     return template.code.code, repr(sorted(fields.items()))
 
 

@@ -3,9 +3,10 @@ kernel what it saw before."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from luthier.patch.registers.copies import LANES, PRIVATE
 from luthier.patch.registers.launch_state import plan_state
 from luthier.tool.counts import CounterBudget
 from luthier.tool.task import InstrumentationTask
+from msgspec.structs import replace
 
 from luthier_build.compile import compile_application, compile_device
 from luthier_build.settings import load_settings
@@ -229,10 +231,10 @@ def test_combinations(module: ToolModule, tmp_path: Path, target: str, seed: int
     randomness = random.Random(f"{target} {seed}")
     application = some_application(randomness)
     if not TargetId.parse(target).target.kernarg_preload:
-        application = replace(application, preload=0)
+        application = dataclasses.replace(application, preload=0)
     names = randomness.sample(list(VALUES), randomness.randrange(1, 7))
     if TargetId.parse(target).target.architected_sgprs and "y" in application.groups and "z" not in application.groups:
-        application = replace(application, groups=application.groups + "z")
+        application = dataclasses.replace(application, groups=application.groups + "z")
     shape = Shape(
         tuple(randomness.randrange(1, 4) for _ in range(3)),
         randomness.choice([(64, 1, 1), (100, 1, 1), (8, 5, 3), (1, 33, 2), (4, 4, 4)]),

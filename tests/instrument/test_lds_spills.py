@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from luthier.objects import load_object
 from luthier.payload.lds import LdsLayout
 from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
+from msgspec.structs import replace
 
 from .test_frames import SITES, Everywhere
 

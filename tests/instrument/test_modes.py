@@ -3,8 +3,6 @@ SGPRs. Patched, they run beside the originals on the emulated device."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
@@ -17,6 +15,7 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
+from msgspec.structs import replace
 
 TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942"]
 ALL = (*TARGETS, "gfx950")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 
 import pytest
 from crowded import FULL_LDS
@@ -17,6 +16,7 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel, verify_object
 from luthier.verify.launch_plan import LaunchPlan
+from msgspec.structs import replace
 
 HOOKS = """
 __device__ uint64_t total = 0;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 
 import pytest
 from luthier import immediate
@@ -16,6 +15,7 @@ from luthier.patch import patch_object
 from luthier.tool.hook_budget import HookBudget
 from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask, reg
+from msgspec.structs import replace
 
 HOOKS = """
 __device__ uint64_t total = 0;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from effort import EVERY_ISA, FUZZ
 from luthier.errors import DecodeError
 from luthier.isa import InstructionArray, Isa
+from msgspec.structs import replace
 
 
 def keep(code: InstructionArray, good: np.ndarray) -> InstructionArray:

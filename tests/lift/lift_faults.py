@@ -9,7 +9,7 @@ import importlib.util
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from luthier.isa import registers
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.lifting.instructions.effects import Columns, EffectTable, register_lists
 from luthier.lifting.liveness import flow_of
+from msgspec.structs import replace
 
 NATIVE = ROOT / "runtime" / "native"
 MODULE = "planted_liveness"

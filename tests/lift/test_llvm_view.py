@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -15,6 +14,7 @@ from luthier.cli.main import main
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.llvm_view import as_llvm
 from luthier.objects import CodeObject, load_object
+from msgspec.structs import replace
 
 INPUTS = Path(__file__).parent / "inputs"
 

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from luthier.errors import ObjectError
 from luthier.isa.targets import TARGETS, Target, target_named
 from luthier.objects import DESCRIPTOR_SIZE, KernelDescriptor, load_object
 from luthier.objects.elf import ElfFile
+from msgspec.structs import replace
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]

@@ -9,7 +9,6 @@ import json
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from luthier.errors import ObjectError
 from luthier.objects import CodeObject, KernelDescriptor, ObjectEditor, load_object
 from luthier.objects.elf import SYMBOL, ElfFile
 from luthier.objects.symbol_tables import Strings, SymbolTable
+from msgspec.structs import replace
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]

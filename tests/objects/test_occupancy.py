@@ -6,13 +6,13 @@ import random
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from luthier import load_object
 from luthier.isa.targets import TARGETS
 from luthier.objects.occupancy import occupancy_of
+from msgspec.structs import replace
 
 from luthier_build.toolchain import Toolchain
 

@@ -11,7 +11,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from luthier.lifting import lift
 from luthier.objects import CodeObject, ObjectEditor, load_object
 from luthier.tool.task import InstrumentationTask
 from luthier.verify.launch_plan import LaunchPlan, read_plans
+from msgspec.structs import replace
 from random_kernels import WAVES, random_kernel
 
 from .probe import Probe, walk

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from commands import run_luthier
 from luthier.capture import read_capture, write_capture
@@ -40,7 +40,7 @@ def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path
     capture = read_capture(files[0])
     after, pages = capture.after.copy(), capture.pages.copy()
     pages[int(after["page"][0]), 5] ^= 1
-    write_capture(files[0], dataclasses.replace(capture, pages=pages))
+    write_capture(files[0], msgspec.structs.replace(capture, pages=pages))
     assert run_luthier("replay", files[0]).returncode == 1
     whole = files[1 % len(files)].read_bytes()
     choose = random.Random(29)
@@ -67,7 +67,7 @@ def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporar
         capture = read_capture(found[0])
         pages = capture.pages.copy()
         pages[int(capture.after["page"][-1]), 5] ^= 1
-        write_capture(found[0], dataclasses.replace(capture, pages=pages))
+        write_capture(found[0], msgspec.structs.replace(capture, pages=pages))
         done = run_luthier("replay", found[0])
         assert (done.returncode, "was not replayed" in done.stdout) == (1, name == "all"), done.stdout
     whole, smaller = (sum(file.stat().st_size for file in files[name][1:]) for name in ("all", "replayed"))

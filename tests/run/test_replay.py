@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -24,7 +23,7 @@ def spoil(file: Path, output: Path) -> Path:
     capture = read_capture(file)
     pages = capture.pages.copy()
     pages[int(capture.after["page"][0]), 5] ^= 1
-    write_capture(output, dataclasses.replace(capture, pages=pages))
+    write_capture(output, msgspec.structs.replace(capture, pages=pages))
     return output
 
 
@@ -388,7 +387,7 @@ def test_a_smaller_grid_is_what_the_kernel_sees(
 ) -> None:
     capture = read_capture(captured("reduction", target)[0])
     three = with_grid(capture, (3 * 256, 1, 1))
-    write_capture(temporary / "three.lcap", dataclasses.replace(three, after=capture.after[:0]))
+    write_capture(temporary / "three.lcap", msgspec.structs.replace(three, after=capture.after[:0]))
     numbers = np.arange(50000, dtype=np.int64)
     sums = [numbers[numbers // 256 % 3 == group].sum() for group in range(3)]
     (temporary / "sums").write_bytes(np.array(sums).astype("<u4").tobytes())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commands import LUTHIER, run_luthier
 from luthier.capture import read_capture, write_capture
@@ -42,7 +42,7 @@ def test_a_difference_has_its_place(captured: Captured, tmp_path: Path) -> None:
     pages = capture.pages.copy()
     address, page = capture.after[0].tolist()
     pages[page, 5] ^= 1
-    write_capture(tmp_path / "other.lcap", dataclasses.replace(capture, pages=pages))
+    write_capture(tmp_path / "other.lcap", msgspec.structs.replace(capture, pages=pages))
     code, (row,) = replayed("gfx90a", tmp_path / "other.lcap")
     begin, size = next(one for one in capture.manifest.ranges if one[0] <= address < sum(one))
     assert code == 1

@@ -138,8 +138,6 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
 
 def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
     """Memory that a capture does not have is none: the fault is a finding."""
-    import dataclasses
-
     import msgspec
     from luthier.capture import read_capture, write_capture
 
@@ -147,7 +145,7 @@ def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: 
     page = int(capture.after["address"][2])
     manifest = msgspec.structs.replace(capture.manifest, left_out=((page, 4096),))
     kept = capture.before[capture.before["address"] != page]
-    write_capture(temporary / "less.lcap", dataclasses.replace(capture, manifest=manifest, before=kept))
+    write_capture(temporary / "less.lcap", msgspec.structs.replace(capture, manifest=manifest, before=kept))
     code, (found,), _ = looked_at(temporary, temporary / "less.lcap")
     assert (code, found["kind"], found["size"], found["instruction"].split()[0]) == (
         1,

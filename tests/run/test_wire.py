@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import shutil
 import socket
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from kept import ROOT
@@ -98,7 +98,7 @@ def test_each_number_counts(declared: type[Message], monkeypatch: pytest.MonkeyP
     names = declared.field_names()
     before = current()
     for other in (names[:-1], [*names[:-1], f"{names[-1]}_"], [*names, "another"], names[::-1]):
-        made = dataclasses.make_dataclass(declared.__name__, other, bases=(Message,), frozen=True)
+        made = msgspec.defstruct(declared.__name__, list(other), bases=(Message,), frozen=True)
         monkeypatch.setattr(messages, declared.__name__, made)
         assert current() != before or other == names
 
@@ -145,10 +145,12 @@ def test_device_code_has_the_same_channels() -> None:
 
 def test_messages_come_back() -> None:
     for declared in MESSAGES[1:]:
-        fields = dataclasses.fields(declared)
-        sent = declared(*(number % 2 == 0 if one.type == "bool" else number for number, one in enumerate(fields)))
+        types = declared.__annotations__.values()
+        sent = declared(*(number % 2 == 0 if type == "bool" else number for number, type in enumerate(types)))
         assert Reader(bytes(Writer().numbers(sent).data)).numbers(declared) == sent
-        assert np.array_equal(np.frombuffer(sent.pack(), np.uint64), [int(one) for one in dataclasses.astuple(sent)])
+        assert np.array_equal(
+            np.frombuffer(sent.pack(), np.uint64), [int(one) for one in msgspec.structs.astuple(sent)]
+        )
 
 
 # Who does not agree ---------------------------------------------------------------------------------------------------

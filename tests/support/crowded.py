@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from luthier.isa.targets import target_named
 from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.verify.launch_plan import LaunchPlan
+from msgspec.structs import replace
 
 LANES = 160
 """Lanes of one work-group: not whole waves."""

@@ -6,7 +6,7 @@ All in the code object's bytes, so that nothing is assembled again and every oth
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from luthier.cache.memory import BoundedCache
 from luthier.hazards.wait_counters.model import wait_model
@@ -15,6 +15,7 @@ from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.model import MOST_EFFECTS, Instruction
 from luthier.objects import CodeObject
+from msgspec.structs import replace
 
 ALU_FIELDS = {
     "S_WAITCNT_DEPCTR": ((0, 1), (1, 1), (2, 3), (8, 1), (9, 3), (12, 4)),

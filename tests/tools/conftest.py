@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from luthier import Table, Tool, ToolModule, load_object, open_device, patch_obj
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step
 from luthier.isa.targets import TARGETS as EVERY
+from msgspec.structs import replace
 from shipped import tool_of
 
 from luthier_build.plugin import include_dir

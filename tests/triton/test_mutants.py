@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Recorder:
                 recorder.launches.append((made.object, self.plan(*kept, grid=grid)))
                 return made.launch(*given, grid=grid)
 
-        return Recorded(**vars(replace(made)))
+        return Recorded(**vars(made))
 
 
 @pytest.mark.covering(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from luthier.errors import LiftError
 from luthier.hazards.wait_states import HazardReport, check_hazards
@@ -13,6 +11,7 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
+from msgspec.structs import replace
 from wait_kernels import kernel
 
 BEGIN = (
@@ -98,7 +97,7 @@ def test_hazards_that_the_launch_meets_in_both(make_module, monkeypatch: pytest.
     checked = check_hazards
 
     def nothing(lifted: LiftedRepresentation, *_: object, **__: object) -> HazardReport:
-        return dataclasses.replace(checked(lifted), findings=(), consumers=())
+        return replace(checked(lifted), findings=(), consumers=())
 
     monkeypatch.setattr("luthier.verify.side_by_side.check_hazards", nothing)
     verdict = verify_kernel(object, First(module), PLAN)

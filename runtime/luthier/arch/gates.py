@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Gates:
+class Gates(Struct, frozen=True, eq=False, kw_only=True):
     """The instructions that mean what those of an older generation do; the others are refused by name."""
 
     name: str

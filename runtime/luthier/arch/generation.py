@@ -11,9 +11,11 @@ where it is said, LLVM's subtarget features. The tests compare the facts with wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from luthier.arch.gates import Gates
 from luthier.arch.hazards import Hazard
@@ -72,8 +74,7 @@ class _Inherited:
 INHERITED: Any = _Inherited()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Generation:
+class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True, weakref=True):
     """The facts that processors of a generation have in common.
 
     The root of the tree says what is alike unless a generation says otherwise, and need not say everything. Of any
@@ -291,13 +292,13 @@ class Generation:
     """Which of these operations are refused, where it is not known that all mean the same."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            if getattr(self, one.name) is not INHERITED:
+        for name in self.__struct_fields__:
+            if getattr(self, name) is not INHERITED:
                 continue
-            value = getattr(self.parent, one.name, INHERITED)
+            value = getattr(self.parent, name, INHERITED)
             if value is INHERITED and self.parent is not None:
-                raise TargetError(f"{self} neither sets nor inherits {one.name}")
-            object.__setattr__(self, one.name, value)
+                raise TargetError(f"{self} neither sets nor inherits {name}")
+            force_setattr(self, name, value)
         inherited = {row.name for row in self.parent.hazards} if self.parent is not None else set()
         if missing := [name for name in self.hazards_ended if name not in inherited]:
             raise TargetError(f"{self} ends hazards that it does not inherit: {', '.join(missing)}")

@@ -44,9 +44,11 @@ Deliberately not here:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Party(NamedTuple):
@@ -63,8 +65,7 @@ Relation = Literal["overlap", "same", "partly"]
 Clock = Literal["states", "vector instructions"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hazard:
+class Hazard(Struct, frozen=True, kw_only=True, dict=True):
     """A row of the table."""
 
     name: str

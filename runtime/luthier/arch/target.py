@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from luthier.arch.generation import Generation
 from luthier.errors import TargetError
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Target(Generation):
+class Target(Generation, frozen=True, eq=False, kw_only=True):
     """One processor: the facts of its generation, which is its parent, and its own.
 
     There is one object for each; pickling and copying keep it so.
@@ -37,6 +35,9 @@ class Target(Generation):
 
     def __str__(self) -> str:
         return f"processor {self.name}"
+
+    def __copy__(self) -> Target:
+        return self
 
     @property
     def llvm_name(self) -> str:

@@ -9,8 +9,9 @@ widths); the ISA documents, "Data Dependency Resolution", "Manually Inserted Wai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.errors import TargetError
 
@@ -47,8 +48,7 @@ class Field(NamedTuple):
     """(lowest bit, bits), the lowest piece first."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Waits:
+class Waits(Struct, frozen=True, eq=False, kw_only=True):
     """Counters, streams and wait instructions of a generation."""
 
     counters: tuple[Counter, ...]

@@ -24,8 +24,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from luthier.cache.folder import cache_folder
 from luthier.cache.store import Store
@@ -44,8 +45,7 @@ _BUILD_ID_NOTE = struct.Struct("<III4s")
 State = tuple[str, int, int, int, int]
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """Digest of everything that a result was made by."""
 
     digest: str
@@ -119,8 +119,7 @@ def _digest_of(*said: object) -> str:
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     state: State
     digest: str
     text: bytes = b""
@@ -323,8 +322,7 @@ def _version(name: str) -> str:
 # Sources -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """The names, imports and data that a source file mentions."""
 
     program: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -20,8 +21,7 @@ from luthier.objects.source import SourceMap
 from luthier.wire.messages import Sighting
 
 
-@dataclass
-class Observed:
+class Observed(Struct):
     """Behaviour of a launch towards memory, barriers and floats, as native code sees it; by one thread, but for floats.
 
     Args:

@@ -10,11 +10,11 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.capture.against import Contents
@@ -41,8 +41,7 @@ add_custom_command(TARGET launch POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy
 """
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """Memory that the program has: it allocates it, or it is a variable of the code object."""
 
     address: int
@@ -55,8 +54,7 @@ Piece = tuple[int, int, bytes]
 """Contents of a buffer: its number, the offset and the bytes."""
 
 
-@dataclass
-class Exported:
+class Exported(Struct):
     """Parts of a launch whose memory may be anywhere."""
 
     object: CodeObject

@@ -8,12 +8,12 @@ import os
 import re
 import struct
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import zstandard
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
@@ -96,8 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A replay has left what is recorded here, by the same instructions, before the file was written."""
 
 
-@dataclass(frozen=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """A captured launch."""
 
     manifest: Manifest

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.capture.export import AFTER, ARGUMENTS, BEFORE, Exported, Piece, exported
 from luthier.capture.form import Capture
@@ -21,8 +21,7 @@ _Pieces = dict[tuple[int, int], bytearray]
 """Contents by buffer and offset."""
 
 
-@dataclass(frozen=True)
-class GpuReplay:
+class GpuReplay(Struct, frozen=True):
     """The outcome of a replay on a GPU."""
 
     difference: Difference | None

@@ -7,11 +7,13 @@ import copy
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.checking import identity
@@ -30,8 +32,7 @@ _QUANTA = 1 << 10
 """Turns of a work-group that a smaller launch may always use."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A failure that a smaller launch must have, too."""
 
     kind: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.cache.memory import BoundedCache
 from luthier.capture.form import Capture
@@ -15,8 +17,7 @@ from luthier.objects import CodeObject, Kernel
 from luthier.objects.origins import teller
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """Code that runs in a captured launch, as it is loaded."""
 
     object: CodeObject

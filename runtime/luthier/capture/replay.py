@@ -6,12 +6,13 @@ import copy
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.form import COUNTS, PAGE, Capture, Triple
@@ -36,8 +37,7 @@ RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """The outcome of a replay."""
 
     counts: NDArray[np.void]

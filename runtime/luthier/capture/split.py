@@ -10,11 +10,11 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.capture.checking import Observed
@@ -28,8 +28,7 @@ Range = tuple[int, int]
 """First and end of a range of work-groups, by their position among those that run."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Outcome of a part of a launch."""
 
     range: Range

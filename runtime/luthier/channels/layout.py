@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from luthier.channels.mark import is_channel
 from luthier.errors import ToolError
@@ -19,8 +18,7 @@ USUAL_BYTES, MOST_BYTES = 4 << 20, 1 << 30
 """Size of a ring whose capacity the author leaves open, and of the largest."""
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(Struct, frozen=True):
     """A channel as its variable describes it."""
 
     name: str

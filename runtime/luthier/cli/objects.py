@@ -6,8 +6,9 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from luthier.cli.common import say_fitting
 from luthier.cli.selection import add_kernel_argument

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
 from luthier.cli.progress import Progress
@@ -16,9 +16,6 @@ from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, is_gpu, row
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
-
-if TYPE_CHECKING:
-    pass
 
 CAPTURE = ".lcap"
 """End of the name of a capture's file."""

@@ -14,10 +14,11 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 import luthier
 from luthier.cli.replay_answers import IMPOSSIBLE
@@ -41,8 +42,7 @@ _CHUNK = 16
 """Most captures of a task under tools: each task makes a run directory."""
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A file of the client's, for a worker."""
 
     path: str
@@ -67,8 +67,7 @@ class Sent:
         return str(path)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """Work of a worker.
 
     Args:
@@ -86,8 +85,7 @@ class Task:
     version: str = luthier.__version__
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """The outcome of a task.
 
     Args:

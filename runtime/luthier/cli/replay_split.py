@@ -83,7 +83,7 @@ def _parts(
 
 def here(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run a part in this process; write what it did to a file, and return the row."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     first, end = task["range"]
     capture = read_capture(task["file"])

@@ -19,8 +19,10 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from luthier import __version__
 from luthier.cli.common import say_fitting, terminal_width
@@ -33,8 +35,7 @@ from luthier.terminal import say, say_text
 from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
 
 
-@dataclass(frozen=True)
-class InstalledTool:
+class InstalledTool(Struct, frozen=True):
     """One row of the list."""
 
     name: str
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         tool_class(args.name)
         tools = [tool for tool in tools if tool.name == args.name]
     if args.json:
-        say_text(json.dumps([dataclasses.asdict(tool) for tool in tools], indent=2))
+        say_text(json.dumps(msgspec.to_builtins(tools), indent=2))
     elif not tools:
         say("No tools are installed. A tool is a Python package with an entry point in group luthier.tools;")
         say("`luthier new NAME` starts one.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from luthier.debug.lanes import Lanes, Places
 from luthier.emulator.binding.program import Code
@@ -16,8 +17,7 @@ _CALLS = "s_swappc_b64", "s_swap_pc_i64", "s_call_"
 _RETURNS = "s_setpc_b64", "s_set_pc_i64"
 
 
-@dataclass
-class _Wave:
+class _Wave(Struct):
     depth: int
     record: int
     """The instruction that was next when it was seen last."""

@@ -8,10 +8,10 @@ buffer instructions, and bytes of a lane elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -51,8 +51,7 @@ class NotAvailable(LuthierError):
     """A variable whose value nobody can tell at this instruction."""
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """The place of a value: a register, an address in a space, or the value itself."""
 
     kind: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from luthier.debug.expressions import Expression
 
 Why = Literal["entry", "step", "breakpoint", "watchpoint", "pause", "end", "fault"]
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The place where a launch stopped, and the reason."""
 
     why: Why
@@ -23,8 +24,7 @@ class Stop:
     """Of the breakpoints and watchpoints that it is at."""
 
 
-@dataclass
-class Breakpoint:
+class Breakpoint(Struct):
     """Stops before instructions."""
 
     number: int

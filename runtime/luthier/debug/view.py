@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.replay import PreparedLaunch

@@ -6,10 +6,10 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout

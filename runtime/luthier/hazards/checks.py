@@ -10,8 +10,9 @@ check is::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from luthier.hazards.wait_counters import check_waits
 from luthier.hazards.wait_states import check_hazards
@@ -27,8 +28,7 @@ class Finding(Protocol):
         """Return the finding for JSON."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True, kw_only=True):
     """Findings of a check in one kernel."""
 
     findings: Sequence[Finding]
@@ -43,8 +43,7 @@ class CheckReport:
     """JSON form of the report, by keys of the kernel's object; None: the findings, under the name of the check."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """A check of one kernel on all its paths, which is called as its entry point is."""
 
     help: str

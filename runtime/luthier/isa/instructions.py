@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 NO_TARGET = -(2**63)
@@ -73,8 +73,7 @@ class InstructionFlag(IntFlag):
     """An undecodable entry whose encoding determines its length, and that it passes control to what follows."""
 
 
-@dataclass(frozen=True, eq=False)
-class InstructionArray:
+class InstructionArray(Struct, frozen=True, eq=False):
     """Instructions in read-only columns: `n` instructions with `m` operands in all.
 
     The operands of instruction `i` are ``operand_start[i]`` up to, not including, ``operand_start[i + 1]``.
@@ -176,8 +175,7 @@ class InstructionArray:
         return self.code[begin : begin + int(self.size[index])]
 
 
-@dataclass(frozen=True)
-class Fixup:
+class Fixup(Struct, frozen=True):
     """A field of an assembled instruction whose value depends on a symbol.
 
     The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), taken relative to the place as `kind`
@@ -200,8 +198,7 @@ class Fixup:
     subtrahend: str = ""
 
 
-@dataclass(frozen=True)
-class Assembly:
+class Assembly(Struct, frozen=True):
     """Contents of the text section of an assembly source."""
 
     instructions: InstructionArray

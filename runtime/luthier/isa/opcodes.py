@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from luthier.isa.instructions import InstructionFlag
 
 
-@dataclass(frozen=True)
-class OperandInfo:
+class OperandInfo(Struct, frozen=True):
     """One operand position of an opcode."""
 
     name: str
@@ -24,8 +24,7 @@ class OperandInfo:
     """Name of the register class the position takes, None where it takes no register."""
 
 
-@dataclass(frozen=True)
-class Opcode:
+class Opcode(Struct, frozen=True, dict=True):
     """One opcode of LLVM's instruction tables."""
 
     number: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SGPRS = range(106)
 FLAT_SCRATCH_SGPR = 102
@@ -59,8 +60,7 @@ def is_vector(unit: int) -> bool:
     return unit >= VGPRS.start
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterRange:
+class RegisterRange(Struct, frozen=True):
     """A register: neighbouring units."""
 
     first: int
@@ -191,8 +191,7 @@ TRACKED_SCALARS = (1 << TTMPS.stop) - 1 | 1 << M0 | EXEC_MASK | 15 << SCC
 FLAT_SCRATCH."""
 
 
-@dataclass(frozen=True)
-class Register:
+class Register(Struct, frozen=True):
     """One LLVM register."""
 
     number: int

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.arch.target import Target as Target
 from luthier.arch.targets import TARGETS as TARGETS
@@ -20,8 +21,7 @@ _TRIPLE = re.compile(r"^(?:[a-z]\w*-)?amdgcn-[^-]*-[^-]*-[^-]*-")
 """Prefix of the processor in bundles and metadata: an optional offload kind and the four parts of a triple."""
 
 
-@dataclass(frozen=True)
-class TargetId:
+class TargetId(Struct, frozen=True):
     """A processor with its feature settings, e.g. ``gfx942:sramecc+:xnack-`` (None: any).
 
     It stands for a set of devices: one setting of each feature or, where it leaves a feature open, both; of a generic

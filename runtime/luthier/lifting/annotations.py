@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from luthier.isa.registers import SCALAR_MASK, VGPR_FIRST
 from luthier.lifting.live import Live
@@ -42,8 +43,7 @@ class LiveCounts(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Annotations:
+class Annotations(Struct, frozen=True, dict=True):
     """Annotations of each instruction of a kernel, by its index.
 
     Args:

@@ -11,10 +11,10 @@ beginnings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 
@@ -27,8 +27,7 @@ class Edge(NamedTuple):
     """Cost of counting it: its estimated executions; infinite where it cannot be counted."""
 
 
-@dataclass(frozen=True, eq=False)
-class FlowGraph:
+class FlowGraph(Struct, frozen=True, eq=False):
     """Nodes 0 to `nodes` - 1, and node `nodes` for all that is outside."""
 
     nodes: int

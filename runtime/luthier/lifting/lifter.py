@@ -6,11 +6,11 @@ import bisect
 import os
 import weakref
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError

@@ -9,13 +9,13 @@ special.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.lifting.model import Function
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """One loop of a function."""
 
     headers: tuple[int, ...]

@@ -6,10 +6,10 @@ import bisect
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, overload
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
@@ -58,8 +58,7 @@ class ControlEdge(NamedTuple):
     kind: EdgeKind
 
 
-@dataclass(frozen=True, slots=True)
-class BasicBlock:
+class BasicBlock(Struct, frozen=True):
     """Instructions that run one after the other, entered at the first and left at the last."""
 
     index: int
@@ -76,8 +75,7 @@ class BasicBlock:
     """Block indices, ascending."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """A call, or a jump that leaves the function for another (a tail call)."""
 
     index: int
@@ -101,8 +99,7 @@ class CallSite:
     """Addresses of the memory slots (GOT entries, constant tables) the target is loaded from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A kernel or a device function."""
 
     index: int
@@ -118,8 +115,7 @@ class Function:
     is_kernel: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PcReference:
+class PcReference(Struct, frozen=True):
     """An address made of the program counter: s_getpc_b64 and the adds of a constant offset to it.
 
     ``target = address after the s_getpc_b64 + 64-bit offset in the literals of low and high``. To keep the target when
@@ -142,8 +138,7 @@ class PcReference:
     moves, and jumps to what is made of it are listed there too, or are calls by pointers."""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeTable:
+class CodeTable(Struct, frozen=True):
     """Constant memory that holds addresses of lifted functions: a GOT entry, or an array of function pointers.
 
     To make calls through it reach functions that moved, point its references at a copy with the words changed.
@@ -157,8 +152,7 @@ class CodeTable:
     """Indices in `pc_references` of the addresses it is reached by."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectJump:
+class DirectJump(Struct, frozen=True):
     """A jump or call by register with one known target, whose address is not made by a retargetable `PcReference`.
 
     When code moves, it must become s_branch, or s_call_b64 with the same link register.
@@ -169,16 +163,14 @@ class DirectJump:
     """Virtual address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A jump or call whose targets were not all found."""
 
     index: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Struct, frozen=True):
     """The extent of an s_clause: `first` to `last` must follow it with nothing between, or s_clause be removed or
     shortened."""
 
@@ -402,8 +394,7 @@ class InstructionSequence(Sequence[Instruction]):
         return (Instruction(self._lifted, index) for index in range(len(self)))
 
 
-@dataclass(frozen=True, eq=False)
-class LiftedKernel:
+class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
     """One kernel and every function it may call, as data. Read-only.
 
     Instruction indices count in `code`; block, function and reference indices in the tuples of the same name.
@@ -438,9 +429,9 @@ class LiftedKernel:
     """s_sendmsg instructions that give all vector registers back; not with code inserted at `released`."""
     released: frozenset[int]
     """Instructions that may run after one of them."""
-    columns: Columns = field(repr=False)
+    columns: Columns
     """`code` as Python lists."""
-    effect_table: EffectTable = field(repr=False)
+    effect_table: EffectTable
     index_mode: Mapping[int, IndexMode]
     """Instructions that run, or may run, in VGPR index mode (s_set_gpr_idx_on)."""
     vgpr_bits: Mapping[int, int | None]
@@ -453,9 +444,9 @@ class LiftedKernel:
     """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
-    _changed: Mapping[int, Effects] = field(repr=False, default_factory=dict)
+    _changed: Mapping[int, Effects] = field(default_factory=dict)
     """Effects of instructions that stand for others too, or for what is inserted before them, by index."""
-    _effects: BoundedCache[int, Effects] = field(repr=False, default_factory=lambda: BoundedCache(MOST_EFFECTS))
+    _effects: BoundedCache[int, Effects] = field(default_factory=lambda: BoundedCache(MOST_EFFECTS))
     """Cache of the effects of the others."""
 
     @functools.cached_property

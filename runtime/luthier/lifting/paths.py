@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from luthier.lifting.model import CallSite, LiftedKernel
 from luthier.objects.source import in_source
@@ -24,8 +25,7 @@ WIDEN_AFTER = 4
 """Visits of a block after which what grows is taken to be as large as can be."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """An instruction."""
 
     address: int
@@ -136,8 +136,7 @@ class Follower(Protocol[S, P]):
 _Kind = Literal["all calls", "own", "part"]
 
 
-@dataclass(eq=False)
-class _Context(Generic[S, P]):
+class _Context(Struct, Generic[S, P], eq=False):
     """A function, and what it is followed for."""
 
     number: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier import _mc
@@ -21,14 +21,13 @@ from luthier.support.table import Table
 from luthier.support.wording import counted
 
 
-@dataclass(frozen=True, eq=False)
-class LiftedRepresentation(LiftedKernel):
+class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
     """One kernel and every function it may call. Read-only.
 
     What it is made of is in `LiftedKernel`; liveness is computed when it is first asked for.
     """
 
-    _flow: _mc.Flow | None = field(repr=False, default=None)
+    _flow: _mc.Flow | None = None
 
     @cached_property
     def liveness(self) -> Liveness:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from luthier.lifting.model import CallSite, LiftedKernel
 from luthier.lifting.paths import successors
@@ -32,8 +33,7 @@ _Frame = tuple[int, S] | None
 function that it began in, whose callers are not known."""
 
 
-@dataclass
-class _Call(Generic[S]):
+class _Call(Struct, Generic[S]):
     """Knowledge about calls of a function in a state."""
 
     begins: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.isa.targets import TargetId
 from luthier.module.manifest import Manifest
@@ -28,8 +29,7 @@ def wanting(target: TargetId) -> Iterator[None]:
         _WANTED.reset(before)
 
 
-@dataclass(frozen=True)
-class OnDemand:
+class OnDemand(Struct, frozen=True):
     """The targets that a device module can be compiled for, and who does it."""
 
     compile: Callable[[TargetId], tuple[bytes, Manifest]]

@@ -7,7 +7,8 @@ import functools
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier import _mc
 from luthier.objects.code_object import CodeObject, Kernel
@@ -36,8 +37,7 @@ _QUALIFIERS = re.compile(r"\b(const|volatile|restrict|__restrict__)\b")
 _OPENING, _CLOSING = "(<[{", ")>]}"
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """An argument of a launch."""
 
     name: str

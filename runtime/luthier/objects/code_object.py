@@ -7,8 +7,9 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from msgspec import Struct
 
 from luthier import _mc
 from luthier.errors import LuthierError, ObjectError
@@ -40,8 +41,7 @@ ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """One PT_LOAD segment. Addresses and sizes in bytes; flags are PF_X 1, PF_W 2, PF_R 4."""
 
     vaddr: int
@@ -51,8 +51,7 @@ class Segment:
     flags: int
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(Struct, frozen=True):
     """One section. `type` and `flags` are ELF's SHT_… and SHF_… numbers."""
 
     name: str
@@ -85,8 +84,7 @@ class Symbol(NamedTuple):
 _SHIFT_OF_HALF = {E.R_AMDGPU_ABS32_LO: 0, E.R_AMDGPU_ABS32_HI: 32}
 
 
-@dataclass(frozen=True)
-class Relocation:
+class Relocation(Struct, frozen=True):
     """One relocation the loader applies: at virtual address `offset`, of type R_AMDGPU_… `type`."""
 
     offset: int
@@ -95,8 +93,7 @@ class Relocation:
     addend: int
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """One kernel of a code object. Register counts of the hardware allocation are in `descriptor`."""
 
     name: str

@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import ObjectError, TargetError
 from luthier.isa.targets import TargetId
@@ -36,8 +37,7 @@ _DEEPEST = 8
 """Containers within containers; real ones reach four."""
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """One device image as a container holds it, not yet looked into."""
 
     name: str

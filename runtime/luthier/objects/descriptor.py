@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_origin, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.arch.amdgcn import AMDGCN
 from luthier.arch.generation import Generation
@@ -51,99 +53,98 @@ def _bits(
     signed: bool = False,
     since: Generation = AMDGCN,
     until: Generation | None = None,
-) -> Any:
-    """One field: where it lies, the generation with which it begins, and the first of its descendants without it."""
-    return field(default=0, metadata={"bits": _Bits(base + shift, width, signed, since, until)})
+) -> _Bits:
+    """Return where a field lies, the generation with which it begins, and the first of its descendants without it."""
+    return _Bits(base + shift, width, signed, since, until)
 
 
-@dataclass(frozen=True)
-class KernelDescriptor:
+class KernelDescriptor(Struct, frozen=True):
     """One kernel descriptor, decoded. Field names are LLVM's; a field the target lacks is 0."""
 
     target: Target
 
-    group_segment_fixed_size: int = _bits(0, 0, 32)
+    group_segment_fixed_size: Annotated[int, _bits(0, 0, 32)] = 0
     """Bytes of LDS a work-group needs, static allocations only."""
-    private_segment_fixed_size: int = _bits(0, 32, 32)
+    private_segment_fixed_size: Annotated[int, _bits(0, 32, 32)] = 0
     """Bytes of scratch a work-item needs."""
-    kernarg_size: int = _bits(0, 64, 32)
+    kernarg_size: Annotated[int, _bits(0, 64, 32)] = 0
     """Bytes of the kernarg segment, hidden arguments included; 0 in objects of old compilers."""
-    kernel_code_entry_byte_offset: int = _bits(0, 128, 64, signed=True)
+    kernel_code_entry_byte_offset: Annotated[int, _bits(0, 128, 64, signed=True)] = 0
     """First instruction, in bytes from the descriptor's own address."""
 
-    granulated_workitem_vgpr_count: int = _bits(RSRC1, 0, 6)
+    granulated_workitem_vgpr_count: Annotated[int, _bits(RSRC1, 0, 6)] = 0
     """VGPR granules minus one; see `vgprs`."""
-    granulated_wavefront_sgpr_count: int = _bits(RSRC1, 6, 4)
+    granulated_wavefront_sgpr_count: Annotated[int, _bits(RSRC1, 6, 4)] = 0
     """GFX9: SGPR granules of 8 minus one; see `sgprs`. 0 from GFX10 on, where every wave has all SGPRs."""
-    priority: int = _bits(RSRC1, 10, 2)
-    float_round_mode_32: int = _bits(RSRC1, 12, 2)
-    float_round_mode_16_64: int = _bits(RSRC1, 14, 2)
-    float_denorm_mode_32: int = _bits(RSRC1, 16, 2)
-    float_denorm_mode_16_64: int = _bits(RSRC1, 18, 2)
-    priv: int = _bits(RSRC1, 20, 1)
-    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=GFX12)
-    enable_wg_rr_en: int = _bits(RSRC1, 21, 1, since=GFX12)
-    debug_mode: int = _bits(RSRC1, 22, 1)
-    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=GFX12)
-    disable_perf: int = _bits(RSRC1, 23, 1, since=GFX12)
-    bulky: int = _bits(RSRC1, 24, 1)
-    cdbg_user: int = _bits(RSRC1, 25, 1)
-    fp16_ovfl: int = _bits(RSRC1, 26, 1)
-    wgp_mode: int = _bits(RSRC1, 29, 1, since=GFX10)
-    mem_ordered: int = _bits(RSRC1, 30, 1, since=GFX10)
-    fwd_progress: int = _bits(RSRC1, 31, 1, since=GFX10)
+    priority: Annotated[int, _bits(RSRC1, 10, 2)] = 0
+    float_round_mode_32: Annotated[int, _bits(RSRC1, 12, 2)] = 0
+    float_round_mode_16_64: Annotated[int, _bits(RSRC1, 14, 2)] = 0
+    float_denorm_mode_32: Annotated[int, _bits(RSRC1, 16, 2)] = 0
+    float_denorm_mode_16_64: Annotated[int, _bits(RSRC1, 18, 2)] = 0
+    priv: Annotated[int, _bits(RSRC1, 20, 1)] = 0
+    enable_dx10_clamp: Annotated[int, _bits(RSRC1, 21, 1, until=GFX12)] = 0
+    enable_wg_rr_en: Annotated[int, _bits(RSRC1, 21, 1, since=GFX12)] = 0
+    debug_mode: Annotated[int, _bits(RSRC1, 22, 1)] = 0
+    enable_ieee_mode: Annotated[int, _bits(RSRC1, 23, 1, until=GFX12)] = 0
+    disable_perf: Annotated[int, _bits(RSRC1, 23, 1, since=GFX12)] = 0
+    bulky: Annotated[int, _bits(RSRC1, 24, 1)] = 0
+    cdbg_user: Annotated[int, _bits(RSRC1, 25, 1)] = 0
+    fp16_ovfl: Annotated[int, _bits(RSRC1, 26, 1)] = 0
+    wgp_mode: Annotated[int, _bits(RSRC1, 29, 1, since=GFX10)] = 0
+    mem_ordered: Annotated[int, _bits(RSRC1, 30, 1, since=GFX10)] = 0
+    fwd_progress: Annotated[int, _bits(RSRC1, 31, 1, since=GFX10)] = 0
 
-    enable_private_segment: int = _bits(RSRC2, 0, 1)
+    enable_private_segment: Annotated[int, _bits(RSRC2, 0, 1)] = 0
     """Scratch is set up; without architected flat scratch the wave's scratch offset arrives in the last SGPR input."""
-    user_sgpr_count: int = _bits(RSRC2, 1, 5)
-    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=GFX12)
-    enable_dynamic_vgpr: int = _bits(RSRC2, 6, 1, since=GFX12)
-    enable_sgpr_workgroup_id_x: int = _bits(RSRC2, 7, 1)
-    enable_sgpr_workgroup_id_y: int = _bits(RSRC2, 8, 1)
-    enable_sgpr_workgroup_id_z: int = _bits(RSRC2, 9, 1)
-    enable_sgpr_workgroup_info: int = _bits(RSRC2, 10, 1)
-    enable_vgpr_workitem_id: int = _bits(RSRC2, 11, 2)
+    user_sgpr_count: Annotated[int, _bits(RSRC2, 1, 5)] = 0
+    enable_trap_handler: Annotated[int, _bits(RSRC2, 6, 1, until=GFX12)] = 0
+    enable_dynamic_vgpr: Annotated[int, _bits(RSRC2, 6, 1, since=GFX12)] = 0
+    enable_sgpr_workgroup_id_x: Annotated[int, _bits(RSRC2, 7, 1)] = 0
+    enable_sgpr_workgroup_id_y: Annotated[int, _bits(RSRC2, 8, 1)] = 0
+    enable_sgpr_workgroup_id_z: Annotated[int, _bits(RSRC2, 9, 1)] = 0
+    enable_sgpr_workgroup_info: Annotated[int, _bits(RSRC2, 10, 1)] = 0
+    enable_vgpr_workitem_id: Annotated[int, _bits(RSRC2, 11, 2)] = 0
     """Work-item ids that arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
-    enable_exception_address_watch: int = _bits(RSRC2, 13, 1)
-    enable_exception_memory: int = _bits(RSRC2, 14, 1)
-    granulated_lds_size: int = _bits(RSRC2, 15, 9)
+    enable_exception_address_watch: Annotated[int, _bits(RSRC2, 13, 1)] = 0
+    enable_exception_memory: Annotated[int, _bits(RSRC2, 14, 1)] = 0
+    granulated_lds_size: Annotated[int, _bits(RSRC2, 15, 9)] = 0
     """0 in the file; the command processor fills it in from the dispatch packet."""
-    enable_exception_ieee_754_fp_invalid_operation: int = _bits(RSRC2, 24, 1)
-    enable_exception_fp_denormal_source: int = _bits(RSRC2, 25, 1)
-    enable_exception_ieee_754_fp_division_by_zero: int = _bits(RSRC2, 26, 1)
-    enable_exception_ieee_754_fp_overflow: int = _bits(RSRC2, 27, 1)
-    enable_exception_ieee_754_fp_underflow: int = _bits(RSRC2, 28, 1)
-    enable_exception_ieee_754_fp_inexact: int = _bits(RSRC2, 29, 1)
-    enable_exception_int_divide_by_zero: int = _bits(RSRC2, 30, 1)
+    enable_exception_ieee_754_fp_invalid_operation: Annotated[int, _bits(RSRC2, 24, 1)] = 0
+    enable_exception_fp_denormal_source: Annotated[int, _bits(RSRC2, 25, 1)] = 0
+    enable_exception_ieee_754_fp_division_by_zero: Annotated[int, _bits(RSRC2, 26, 1)] = 0
+    enable_exception_ieee_754_fp_overflow: Annotated[int, _bits(RSRC2, 27, 1)] = 0
+    enable_exception_ieee_754_fp_underflow: Annotated[int, _bits(RSRC2, 28, 1)] = 0
+    enable_exception_ieee_754_fp_inexact: Annotated[int, _bits(RSRC2, 29, 1)] = 0
+    enable_exception_int_divide_by_zero: Annotated[int, _bits(RSRC2, 30, 1)] = 0
 
-    accum_offset: int = _bits(RSRC3, 0, 6, since=GFX90A)
+    accum_offset: Annotated[int, _bits(RSRC3, 0, 6, since=GFX90A)] = 0
     """First AGPR in the unified file, in granules of 4 minus one; see `architected_vgprs`."""
-    tg_split: int = _bits(RSRC3, 16, 1, since=GFX90A)
-    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=GFX10, until=GFX12)
-    inst_pref_size: int = _bits(RSRC3, 4, 6, since=GFX11, until=GFX12)
+    tg_split: Annotated[int, _bits(RSRC3, 16, 1, since=GFX90A)] = 0
+    shared_vgpr_count: Annotated[int, _bits(RSRC3, 0, 4, since=GFX10, until=GFX12)] = 0
+    inst_pref_size: Annotated[int, _bits(RSRC3, 4, 6, since=GFX11, until=GFX12)] = 0
     """Cache lines of 128 bytes prefetched at launch (GFX11)."""
-    inst_pref_size_gfx12: int = _bits(RSRC3, 4, 8, since=GFX12)
+    inst_pref_size_gfx12: Annotated[int, _bits(RSRC3, 4, 8, since=GFX12)] = 0
     """Size of instruction prefetch, in GFX12's wider field."""
-    trap_on_start: int = _bits(RSRC3, 10, 1, since=GFX11, until=GFX12)
-    trap_on_end: int = _bits(RSRC3, 11, 1, since=GFX11, until=GFX12)
-    glg_en: int = _bits(RSRC3, 13, 1, since=GFX12)
-    named_bar_cnt: int = _bits(RSRC3, 14, 3, since=GFX1250)
+    trap_on_start: Annotated[int, _bits(RSRC3, 10, 1, since=GFX11, until=GFX12)] = 0
+    trap_on_end: Annotated[int, _bits(RSRC3, 11, 1, since=GFX11, until=GFX12)] = 0
+    glg_en: Annotated[int, _bits(RSRC3, 13, 1, since=GFX12)] = 0
+    named_bar_cnt: Annotated[int, _bits(RSRC3, 14, 3, since=GFX1250)] = 0
     """Named barriers of a work-group, in units of four."""
-    image_op: int = _bits(RSRC3, 31, 1, since=GFX11)
+    image_op: Annotated[int, _bits(RSRC3, 31, 1, since=GFX11)] = 0
 
-    enable_sgpr_private_segment_buffer: int = _bits(PROPERTIES, 0, 1)
-    enable_sgpr_dispatch_ptr: int = _bits(PROPERTIES, 1, 1)
-    enable_sgpr_queue_ptr: int = _bits(PROPERTIES, 2, 1)
-    enable_sgpr_kernarg_segment_ptr: int = _bits(PROPERTIES, 3, 1)
-    enable_sgpr_dispatch_id: int = _bits(PROPERTIES, 4, 1)
-    enable_sgpr_flat_scratch_init: int = _bits(PROPERTIES, 5, 1)
-    enable_sgpr_private_segment_size: int = _bits(PROPERTIES, 6, 1)
-    enable_wavefront_size32: int = _bits(PROPERTIES, 10, 1, since=GFX10)
-    uses_dynamic_stack: int = _bits(PROPERTIES, 11, 1)
+    enable_sgpr_private_segment_buffer: Annotated[int, _bits(PROPERTIES, 0, 1)] = 0
+    enable_sgpr_dispatch_ptr: Annotated[int, _bits(PROPERTIES, 1, 1)] = 0
+    enable_sgpr_queue_ptr: Annotated[int, _bits(PROPERTIES, 2, 1)] = 0
+    enable_sgpr_kernarg_segment_ptr: Annotated[int, _bits(PROPERTIES, 3, 1)] = 0
+    enable_sgpr_dispatch_id: Annotated[int, _bits(PROPERTIES, 4, 1)] = 0
+    enable_sgpr_flat_scratch_init: Annotated[int, _bits(PROPERTIES, 5, 1)] = 0
+    enable_sgpr_private_segment_size: Annotated[int, _bits(PROPERTIES, 6, 1)] = 0
+    enable_wavefront_size32: Annotated[int, _bits(PROPERTIES, 10, 1, since=GFX10)] = 0
+    uses_dynamic_stack: Annotated[int, _bits(PROPERTIES, 11, 1)] = 0
 
-    kernarg_preload_length: int = _bits(PRELOAD, 0, 7)
+    kernarg_preload_length: Annotated[int, _bits(PRELOAD, 0, 7)] = 0
     """SGPRs filled with the start of the kernarg segment."""
-    kernarg_preload_offset: int = _bits(PRELOAD, 7, 9)
+    kernarg_preload_offset: Annotated[int, _bits(PRELOAD, 7, 9)] = 0
     """Offset in the kernarg segment at which preloading starts, in units of 4 bytes."""
 
     reserved: int = 0
@@ -160,16 +161,8 @@ class KernelDescriptor:
             raise ObjectError(f"a kernel descriptor has {DESCRIPTOR_SIZE} bytes, not {len(data)}", target=target.name)
         group, private, kernarg, reserved, entry = _START.unpack_from(data)
         # Libraries have tens of thousands of kernels, and few differ in the packed registers.
-        fields = _decode(_START.pack(0, 0, 0, reserved, 0) + data[_START.size :], target)
-        descriptor = object.__new__(cls)
-        descriptor.__dict__.update(
-            fields,
-            group_segment_fixed_size=group,
-            private_segment_fixed_size=private,
-            kernarg_size=kernarg,
-            kernel_code_entry_byte_offset=entry,
-        )
-        return descriptor
+        packed = _decode(_START.pack(0, 0, 0, reserved, 0) + data[_START.size :], target)
+        return cls(target, group, private, kernarg, entry, *packed)
 
     def encode(self) -> bytes:
         """Return the 64 bytes of the descriptor.
@@ -342,19 +335,25 @@ def _round_up(value: int, granule: int) -> int:
     return -(-value // granule) * granule
 
 
-_FIELDS: dict[str, _Bits] = {f.name: f.metadata["bits"] for f in fields(KernelDescriptor) if "bits" in f.metadata}
+_FIELDS: dict[str, _Bits] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(KernelDescriptor, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+_AT_START = 4
+"""Fields of these before the packed registers."""
 
 
 @functools.lru_cache(maxsize=4096)
-def _decode(data: bytes, target: Target) -> dict[str, Any]:
-    """Return the attributes of a descriptor."""
+def _decode(data: bytes, target: Target) -> tuple[int, ...]:
+    """Return the values of the fields behind the first ones."""
     word = int.from_bytes(data, "little")
     table, free = _fields_of(target)
-    values: dict[str, Any] = dict.fromkeys(_FIELDS, 0) | {"target": target, "reserved": word & free}
+    values = dict.fromkeys(_FIELDS, 0)
     for name, position, width, signed in table:
         value = word >> position & (1 << width) - 1
         values[name] = value - (1 << width) if signed and value >> width - 1 else value
-    return values
+    return (*list(values.values())[_AT_START:], word & free)
 
 
 @functools.cache

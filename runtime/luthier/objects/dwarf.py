@@ -24,6 +24,7 @@ from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 from elftools.dwarf.ranges import BaseAddressEntry
+from msgspec import Struct
 
 from luthier.objects import elf as E
 from luthier.objects.line_header import check_line_header
@@ -76,8 +77,7 @@ class Row(NamedTuple):
     """A function has made its frame before this."""
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """A function, or one that was inlined there."""
 
     function: str

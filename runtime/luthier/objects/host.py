@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 from luthier.errors import ObjectError
 from luthier.objects import elf as E
@@ -55,8 +56,7 @@ def is_host_file(path: str) -> bool:
     return header.machine != E.EM_AMDGPU and header.type in (E.ET_DYN, E.ET_EXEC)
 
 
-@dataclass(frozen=True)
-class FatBinary:
+class FatBinary(Struct, frozen=True):
     """A fat binary that wrappers point to."""
 
     wrappers: tuple[int, ...]

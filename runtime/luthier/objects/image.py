@@ -8,8 +8,9 @@ behind the segments, and the section headers come last.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import NoReturn
+
+from msgspec import Struct
 
 from luthier.errors import ObjectError
 from luthier.objects import elf as E
@@ -24,8 +25,7 @@ _HIGHEST_ADDRESS = 1 << 47
 _DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
 
 
-@dataclass
-class NewSegment:
+class NewSegment(Struct):
     """A PT_LOAD segment being added."""
 
     address: int

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgpack
+from msgspec import Struct
 
 from luthier.errors import ObjectError
 
@@ -35,8 +35,7 @@ _LONG = 1 << 16
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class KernelArgument:
+class KernelArgument(Struct, frozen=True):
     """One argument of a kernel, hidden ones included. Missing entries are "" or 0, those without a default are always
     there but for the name."""
 
@@ -82,7 +81,7 @@ def decode_metadata(data: bytes | memoryview, *, object: str, offset: int) -> Me
         metadata = _unpacker(data).unpack()
         if not isinstance(metadata, dict) or not all(isinstance(key, str) for key in metadata):
             raise ValueError("not a map with string keys")
-    return cast(Metadata, metadata)
+    return cast("Metadata", metadata)
 
 
 def decode_kernels(data: bytes | memoryview, *, object: str, offset: int) -> list[DescribedKernel]:

@@ -6,8 +6,9 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from luthier import _mc
 from luthier.errors import ObjectError

@@ -6,7 +6,7 @@ Sources: LLVM, AMDGPUBaseInfo.cpp (sizes of files, granules, work-groups of a co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from luthier.objects.descriptor import KernelDescriptor
 
@@ -16,8 +16,7 @@ _BARRIERS = 16
 """Work-groups of more than one wave that a compute unit can hold."""
 
 
-@dataclass(frozen=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True):
     """Most waves that fit on a SIMD, at least one, by each thing that they share."""
 
     vgprs: int

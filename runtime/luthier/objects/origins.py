@@ -12,9 +12,10 @@ import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.objects.code_object import CodeObject
@@ -37,8 +38,7 @@ Teller = Callable[[int, ScalarPair], str]
 is known."""
 
 
-@dataclass(frozen=True, eq=False)
-class Inserted:
+class Inserted(Struct, frozen=True, eq=False):
     """Code that is not the application's, one row a piece, by ascending addresses."""
 
     starts: _Columns
@@ -67,8 +67,7 @@ class Inserted:
         return None if piece < 0 or address >= self.ends[piece] else piece
 
 
-@dataclass(frozen=True, eq=False)
-class Origins:
+class Origins(Struct, frozen=True, eq=False):
     """The code of one patched kernel."""
 
     kernel: str

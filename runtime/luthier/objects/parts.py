@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from luthier.objects.code_object import CodeObject
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A function, or what lies between functions (`name` None)."""
 
     name: str | None

@@ -6,10 +6,10 @@ import bisect
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from luthier.errors import ObjectError
@@ -50,8 +50,7 @@ class SourceFrame(NamedTuple):
         return self.function if not others else others[0] if "operator" in others[0] else others[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLocation:
+class SourceLocation(Struct, frozen=True):
     """Source location of an instruction."""
 
     frames: tuple[SourceFrame, ...]

@@ -6,13 +6,13 @@ Source: DWARF Debugging Information Format, version 5, sections 2.6, 4.1 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
 from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, LocationExpr, LocationParser
+from msgspec import Struct, field
 
 from luthier.objects import elf as E
 from luthier.objects.dwarf import Dwarf, DwarfError, number_of, readable, text_of
@@ -33,8 +33,7 @@ _MOST_NESTED = 16
 _MOST_MEMBERS = 4096
 
 
-@dataclass(frozen=True)
-class Type:
+class Type(Struct, frozen=True):
     """Type of a variable."""
 
     name: str
@@ -48,8 +47,7 @@ class Type:
     """Name, offset in bytes and type of what a record has."""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """Operation of a DWARF expression."""
 
     name: str
@@ -61,8 +59,7 @@ class Operation:
 Expression = tuple[Operation, ...]
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """Variable or parameter of a function."""
 
     name: str
@@ -86,8 +83,7 @@ class Variable:
         return None
 
 
-@dataclass
-class _Scope:
+class _Scope(Struct):
     ranges: tuple[Range, ...]
     depth: int
     frame_base: Expression

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
 
 from luthier.errors import LuthierError, PatchError
 from luthier.lifting import Restriction
@@ -28,8 +30,7 @@ RefusalKind = (
 """
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A hook that was left out at one point, or a kernel that was left as it is."""
 
     kind: RefusalKind
@@ -53,8 +54,7 @@ _NAMED = 4
 """Targets that the text of a call names."""
 
 
-@dataclass(frozen=True)
-class UnresolvedCall:
+class UnresolvedCall(Struct, frozen=True):
     """A call or jump by register with unknown targets: what it reaches there is not instrumented."""
 
     address: int
@@ -74,8 +74,7 @@ class UnresolvedCall:
         return f"{self.text!r} at {self.address:#x} in {self.function}: {self.reason}{followed}"
 
 
-@dataclass(frozen=True)
-class KernelReport:
+class KernelReport(Struct, frozen=True):
     """Report of what patching did to one kernel."""
 
     kernel: str
@@ -131,8 +130,7 @@ class KernelReport:
         return bool(self.sites or self.counts or self.edits)
 
 
-@dataclass(frozen=True)
-class PatchReport:
+class PatchReport(Struct, frozen=True):
     """Report of what patching did to an object."""
 
     kernels: tuple[KernelReport, ...]
@@ -149,7 +147,8 @@ class PatchReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        return asdict(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
     def cost(self) -> Table:
         """Return a row for each kernel: what was asked for, what it costs, and why something was left out."""

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from luthier.payload.expressions import Expression
 from luthier.payload.plain import PlainCount
 
 
-@dataclass(frozen=True)
-class ConstantArgument:
+class ConstantArgument(Struct, frozen=True):
     """A hook argument fixed at instrumentation time, as an LLVM constant of the parameter's type."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class RegisterArgument:
+class RegisterArgument(Struct, frozen=True):
     """A hook argument read from registers where the payload runs; which registers is decided at each point."""
 
     uniform: bool
     """In scalar registers: one value a wave. Otherwise in vector registers: one a lane."""
 
 
-@dataclass(frozen=True)
-class LaunchArgument:
+class LaunchArgument(Struct, frozen=True):
     """A hook argument that is part of what the kernel got at launch."""
 
     intrinsic: str
@@ -33,15 +30,13 @@ class LaunchArgument:
     """Offset of a kernel argument, in bytes."""
 
 
-@dataclass(frozen=True)
-class ComputedArgument:
+class ComputedArgument(Struct, frozen=True):
     """A hook argument computed where the payload runs; from which registers is decided at each point."""
 
     expression: Expression
 
 
-@dataclass(frozen=True)
-class EveryWorkGroup:
+class EveryWorkGroup(Struct, frozen=True):
     """A payload that runs in some work-groups only: those whose x and y together, modulo `every`, are `first`. (A
     kernel of GFX12 may have y without z, and then hooks cannot have z.)"""
 
@@ -52,8 +47,7 @@ class EveryWorkGroup:
 Argument = ConstantArgument | RegisterArgument | LaunchArgument | ComputedArgument
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True):
     """A 32-bit value the payload takes from the application."""
 
     uniform: bool
@@ -68,8 +62,7 @@ class Input:
     """It is no register but a number of the point's own."""
 
 
-@dataclass(frozen=True)
-class PayloadAssembly:
+class PayloadAssembly(Struct, frozen=True):
     """A payload as assembly text, with what its markers mean."""
 
     text: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import HookError
 from luthier.isa import Isa
@@ -98,8 +99,7 @@ def _with_scalar_waits(text: str, wait: str, wave_size: int) -> str:
     return "".join(lines)
 
 
-@dataclass(frozen=True)
-class PayloadText:
+class PayloadText(Struct, frozen=True):
     """A payload's functions as one text, which ends with the label ``luthier_end``."""
 
     text: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from luthier.errors import LuthierError, ToolError, WaveSizeError
 from luthier.isa import Isa

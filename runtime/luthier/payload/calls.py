@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import ConstantError, HookError, LuthierError
 from luthier.isa.targets import Target
@@ -23,8 +26,7 @@ Definition = str | bytes | Callable[[Target, int], str | bytes]
 intrinsic's full names, e.g. ``@"my::lane_swap.i32.i32.i32"``."""
 
 
-@dataclass(frozen=True)
-class Intrinsic:
+class Intrinsic(Struct, frozen=True):
     """A function declared `LUTHIER_INTRINSIC_ANNOTATE` in a device header: what it is called, and what it means.
 
     Raises:
@@ -37,9 +39,9 @@ class Intrinsic:
     """Signature for tool authors, e.g. ``readReg<T>(reg)``."""
     doc: str
     """One-line description."""
-    lower: Lower | None = field(default=None, repr=False)
+    lower: Lower | None = None
     """For what is more than a value: access to registers, code that must not be moved."""
-    definition: Definition | None = field(default=None, repr=False)
+    definition: Definition | None = None
     """For what is a value: functions that are linked and inlined before anything else is done."""
     package: str = "luthier"
     """The distribution it comes from; set when it is found by its entry point."""
@@ -49,8 +51,7 @@ class Intrinsic:
             raise HookError(f"intrinsic {self.name} of {self.package} needs either `lower` or `definition`")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call to an intrinsic, read from LLVM's textual IR."""
 
     base: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import HookError, ToolError, WaveSizeError
 from luthier.isa.targets import Target, TargetId
@@ -214,8 +215,7 @@ def _inline_everything(module: llvm.ModuleRef) -> None:
     module.verify()
 
 
-@dataclass(frozen=True)
-class _Lowered:
+class _Lowered(Struct, frozen=True):
     """A module whose intrinsics are what they stand for."""
 
     text: str

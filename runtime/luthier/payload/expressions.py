@@ -8,15 +8,15 @@ leaves are numbers of inputs. Which registers these are, and which numbers, is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 InputKind = Literal["wave", "lane", "immediate"]
 """Origin of a 32-bit input: a scalar register, a vector register, the point itself."""
 
 
-@dataclass(frozen=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """An integer of `bits` bits. Operators wrap; both sides have the same width. A plain number is a constant."""
 
     operation: str

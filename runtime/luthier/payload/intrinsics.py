@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from luthier.errors import HookError
 from luthier.hazards.wait_states.model import hazard_model

@@ -11,15 +11,15 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from luthier.cache.folder import cache_folder
 from luthier.cache.provenance import Provenance, provenance_of
 from luthier.cache.store import Store
-from luthier.payload.arguments import Input, PayloadAssembly
-from luthier.payload.plain import PlainCount
+from luthier.payload.arguments import PayloadAssembly
 
 MAKERS = ("luthier.payload.cache", "luthier.payload.groups")
 """The modules that keep something here."""
@@ -47,7 +47,8 @@ def kept(
         LuthierError: as for `make`; that is not kept.
     """
     key = (*key, *(one.digest for one in also))
-    return _kept(key, make, lambda payload: json.dumps(asdict(payload)).encode(), _payload, also)
+    value: PayloadAssembly = _kept(key, make, msgspec.json.encode, _payload, also)
+    return value
 
 
 def kept_numbers(key: tuple[object, ...], make: Callable[[], dict[str, int]]) -> dict[str, int]:
@@ -94,11 +95,6 @@ def _numbers(text: bytes) -> dict[str, int] | None:
 
 def _payload(text: bytes) -> PayloadAssembly | None:
     try:
-        fields = json.loads(text)
-        inputs = tuple(Input(**one) for one in fields.pop("inputs"))
-        outputs, plain = tuple(fields.pop("outputs")), fields.pop("plain")
-        return PayloadAssembly(
-            inputs=inputs, outputs=outputs, plain=None if plain is None else PlainCount(**plain), **fields
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return msgspec.json.decode(text, type=PayloadAssembly)
+    except msgspec.DecodeError:
         return None

@@ -11,8 +11,9 @@ loads of these from there are replaced by the same values computed from the pack
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.module.llvm_types import bits_of, integer_bits
 from luthier.payload.calls import Call, Intrinsic, Lowering
@@ -178,8 +179,7 @@ _OF_PLACES = (" call ", " getelementptr ", " load ", " extractelement ", " selec
 """Spelling of the instructions that sizes are loaded with."""
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Place among the implicit arguments that a pointer points to."""
 
     offset: int | str

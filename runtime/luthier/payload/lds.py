@@ -11,7 +11,8 @@ Source: HSA Platform System Architecture Specification, "Kernel dispatch packet"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from luthier.payload.calls import Lowering
 from luthier.payload.ir import names_in, replace_globals, symbol_of
@@ -21,8 +22,7 @@ GROUP_SEGMENT_SIZE = 28
 """Byte offset in the dispatch packet."""
 
 
-@dataclass(frozen=True)
-class LdsLayout:
+class LdsLayout(Struct, frozen=True):
     """Offset of each variable in the hooks' part of LDS."""
 
     offsets: Mapping[str, int] = field(default_factory=dict)

@@ -3,13 +3,12 @@ a constant or of so many times the active lanes, that reads no register and whos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from luthier.payload.ir import Instruction, Value, read_instruction, symbol_of
 
 
-@dataclass(frozen=True)
-class PlainCount:
+class PlainCount(Struct, frozen=True):
     """Number that such a hook adds, each time it runs."""
 
     symbol: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import DecodeError, HookError
 from luthier.hazards.wait_counters.model import wait_model
@@ -88,8 +90,7 @@ def _assembled(text: str, payload: PayloadAssembly, hook: str, isa: Isa) -> Asse
     return _assemble(text, hook, isa) if count else assembly
 
 
-@dataclass(frozen=True)
-class _Links:
+class _Links(Struct, frozen=True):
     """The places that the instructions of a payload refer to."""
 
     branches: dict[int, int]
@@ -113,8 +114,7 @@ def _links(assembly: Assembly, called: frozenset[str]) -> _Links:
     return links
 
 
-@dataclass(frozen=True)
-class _Marks:
+class _Marks(Struct, frozen=True):
     """The values that a payload takes in and hands over."""
 
     inputs: list[TemplateInput]

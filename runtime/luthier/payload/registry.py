@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from importlib.metadata import EntryPoint
+
+from msgspec.structs import replace
 
 from luthier.arch.targets import makers
 from luthier.cache.provenance import Provenance, package_provenance

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.isa import Fixup, InstructionArray
 from luthier.isa.registers import mask_of
@@ -16,8 +17,7 @@ from luthier.payload.arguments import Input
 from luthier.payload.plain import PlainCount
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Neighbouring template registers that tuples tie together."""
 
     first: int
@@ -29,8 +29,7 @@ class Group:
     """A new place of `first` must lie below this: short encodings of 16-bit operations name 128 VGPRs only."""
 
 
-@dataclass(frozen=True)
-class TemplateInput:
+class TemplateInput(Struct, frozen=True):
     """Place where the payload takes an input: before instruction `position`, into register unit `unit`."""
 
     position: int
@@ -38,8 +37,7 @@ class TemplateInput:
     source: Input
 
 
-@dataclass(frozen=True)
-class TemplateImmediate:
+class TemplateImmediate(Struct, frozen=True):
     """Place where the payload takes a per-point immediate: before instruction `position`, into register unit `unit`."""
 
     position: int
@@ -47,8 +45,7 @@ class TemplateImmediate:
     source: Input
 
 
-@dataclass(frozen=True)
-class TemplateOutput:
+class TemplateOutput(Struct, frozen=True):
     """Place where the payload passes on a result.
 
     It is before instruction `position`, from `unit` to application unit `destination`.
@@ -59,8 +56,7 @@ class TemplateOutput:
     destination: int
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """The private memory that a payload needs."""
 
     pointer: int
@@ -69,8 +65,7 @@ class Stack:
     """Bytes a lane."""
 
 
-@dataclass(frozen=True, eq=False)  # equal only to itself: bindings are cached by template
-class Template:
+class Template(Struct, frozen=True, eq=False, dict=True):  # equal only to itself: bindings are cached by template
     """A payload's instructions, without its leading waits and its return; then the functions that it calls."""
 
     hook: str

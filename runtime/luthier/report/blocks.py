@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
+
+from msgspec import Struct, field
 
 from luthier.report.charging import COLUMNS, Place, charged, span
 from luthier.report.rows import KernelNumbers, by_kernel
@@ -18,8 +19,7 @@ _TARGET = re.compile(r"^(s_(?:c?branch|call|setpc|swappc|getpc)\S*).*")
 """Pattern of branches, whose targets differ between two builds that do the same."""
 
 
-@dataclass
-class Block:
+class Block(Struct):
     """A block of a kernel, as a run has it."""
 
     number: int

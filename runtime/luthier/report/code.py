@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from luthier.report.charging import COLUMNS as SOURCE
 from luthier.report.charging import Place, charged, spans
@@ -24,8 +25,7 @@ _LISTING = ("address", "text", "kind", "block", "live_sgprs", "live_vgprs")
 _BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "successors", "ways")
 
 
-@dataclass
-class Code:
+class Code(Struct, dict=True):
     """One kernel's code. All lists but `blocks` and `heat` have one element for each instruction."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
@@ -22,8 +22,7 @@ Measures = Mapping[str, Cell]
 """By what is measured."""
 
 
-@dataclass(frozen=True)
-class Executions:
+class Executions(Struct, frozen=True):
     """Executions of the instructions of a kernel."""
 
     addresses: NDArray[np.uint64]

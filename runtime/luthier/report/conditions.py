@@ -6,7 +6,8 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import matches
@@ -37,8 +38,7 @@ TOLD = 10
 """Violations of a condition that are told to people; the others are counted."""
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One of them, as it was given."""
 
     text: str
@@ -74,8 +74,7 @@ class Condition:
         return _OPERATORS[self.compare](value, self.bound)
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A row, or all rows of a table together, by which a condition is fulfilled."""
 
     value: str
@@ -99,8 +98,7 @@ class Violation:
         return ", ".join([*parts, *([self.row] if self.row else [])])
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A condition, and what fulfils it."""
 
     condition: Condition

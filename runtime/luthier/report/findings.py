@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from luthier.report.code import Code
 from luthier.report.measures import by_line
@@ -45,8 +46,7 @@ _BUSY = 0.9
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One of them."""
 
     kind: str

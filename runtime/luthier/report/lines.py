@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from luthier.report.charging import Place
 from luthier.report.measures import by_line
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """Columns with one element for each line, in the order of files and lines."""
 
     places: list[Place]

@@ -4,8 +4,10 @@ place."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier.objects.names import spellings
 from luthier.report import overview
@@ -18,8 +20,7 @@ from luthier.run.folder import RunFolder
 from luthier.support.wording import counted
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """One of them."""
 
     rule: str
@@ -46,8 +47,7 @@ class Result:
         return ", ".join(filter(None, (self.kernel, "" if self.place is None else str(self.place), address)))
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(Struct, frozen=True):
     """All of a run."""
 
     results: list[Result]

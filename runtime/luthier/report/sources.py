@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 FILE_BYTES = 2 << 20
 """Bytes of the largest file that is read."""
@@ -23,8 +24,7 @@ SUFFIXES = frozenset(
 are sent to others."""
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """One file, as a page has it."""
 
     path: str

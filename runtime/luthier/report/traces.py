@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.run.folder import RunFolder
@@ -26,8 +27,7 @@ _KEY = re.compile(r"(?P<column>.+?)(?:/(?P<size>0x[0-9a-fA-F]+|[0-9]+))?")
 _IN_HEX = ("address", "pc")
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """A column to group by, or ranges of it."""
 
     column: str

@@ -7,10 +7,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manifest, checked, room_for, write_capture
@@ -40,8 +40,7 @@ _HELD_PART = 4
 """Part of the memory that captures may have, for those that wait in memory for their replay."""
 
 
-@dataclass
-class _Begun:
+class _Begun(Struct):
     """A launch that runs."""
 
     wanted: messages.Capture
@@ -59,8 +58,7 @@ class _Begun:
     """When it began, by `time.monotonic`."""
 
 
-@dataclass
-class Captures:
+class Captures(Struct):
     """The captures of a run. Launches of a process come one at a time.
 
     Args:

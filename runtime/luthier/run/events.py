@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.run.protocol import ProtocolError, Reader
 from luthier.run.shared_memory import SharedMemory
@@ -35,8 +35,7 @@ class _Value(NamedTuple):
         return word - (1 << 64) if self.is_signed and word >> 63 else word
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(Struct, frozen=True):
     api: str
     name: str
     arguments: Sequence[_Value]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import mmap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.capture.form import COUNTS, PAGE, SCHEMA, Manifest
@@ -25,8 +25,7 @@ _FIRST_FREE = 1 << 32
 """Address from which on there is a place for the packet: programs have nothing there."""
 
 
-@dataclass
-class _Begun:
+class _Begun(Struct):
     """A launch that runs."""
 
     name: str

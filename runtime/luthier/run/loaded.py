@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.origins import Origins, Teller, origins_of, teller
 
 
-@dataclass(frozen=True)
-class LoadedCompanion:
+class LoadedCompanion(Struct, frozen=True, dict=True):
     """A patched kernel's object beside the original."""
 
     object: CodeObject

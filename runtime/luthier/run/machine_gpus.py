@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import DeviceError
 
@@ -13,8 +14,7 @@ _VISIBLE = "ROCR_VISIBLE_DEVICES"
 """Environment variable that tells ROCr which GPUs there are, by numbers or by their unique names."""
 
 
-@dataclass(frozen=True)
-class MachineGpus:
+class MachineGpus(Struct, frozen=True):
     """GPUs of the machine, which ROCm finds without Luthier."""
 
     numbers: tuple[int, ...] = ()

@@ -13,9 +13,11 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Struct
 
 from luthier.cache.folder import cache_folder
 from luthier.cache.provenance import Provenance, provenance_of
@@ -25,7 +27,7 @@ from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
-from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
+from luthier.patch import KernelReport, RefusedError
 from luthier.support.extensions import INTRINSICS, points_of
 from luthier.tool import Share, ToolGroup
 from luthier.tool.counts import Cell, KernelCounters
@@ -42,8 +44,7 @@ MOST_STACK = MOST_ASKED + DYNAMIC_STACK
 _ANY = (1 << 32) - 1
 
 
-@dataclass(frozen=True)
-class Patched:
+class Patched(Struct, frozen=True):
     """Result of patching a kernel."""
 
     companion: Companion | None
@@ -203,14 +204,7 @@ class Patcher:
 
         size = int.from_bytes(kept[:8], "little")
         head = json.loads(kept[8 : 8 + size])
-        fields: dict[str, Any] = head["report"]
-        refusals = tuple(Refusal(**refusal) for refusal in fields.pop("refusals"))
-        unresolved = tuple(
-            UnresolvedCall(**{**call, "known_targets": tuple(call["known_targets"])})
-            for call in fields.pop("unresolved", ())
-        )
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-        report = KernelReport(**values, refusals=refusals, unresolved=unresolved)
+        report = msgspec.convert(head["report"], KernelReport)
         modules = task.modules
         counters = None
         if head["counters"] is not None:
@@ -255,7 +249,7 @@ def _written(companion: Companion, task: InstrumentationTask) -> bytes:
     (report,) = companion.report.kernels
     counters = companion.counters and companion.counters.to_json(task.modules)
     blocks = [block.symbol for block in companion.blocks]
-    head = json.dumps({"report": asdict(report), "blocks": blocks, "counters": counters}).encode()
+    head = json.dumps({"report": msgspec.to_builtins(report), "blocks": blocks, "counters": counters}).encode()
     return len(head).to_bytes(8, "little") + head + companion.data
 
 
@@ -295,6 +289,13 @@ def _module(module: LoadedModule, task: InstrumentationTask) -> str:
     return f"{module.name} {module.contents_for(task.lifted.object.target).digest}"
 
 
+def _field_names(value: object) -> tuple[str, ...] | None:
+    """Return the names of the fields of a record; None if it is something else."""
+    if isinstance(value, Struct):
+        return value.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(value)) if dataclasses.is_dataclass(value) else None
+
+
 def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
     """Return a text that two values share only if they mean the same, in this process and others.
 
@@ -305,6 +306,7 @@ def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
         return repr(value)
     if id(value) in seen:
         return seen[id(value)]
+    names = _field_names(value)
     if isinstance(value, Hook):
         text = f"hook {value.symbol} {_module(value.module, task)}"
     elif isinstance(value, Cell):
@@ -314,12 +316,12 @@ def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
     elif isinstance(value, Mapping):
         pairs = (f"{_stable(key, seen, task)}:{_stable(one, seen, task)}" for key, one in value.items())
         text = f"{{{','.join(pairs)}}}"
-    elif dataclasses.is_dataclass(value):
-        inside = [_stable(getattr(value, field.name), seen, task) for field in dataclasses.fields(value)]
+    elif names is not None:
+        inside = [_stable(getattr(value, name), seen, task) for name in names]
         text = f"{type(value).__name__}({','.join(inside)})"
     else:
         raise TypeError(type(value).__name__)
-    if dataclasses.is_dataclass(value):  # shared by many insertions, and alive as long as the task
+    if names is not None:  # shared by many insertions, and alive as long as the task
         seen[id(value)] = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         return seen[id(value)]
     return text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -33,8 +33,7 @@ ReadMemory = Callable[[int, int], bytes]
 """Returns bytes of a program's memory, from an address on."""
 
 
-@dataclass(frozen=True)
-class OtherCode:
+class OtherCode(Struct, frozen=True):
     """Code of another object, at the end of a code that calls it."""
 
     object: CodeObject
@@ -43,8 +42,7 @@ class OtherCode:
     """From its virtual addresses to those of the code that calls it."""
 
 
-@dataclass
-class PlannedCode:
+class PlannedCode(Struct):
     """Decoded code in shared memory."""
 
     number: int
@@ -60,8 +58,7 @@ class PlannedCode:
     """Facts for the checks of waits and hazards, where these are made."""
 
 
-@dataclass
-class Plan:
+class Plan(Struct):
     """One kernel's plan."""
 
     number: int

@@ -11,10 +11,10 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, PLACES, Pages
@@ -37,8 +37,7 @@ Aliases = Sequence[tuple[int, int, int]]
 """Devices' address, bytes and the process's address of each."""
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """Pages by the devices' addresses."""
 
     addresses: NDArray[np.uint64]
@@ -288,7 +287,7 @@ def _readv() -> Callable[..., int]:
     function.restype = ctypes.c_ssize_t
     vector = (ctypes.c_void_p, ctypes.c_ulong)
     function.argtypes = (ctypes.c_int, *vector, *vector, ctypes.c_ulong)
-    return cast(Callable[..., int], function)
+    return cast("Callable[..., int]", function)
 
 
 def _shared(pid: int) -> list[tuple[int, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from luthier.capture import Replayed
 from luthier.capture.place import NearMemory

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import is_selected, matches
@@ -13,8 +14,7 @@ RUNTIME_KERNELS = ("__amd_rocclr_*",)
 _ALL = 1 << 63
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """All of these must be so for a launch to run instrumented."""
 
     kernels: Sequence[str] = ()

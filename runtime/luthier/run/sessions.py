@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.channels import Ring, describe
@@ -38,8 +39,7 @@ _RING_ALIGNMENT = mmap.PAGESIZE
 HEAD, ROW, RECORD = (one.dtype for one in (memory.LEDGER_HEAD, memory.LEDGER_ROW, memory.LEDGER_RECORD))
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A block of variables on one device."""
 
     block: VariableBlock
@@ -51,8 +51,7 @@ class Block:
     """Sums that variables lack, by their symbols."""
 
 
-@dataclass(frozen=True)
-class LaunchedKernel:
+class LaunchedKernel(Struct, frozen=True):
     """A kernel of one code object that a process launched on one device."""
 
     kernel: Kernel

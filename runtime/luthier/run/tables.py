@@ -14,12 +14,12 @@ import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
@@ -34,8 +34,7 @@ _LARGEST_GROUP = 1 << 30
 """Bytes of a row group that is read, uncompressed: 64 times what is written leaves room for other writers."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of a table."""
 
     name: str
@@ -48,8 +47,7 @@ class Column:
     """Tables of this schema may lack it, since the first Luthiers that wrote it did not have it."""
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(Struct, frozen=True, dict=True):
     """One table."""
 
     name: str
@@ -87,8 +85,7 @@ def _arrow_type(name: str) -> Any:
     return pa.list_(type, int(count[:-1] or -1)) if bracket else type
 
 
-@dataclass(frozen=True)
-class Picked:
+class Picked(Struct, frozen=True):
     """A column of few values, as ``names[index]`` for each row."""
 
     names: Sequence[str | None]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from luthier.patch.output.companion import Companion
 
 
-@dataclass(frozen=True)
-class KernelResult:
+class KernelResult(Struct, frozen=True):
     """A kernel of one code object, in all processes and on all devices."""
 
     kernel: Kernel

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import DeviceError
 from luthier.isa.targets import TARGETS, TargetId
@@ -14,8 +15,7 @@ COMPUTE_UNITS = 8
 """Few, since programs size their grids by them."""
 
 
-@dataclass(frozen=True)
-class VirtualGpu:
+class VirtualGpu(Struct, frozen=True):
     """One device of a run."""
 
     target: TargetId

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
@@ -20,8 +20,7 @@ MORE = 1 << 20
 """Instructions of other objects that a kernel may call by pointers; memory that is not touched costs nothing."""
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """A missing wait or a hazard, as a launch met it."""
 
     kind: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from luthier.errors import LuthierError
 
@@ -28,8 +29,7 @@ CHECKS = "luthier.checks"
 Record = TypeVar("Record")
 
 
-@dataclass(frozen=True)
-class Extensions(Generic[Record]):
+class Extensions(Struct, Generic[Record], frozen=True):
     """Records of one class by name: Luthier's own, and those that packages add, each imported when it is asked for."""
 
     group: str

@@ -6,8 +6,9 @@ import csv
 import io
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from luthier.support import markup
 from luthier.support.markup import Cell
@@ -16,8 +17,7 @@ from luthier.terminal import visible
 __all__ = ["Cell", "Table"]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows under column names, with a title."""
 
     title: str

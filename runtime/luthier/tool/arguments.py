@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.errors import HookError
 from luthier.isa import Isa, OperandKind, RegisterRange
@@ -16,8 +17,7 @@ from luthier.lifting.instructions.memory import MemoryAccess
 from luthier.payload.expressions import Expression, Inputs, constant, joined
 
 
-@dataclass(frozen=True)
-class LaunchOperand:
+class LaunchOperand(Struct, frozen=True):
     """A hook argument whose value is what the kernel got at launch. Make one by a method of `InstrumentationTask`."""
 
     intrinsic: str
@@ -27,8 +27,7 @@ class LaunchOperand:
     """Bytes."""
 
 
-@dataclass(frozen=True)
-class Immediate:
+class Immediate(Struct, frozen=True):
     """A number of a point's own. Make one by `immediate`."""
 
     value: int | float
@@ -44,8 +43,7 @@ def immediate(value: int | float) -> Immediate:
     return Immediate(value)
 
 
-@dataclass(frozen=True)
-class SiteValue:
+class SiteValue(Struct, frozen=True):
     """A hook argument that is computed where the hook runs. Make one by a method of `InstrumentationTask`."""
 
     expression: Expression

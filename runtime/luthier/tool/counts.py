@@ -7,11 +7,12 @@ from (`luthier.patch.counters.planning`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.errors import HookError, PatchError, ToolError
@@ -34,16 +35,14 @@ GROUP = np.dtype([("label", object), ("instructions", np.int64), ("executions", 
 """A record of `KernelCounts.by`."""
 
 
-@dataclass(frozen=True)
-class CounterBudget:
+class CounterBudget(Struct, frozen=True):
     """Registers that counters may use at most: for tests of each storage, and for who wants them for something else."""
 
     sgprs: int = len(SGPRS)
     vgprs: int = 8
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A 64-bit number in device memory that counts are added to: a variable of a tool, or an element of it."""
 
     module: LoadedModule
@@ -70,8 +69,7 @@ class Cell:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class CountRequest:
+class CountRequest(Struct, frozen=True, eq=False):
     """Weights times how often instructions run, all added up."""
 
     sites: tuple[tuple[int, int], ...]
@@ -121,8 +119,7 @@ class CellSum(NamedTuple):
         return cls(dict(amounts), waves)
 
 
-@dataclass(frozen=True, eq=False)
-class CountedFlow:
+class CountedFlow(Struct, frozen=True, eq=False):
     """One function's counters, and how often its stretches of code run by them."""
 
     graph: FlowGraph
@@ -172,8 +169,7 @@ class CountedFlow:
         return self.graph.node_counts(edges), between
 
 
-@dataclass(frozen=True, eq=False)
-class SolvedSum:
+class SolvedSum(Struct, frozen=True, eq=False):
     """A sum for a variable that nothing is added to on the device: the reader of the variable adds it."""
 
     into: Cell
@@ -227,8 +223,7 @@ def completed(data: bytes, missing: Mapping[int, int]) -> bytes:
     return bytes(contents)
 
 
-@dataclass(frozen=True, eq=False)
-class KernelCounters:
+class KernelCounters(Struct, frozen=True, eq=False):
     """The counters of one patched kernel, and what they say."""
 
     kernel: str
@@ -426,8 +421,7 @@ Key = Literal["instruction", "address", "opcode", "block"]
 """Built-in keys that counts can be grouped by."""
 
 
-@dataclass(frozen=True, eq=False)
-class KernelCounts:
+class KernelCounts(Struct, frozen=True, eq=False, dict=True):
     """Executions of each instruction of a kernel, over all launches."""
 
     counters: KernelCounters
@@ -471,7 +465,7 @@ class KernelCounts:
         Raises:
             PatchError: not so many labels as instructions.
         """
-        labels: list[Any] = self.labels(cast(Key, key)).tolist() if isinstance(key, str) else list(key)
+        labels: list[Any] = self.labels(cast("Key", key)).tolist() if isinstance(key, str) else list(key)
         if len(labels) != len(self.executions):
             message = f"{len(labels)} labels for {len(self.executions)} instructions"
             raise PatchError(message, kernel=self.counters.kernel)

@@ -8,10 +8,11 @@ for those among its own instructions. What would break control flow, addresses o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import DecodeError, PatchError
 from luthier.isa import InstructionArray, InstructionFlag, OperandKind, RegisterRange
@@ -22,8 +23,7 @@ from luthier.lifting.instructions.effects import Columns
 EditPlace = Literal["before", "after", "instead"]
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Instructions added before or after one, or put in its place."""
 
     at: int

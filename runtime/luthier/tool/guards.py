@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import DecodeError, HookError
 from luthier.isa.registers import SGPRS, VCC, VGPRS, mask_of
@@ -19,8 +20,7 @@ HALF = "{vcc_lo}"
 _ALLOCATED = mask_of((*SGPRS, *VGPRS))
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """Comparisons of which one must be true in some lane for a hook to run."""
 
     tests: tuple[str, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from luthier.errors import HookError
 from luthier.lifting import LiftedRepresentation
@@ -11,8 +12,7 @@ from luthier.lifting import LiftedRepresentation
 OnExcess = Literal["keep", "refuse", "spill", "sample"]
 
 
-@dataclass(frozen=True)
-class HookBudget:
+class HookBudget(Struct, frozen=True):
     """Resources that a kernel may use for its hooks.
 
     Raises:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import HookError
 from luthier.isa import InstructionFlag, RegisterRange
@@ -48,8 +50,7 @@ PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | Instructio
 HookArgument = bool | int | float | RegisterRange | LaunchOperand | SiteValue | Immediate
 
 
-@dataclass(frozen=True, eq=False)  # equal only to itself: a kernel's calls are compiled once each
-class HookCall:
+class HookCall(Struct, frozen=True, eq=False):  # equal only to itself: a kernel's calls are compiled once each
     """A hook with its arguments. Insertions of one task that want the same share one."""
 
     hook: Hook

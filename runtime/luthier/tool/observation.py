@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.channels import Channel, Ring
@@ -135,8 +136,7 @@ class Run(Protocol):
         """Return the sum of the variable's values as integers over devices and processes; 0 if there is none yet."""
 
 
-@dataclass(frozen=True)
-class LoadedObject:
+class LoadedObject(Struct, frozen=True):
     """A code object that a process has loaded on a device."""
 
     object: CodeObject

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, overload
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier.tool.counts import CounterBudget
 from luthier.tool.hook_budget import HookBudget
 from luthier.tool.wave_counts import USUAL_ROOM
 
 
-@dataclass(frozen=True)
-class PatchOptions:
+class PatchOptions(Struct, frozen=True):
     """The way in which kernels are patched. A task starts with the options of its caller, and a tool may change its own
     task's.
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from luthier.errors import HookError, PatchError
 from luthier.isa import RegisterRange

@@ -7,10 +7,10 @@ as there is room for, and one more, which waves without a row of their own write
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import PatchError
@@ -58,8 +58,7 @@ class Word(NamedTuple):
     """It is this bit of the word alone."""
 
 
-@dataclass(frozen=True)
-class RowLayout:
+class RowLayout(Struct, frozen=True):
     """Rows of a kernel's waves in memory."""
 
     offset: int
@@ -108,8 +107,7 @@ class RowLayout:
         return cls(data["offset"], data["room"], data["words"], tuple(Word(*one) for one in data["values"]))
 
 
-@dataclass(frozen=True, eq=False)
-class WaveCounts:
+class WaveCounts(Struct, frozen=True, eq=False):
     """Executions of each block of a kernel by each wave, and of each edge between blocks.
 
     They are over all launches, in no particular order.

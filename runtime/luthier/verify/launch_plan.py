@@ -21,11 +21,11 @@ import os
 import tomllib
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
@@ -36,8 +36,7 @@ Dimensions = tuple[int, int, int]
 Argument = NDArray[Any] | int | float | np.generic
 
 
-@dataclass(frozen=True)
-class LaunchPlan:
+class LaunchPlan(Struct, frozen=True):
     """One launch of one kernel."""
 
     kernel: str

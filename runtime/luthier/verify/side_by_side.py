@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from luthier.devices import open_device
 from luthier.devices.in_process import reported
@@ -31,8 +32,7 @@ from luthier.tool.task import InstrumentationTask
 from luthier.verify.launch_plan import LaunchPlan, default_plan
 
 
-@dataclass(frozen=True)
-class KernelVerdict:
+class KernelVerdict(Struct, frozen=True):
     """Result of verifying one kernel.
 
     If `problems` is empty, it is proven equal for this launch.
@@ -85,7 +85,7 @@ class KernelVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as plain data."""
-        return {**asdict(self), "equal": self.equal, "complete": self.complete}
+        return {**msgspec.to_builtins(self), "equal": self.equal, "complete": self.complete}
 
 
 def verify_object(
@@ -367,8 +367,7 @@ def miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionC
     return problems
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     module: Module
     arguments: list[Any]
     stats: LaunchStats

@@ -7,7 +7,6 @@ are declared here is said at each request; where there is just one number it has
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from luthier.wire.structures import Message
 
@@ -91,8 +90,7 @@ class Request(enum.IntEnum):
     """No contents."""
 
 
-@dataclass(frozen=True)
-class Setup(Message):
+class Setup(Message, frozen=True):
     """Properties that all virtual devices share."""
 
     base: int
@@ -122,8 +120,7 @@ class Setup(Message):
     gpus: int
 
 
-@dataclass(frozen=True)
-class Gpu(Message):
+class Gpu(Message, frozen=True):
     """A virtual device."""
 
     engine_major: int
@@ -139,8 +136,7 @@ class Gpu(Message):
     memory_bytes: int
 
 
-@dataclass(frozen=True)
-class Plan(Message):
+class Plan(Message, frozen=True):
     """A kernel that is about to run."""
 
     gpu: int
@@ -151,8 +147,7 @@ class Plan(Message):
     """True if the contents are the file that the URI names (or empty), not memory."""
 
 
-@dataclass(frozen=True)
-class Bind(Message):
+class Bind(Message, frozen=True):
     """A record that a kernel reaches."""
 
     kernel: int
@@ -160,8 +155,7 @@ class Bind(Message):
     record: int
 
 
-@dataclass(frozen=True)
-class Outside(Message):
+class Outside(Message, frozen=True):
     """An address outside a kernel's own code, to which it jumps."""
 
     kernel: int
@@ -175,8 +169,7 @@ class Outside(Message):
     """True if the contents are the file that the URI names (or empty), not memory."""
 
 
-@dataclass(frozen=True)
-class Explain(Message):
+class Explain(Message, frozen=True):
     """A fault."""
 
     kernel: int
@@ -238,8 +231,7 @@ class Sight(enum.IntEnum):
     """A copy to the host has undefined bytes, so many; the first one's address."""
 
 
-@dataclass(frozen=True)
-class Sighting(Message):
+class Sighting(Message, frozen=True):
     """Something that a check of the program's memory found, as often as a launch did it."""
 
     kind: int
@@ -285,8 +277,7 @@ class Sighting(Message):
     """It writes there; else it reads."""
 
 
-@dataclass(frozen=True)
-class CallSighting(Message):
+class CallSighting(Message, frozen=True):
     """Something that a check of a program's calls of HIP found."""
 
     kind: int
@@ -305,8 +296,7 @@ class CallSighting(Message):
     """Bytes of it, as the program asked for them."""
 
 
-@dataclass(frozen=True)
-class Follow(Message):
+class Follow(Message, frozen=True):
     """A step of the automaton of hazards that a wave is about to make for the first time."""
 
     kernel: int
@@ -315,8 +305,7 @@ class Follow(Message):
     record: int
 
 
-@dataclass(frozen=True)
-class Watched(Message):
+class Watched(Message, frozen=True):
     """A launch that has ended in which waits or hazards were found to be missing."""
 
     kernel: int
@@ -325,8 +314,7 @@ class Watched(Message):
     """Number among the launches of the kernel in the process."""
 
 
-@dataclass(frozen=True)
-class Running(Message):
+class Running(Message, frozen=True):
     """A launch that has not ended for long."""
 
     kernel: int
@@ -336,8 +324,7 @@ class Running(Message):
     """Launches of the process that run, too."""
 
 
-@dataclass(frozen=True)
-class Capture(Message):
+class Capture(Message, frozen=True):
     """A launch that is about to begin, where captures are wanted."""
 
     gpu: int
@@ -354,8 +341,7 @@ class Capture(Message):
     cooperative: bool
 
 
-@dataclass(frozen=True)
-class CodeCounts(Message):
+class CodeCounts(Message, frozen=True):
     """Executed instructions of a code."""
 
     code: int
@@ -363,8 +349,7 @@ class CodeCounts(Message):
     """Number of `RecordCounts` that follow."""
 
 
-@dataclass(frozen=True)
-class RecordCounts(Message):
+class RecordCounts(Message, frozen=True):
     """Executions of an instruction, and the number of lanes that took part."""
 
     record: int
@@ -372,8 +357,7 @@ class RecordCounts(Message):
     lanes: int
 
 
-@dataclass(frozen=True)
-class Wishes(Message):
+class Wishes(Message, frozen=True):
     """Launches that are to run instrumented, events that tools want reported, and the size of the ledger."""
 
     first: int
@@ -387,8 +371,7 @@ class Wishes(Message):
     records: int
 
 
-@dataclass(frozen=True)
-class FindKernel(Message):
+class FindKernel(Message, frozen=True):
     """A kernel that is launched for the first time."""
 
     gpu: int
@@ -397,8 +380,7 @@ class FindKernel(Message):
     """Its virtual address."""
 
 
-@dataclass(frozen=True)
-class Limits(Message):
+class Limits(Message, frozen=True):
     """Limits of what a launch of a patched kernel may ask for."""
 
     private_segment: int
@@ -406,8 +388,7 @@ class Limits(Message):
     work_items: int
 
 
-@dataclass(frozen=True)
-class Loaded(Message):
+class Loaded(Message, frozen=True):
     """A patched object that has been loaded."""
 
     row: int
@@ -418,16 +399,14 @@ class Loaded(Message):
     """Number of addresses that follow."""
 
 
-@dataclass(frozen=True)
-class LoadedObject(Message):
+class LoadedObject(Message, frozen=True):
     """A code object that has been loaded on a device."""
 
     gpu: int
     object: int
 
 
-@dataclass(frozen=True)
-class Launch(Message):
+class Launch(Message, frozen=True):
     """A launch that is about to begin."""
 
     gpu: int
@@ -446,8 +425,7 @@ class Launch(Message):
     private_segment: int
 
 
-@dataclass(frozen=True)
-class LaunchEnd(Message):
+class LaunchEnd(Message, frozen=True):
     """A launch that has ended."""
 
     gpu: int
@@ -455,8 +433,7 @@ class LaunchEnd(Message):
     number: int
 
 
-@dataclass(frozen=True)
-class LaunchAnswer(Message):
+class LaunchAnswer(Message, frozen=True):
     """Reply to a launch that is about to begin."""
 
     instrumented: bool
@@ -466,8 +443,7 @@ class LaunchAnswer(Message):
     """Bytes of its arguments, the hidden ones among them."""
 
 
-@dataclass(frozen=True)
-class LaunchMemory(Message):
+class LaunchMemory(Message, frozen=True):
     """Memory that a launch may access, where it is captured."""
 
     gpu: int

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """Place of a field of a record, in bytes."""
 
     offset: int
     size: int
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Struct, frozen=True):
     """A typed field of a structure."""
 
     name: str
@@ -111,8 +109,7 @@ class Layout:
         )
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """Numbers of 64 bits that a request or a reply has, in this order; byte strings follow.
 
     Fields of subclasses are of type `int` or `bool`.
@@ -121,7 +118,7 @@ class Message:
     @classmethod
     def field_names(cls) -> list[str]:
         """Return the names of its fields."""
-        return [field.name for field in dataclasses.fields(cls)]
+        return list(cls.__struct_fields__)
 
     @classmethod
     def byte_size(cls) -> int:
@@ -136,6 +133,6 @@ class Message:
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Return the one that was sent as `data`, which has its `size`."""
-        fields = dataclasses.fields(cls)
-        values = struct.unpack(f"<{len(fields)}Q", data)
-        return cls(*(bool(one) if field.type == "bool" else one for field, one in zip(fields, values, strict=True)))
+        types = cls.__annotations__.values()
+        values = struct.unpack(f"<{len(types)}Q", data)
+        return cls(*(bool(one) if type == "bool" else one for type, one in zip(types, values, strict=True)))

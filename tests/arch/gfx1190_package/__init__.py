@@ -6,11 +6,10 @@ steps. LLVM does not know the processor, and is told that it is a gfx1100.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from luthier.arch.generation import Generation, VgprFile
 from luthier.arch.gfx11 import GFX11
 from luthier.arch.target import Target
+from msgspec.structs import replace
 
 CHANGED = "transcendental operation, VALU reads its result"
 

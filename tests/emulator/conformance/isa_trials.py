@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from luthier.emulator.inspection.coverage import samples
 from luthier.errors import LuthierError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa.instructions import InstructionFlag, OperandKind
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 VECTOR_PLACES = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
 from luthier.isa import OperandKind, RegisterRange
 from luthier.module import Hook
+from msgspec.structs import replace
 
 from luthier_fp_check import exponents
 from luthier_fp_check.guards import Guards

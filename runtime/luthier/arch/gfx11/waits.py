@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from luthier.arch.amdgcn.waits import EXPORTS
 from luthier.arch.gfx10.waits import COUNTERS, SPLIT, STREAMS

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.emulator import layout
 from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
@@ -41,8 +43,7 @@ def operation_name(opcode: Opcode) -> str:
     return _SUFFIX.sub("", opcode.mnemonic)
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Place of a declared operand in an opcode's operand list."""
 
     operand: int
@@ -52,8 +53,7 @@ class _Place:
     """Its name there; of an implicit operand ``vcc``, ``target``, ``zero`` (an absent immediate) or ``none``."""
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """Binding plan that is the same for every instruction of one opcode."""
 
     operation: Operation
@@ -90,8 +90,7 @@ def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool
     return bit is not None and bool(relative >> bit & 1)
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Code and recipe that instructions share which differ only in register numbers and immediates."""
 
     variant: Variant

@@ -7,10 +7,10 @@ import itertools
 import mmap
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -104,8 +104,7 @@ class Instruction(NamedTuple):
     slots: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Reason why an instruction cannot be executed."""
 
     index: int

@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -57,8 +58,7 @@ class _Known(NamedTuple):
     """Reason why there is no code; then the rest is empty."""
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """Properties of the table that records are for which affect their code."""
 
     float_mode: FloatMode
@@ -73,8 +73,7 @@ class Mode:
     """Undefined values are followed."""
 
 
-@dataclass(frozen=True)
-class Records:
+class Records(Struct, frozen=True):
     """Contents of records, one row per instruction."""
 
     functions: NDArray[np.uint64]

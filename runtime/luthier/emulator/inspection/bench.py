@@ -4,7 +4,6 @@ result."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,7 @@ DEFAULT_MODE = 0x3F0
 """Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
 
 
-@dataclass(frozen=True)
-class WaveState(WaveRegisters):
+class WaveState(WaveRegisters, frozen=True):
     """Registers of a wave that ended."""
 
     lds: NDArray[np.uint8]

@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -51,8 +52,7 @@ class CheckWarning(UserWarning):
 _VERBS = {Kind.READ: "reads", Kind.WRITE: "writes", Kind.ATOMIC: "updates atomically"}
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(Struct, frozen=True):
     """The other side of a race."""
 
     address: int
@@ -66,8 +66,7 @@ class Party:
         return f"wave {self.wave} lane {self.lane} {_VERBS[self.kind]} it at {self.address:#x} ({self.text})"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Finding of a check at one instruction: its first occurrence, and how often."""
 
     check: str
@@ -118,8 +117,7 @@ def warn(findings: Iterable[object]) -> None:
         warnings.warn(str(finding), CheckWarning, stacklevel=4)
 
 
-@dataclass
-class Shadow:
+class Shadow(Struct):
     """Bytes of an allocation that were written."""
 
     allocation: Allocation
@@ -213,8 +211,7 @@ class _Touches:
             self.record[slot, at] = record
 
 
-@dataclass
-class _Group:
+class _Group(Struct):
     """LDS of the work-group that runs."""
 
     number: int

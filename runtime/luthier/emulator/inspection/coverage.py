@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier.emulator.binding.bind import Binder, operation_name
 from luthier.emulator.inspection.samples import Samples, samples
@@ -24,8 +26,7 @@ Names = dict[str, set[str]]
 """LLVM's opcode names by mnemonic."""
 
 
-@dataclass
-class Coverage:
+class Coverage(Struct):
     """Opcodes of one target by what becomes of them."""
 
     target: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
@@ -12,8 +13,7 @@ from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState, get_field
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A wave about to execute an instruction."""
 
     code: Code

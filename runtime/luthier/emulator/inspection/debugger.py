@@ -5,10 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator.binding.program import Code

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.emulator.inspection.access_kinds import Kind, is_memory, kind_in_lds, kind_of, mnemonic_at
 from luthier.isa import NO_TARGET, InstructionArray, Isa
@@ -68,8 +69,7 @@ class _Region(NamedTuple):
     """-1: it ends where lanes become active again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Struct, frozen=True):
     """State before an instruction on some way from the load; numbers are bit sets of units."""
 
     at: int

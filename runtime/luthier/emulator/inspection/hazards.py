@@ -13,10 +13,10 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -40,8 +40,7 @@ _FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ct
 _HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
 
 
-@dataclass(frozen=True)
-class LaunchHazard:
+class LaunchHazard(Struct, frozen=True):
     """A wave executed two instructions too near to each other."""
 
     kernel: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.errors import DecodeError
 from luthier.isa import InstructionArray, Isa, Opcode
@@ -29,8 +29,7 @@ _DPP8_ALL_LANES = 0xE9
 _VECTOR, _SCALAR = re.compile(r"[VA]GPR0(_|$)"), re.compile(r"SGPR0(_|$)")
 
 
-@dataclass(frozen=True)
-class _Operands:
+class _Operands(Struct, frozen=True):
     """Choice of operands."""
 
     registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
@@ -36,8 +37,7 @@ _SEEN = {
 _OTHERS = {RACE: "nothing orders it and", BARRIER: "they came later to", EARLY_EXIT: "it ended at"}
 
 
-@dataclass(frozen=True)
-class Sighted:
+class Sighted(Struct, frozen=True):
     """Finding of a check at one instruction, with the other instruction that has to do with it."""
 
     check: str

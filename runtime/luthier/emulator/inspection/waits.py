@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
@@ -39,8 +39,7 @@ _NOTHING = np.zeros((), _FACT)
 _ANY_LANE = (*("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE"), "V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
 
 
-@dataclass(frozen=True)
-class WaitFinding:
+class WaitFinding(Struct, frozen=True):
     """A wave used a register of an operation that need not be done."""
 
     kernel: str

@@ -6,9 +6,9 @@ Each lane's operation is one host atomic instruction (or a compare-and-swap loop
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, PTR
 from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
@@ -19,8 +19,7 @@ from luthier.emulator.ir.wave import Slot, WaveBuilder
 Combine = Callable[[WaveBuilder, Value, list[Value]], Value]
 
 
-@dataclass(frozen=True)
-class Atomic:
+class Atomic(Struct, frozen=True):
     """One atomic operation."""
 
     vector_names: tuple[str, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from llvmlite import ir
+from msgspec.structs import replace
 
 from luthier.emulator.ir.exact import ExactBuilder
 from luthier.emulator.ir.rounding import rounded

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from luthier.emulator.ir.types import Type
 
@@ -37,8 +38,7 @@ class Form(enum.Enum):
     """Decides what runs next; returns nothing, ends its own code."""
 
 
-@dataclass(frozen=True)
-class OperandSpec:
+class OperandSpec(Struct, frozen=True):
     """One operand of a signature: the MC operand's name and the type its bits are read as."""
 
     name: str
@@ -49,8 +49,7 @@ class OperandSpec:
     """A number of the instruction, known when the kernel is decoded and read from the record."""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One declared operation."""
 
     names: tuple[str, ...]
@@ -122,8 +121,7 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
     return tuple(sources), tuple(results)
 
 
-@dataclass
-class OperationTable:
+class OperationTable(Struct):
     """The operations of one family module."""
 
     rows: list[Operation] = field(default_factory=list)

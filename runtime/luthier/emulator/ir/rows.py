@@ -7,10 +7,10 @@ registers that have the addresses, and where they are its two ends are all there
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.memory_code import gather_each, gather_rows, load_row, scatter_each, scatter_rows, store_row
@@ -21,8 +21,7 @@ _LINE = 64
 """Bytes of a line of the host's caches."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """Accesses of active lanes that may be one behind the other."""
 
     holds: Value

@@ -9,11 +9,11 @@ written since is defined. The semantic functions of operations know nothing of a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 from llvmlite.ir import instructions as forms
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.ir.definedness import (
@@ -38,8 +38,7 @@ _STORES = ("llvm.masked.store.", "llvm.masked.scatter.")
 _NO_RESULT = ("ptrtoint", "inttoptr", "getelementptr", "alloca", "store", "br", "ret", "switch", "fence")
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Target of a pointer."""
 
     kind: str

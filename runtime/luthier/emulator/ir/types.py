@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
 from llvmlite import ir
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Type:
+class Type(Struct, frozen=True):
     """A scalar element type, possibly several of it."""
 
     kind: str

@@ -4,11 +4,11 @@ code."""
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class FloatMode:
+class FloatMode(Struct, frozen=True):
     """The part of the MODE register that floating point depends on, as the fields' codes.
 
     Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA
@@ -35,8 +35,7 @@ class FloatMode:
         return self.denorm32 if bits == 32 else self.denorm16_64
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """Access to one operand."""
 
     kind: str
@@ -69,8 +68,7 @@ class Access:
         return {"-": 0, "K": 2}.get(self.kind, 1)
 
 
-@dataclass(frozen=True)
-class Dpp:
+class Dpp(Struct, frozen=True):
     """Data-parallel primitive of source 0."""
 
     control: int
@@ -83,8 +81,7 @@ class Dpp:
     fetch_inactive: bool = False
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """Key of a compiled function."""
 
     operation: str
@@ -116,8 +113,7 @@ class Variant:
         return f"{self.operation.replace('+', '_')}.{digest}"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """Key of a function that executes several instructions, one after the other, in the place of the first."""
 
     variants: tuple[Variant, ...]

@@ -7,10 +7,10 @@ calls the next record's function as a tail call, so that a wave runs without eve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from llvmlite import ir
+from msgspec.structs import replace
 
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation
 from luthier.emulator.ir.dpp import apply_dpp

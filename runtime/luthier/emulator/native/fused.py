@@ -13,11 +13,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import Form, OperandSpec, Unsupported
@@ -33,8 +33,7 @@ _COUNTS = ir.VectorType(I64, 2)
 _LITERALS = ("k", "K")
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Bytes of a wave that an operand is in."""
 
     first: int
@@ -46,8 +45,7 @@ class _Place:
         return self.first < other.first + other.size and other.first < self.first + self.size
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """An instruction of a run, and what it reads and writes of a wave."""
 
     variant: Variant

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier import _mc
 from luthier.errors import DeviceError
@@ -19,8 +20,7 @@ LEVELS = {
 """Features of each level, the highest first (x86-64 psABI, "Micro-Architecture Levels")."""
 
 
-@dataclass(frozen=True)
-class Processor:
+class Processor(Struct, frozen=True):
     """A processor as LLVM knows it."""
 
     name: str

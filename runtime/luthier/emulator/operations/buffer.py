@@ -6,7 +6,7 @@ reads 0 or writes nothing; one that it allows must lie in an allocation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
@@ -33,8 +33,7 @@ PLACE = "vaddr:u32 srsrc:u32x4 soffset:u32 #offset"
 STATIC = {"static": ("addressing",), "generations": True}
 
 
-@dataclass
-class BufferAccess:
+class BufferAccess(Struct):
     """One access, its addresses not checked yet."""
 
     w: WaveBuilder
@@ -167,8 +166,7 @@ def buffer_access(
     )
 
 
-@dataclass
-class WideAccess:
+class WideAccess(Struct):
     """One access by a descriptor of GFX1250, its addresses not checked yet.
 
     LLVM says what the fields are (AMDGPUUsage, "Buffer Resource"; SIISelLowering, lowerPointerAsRsrcIntrin): a base of

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.memory_code import fault, gather
 from luthier.emulator.ir.values import Value
@@ -89,8 +89,7 @@ def linear_of_srgb() -> list[int]:
     return [struct.unpack("<I", struct.pack("<f", value))[0] for value in values]
 
 
-@dataclass
-class DataFormat:
+class DataFormat(Struct):
     """A format known only when the instruction is executed, the same for all lanes."""
 
     w: WaveBuilder

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.values import Value
@@ -46,8 +48,7 @@ _UNNORMALISED = 1 << 15
 _FILTERS = 0xF << 20
 
 
-@dataclass(frozen=True)
-class _Sampler:
+class _Sampler(Struct, frozen=True):
     modes: list[Value]
     """By axis: what is beyond the image."""
     unnormalised: Value

@@ -11,7 +11,8 @@ import functools
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
@@ -28,8 +29,7 @@ _UP_TO_8_BYTES = (24, 28)
 """Modes that larger elements do not have (AddrLib, Gfx11Lib)."""
 
 
-@dataclass(frozen=True)
-class Equation:
+class Equation(Struct, frozen=True):
     """The places of elements in a block."""
 
     block: tuple[int, ...]
@@ -83,8 +83,7 @@ def _rows(processor: str) -> list[Equation]:
     return list(dict.fromkeys(equations(processor).values()))
 
 
-@dataclass(frozen=True)
-class Tiles:
+class Tiles(Struct, frozen=True):
     """The tiles of an image: what its descriptor says, scalars."""
 
     w: WaveBuilder

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.memory_code import check_global, unanswered
@@ -38,8 +39,7 @@ STATIC = ("dmask", "dim", "a16", "tfe", "lwe", "d16", "r128")
 _LEFT_OUT = ("tfe", "lwe", "r128")
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image's descriptor, scalars of u32."""
 
     w: WaveBuilder
@@ -134,8 +134,7 @@ def coordinates(w: WaveBuilder, slots: Sequence[Slot], count: int) -> list[Value
     return rows[:count]
 
 
-@dataclass(frozen=True)
-class Along:
+class Along(Struct, frozen=True):
     """The part of elements' places that is one coordinate's."""
 
     distance: Value

@@ -8,10 +8,10 @@ EXEC is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.types import Type
@@ -30,16 +30,14 @@ BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
 """By BLGP: which lanes of B all groups of lanes get, as size and number of the group. 3 rotates by 16 instead."""
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """Exponents of blocks of 32 steps: one byte a row (column) and block."""
 
     slot: Slot
     byte: int
 
 
-@dataclass(frozen=True)
-class BlockScale:
+class BlockScale(Struct, frozen=True):
     """Scales of blocks of steps, the bytes of a row's (column's) one or two registers in the order of the blocks."""
 
     slot: Slot
@@ -51,8 +49,7 @@ class BlockScale:
     """None: an exponent of 2 (E8M0)."""
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """A or B."""
 
     slot: Slot
@@ -63,8 +60,7 @@ class Side:
     scale: Scale | BlockScale | None = None
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(Struct, frozen=True):
     """Everything about one operation that is known when its code is made."""
 
     rows: int

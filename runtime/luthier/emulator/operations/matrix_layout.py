@@ -8,11 +8,10 @@ is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """A or B: where the run of rows (columns) of each k is. Of a compressed A, k counts what is stored."""
 
     lanes: tuple[int, ...]
@@ -21,8 +20,7 @@ class Source:
     """By k: which of the lane's elements, counted from the low bits of the first register."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """C and D, by row: of several blocks, rows of one block after the other."""
 
     lanes: tuple[int, ...]

@@ -20,10 +20,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, I64
 from luthier.emulator.ir.rounding import sticky
@@ -57,8 +57,7 @@ def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """Model of adding products to the accumulator: `group` of them at a time, in the order of k."""
 
     group: int
@@ -82,8 +81,7 @@ class Model:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Chain(Model):
+class Chain(Model, frozen=True):
     """A chain of fused multiply-adds; of integers, of plain ones."""
 
     def step(
@@ -95,8 +93,7 @@ class Chain(Model):
         return accumulator
 
 
-@dataclass(frozen=True)
-class Wide(Model):
+class Wide(Model, frozen=True):
     """A chain of additions in 64 bits, rounded to the result at its end: small floats with scales do not overflow."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
@@ -123,8 +120,7 @@ def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
     return w.select((bits & 0x7F800000) == 0, zero, bits).as_("f32")
 
 
-@dataclass(frozen=True)
-class Flushed(Model):
+class Flushed(Model, frozen=True):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
@@ -153,8 +149,7 @@ def _two_sum(w: WaveBuilder, x: Value, y: Value) -> tuple[Value, Value]:
     return total, (x - (total - back)) + (y - back)
 
 
-@dataclass(frozen=True)
-class Exact(Model):
+class Exact(Model, frozen=True):
     """GFX908: the exact sum of the products and the accumulator, rounded once."""
 
     def step(
@@ -201,8 +196,7 @@ _SMALLEST, _LARGEST = -51, 62
 """Exponents of elements whose products are exact in 32 bits, and so is the power of 2 that scales them."""
 
 
-@dataclass(frozen=True)
-class Fused(Model):
+class Fused(Model, frozen=True):
     """GFX94x: each product is cut to a multiple of 2**-24 of the largest product's exponent, and they are added as
     integers; that sum and the accumulator are cut again, to 2**-31 and 2**-24 of the larger exponent, added and rounded
     once."""

@@ -8,14 +8,13 @@ NaN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.values import Value
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """Widths of the fields in bits, and what the special codes are. Codes are given without sign."""
 
     bits: int

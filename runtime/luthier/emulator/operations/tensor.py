@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
+from msgspec import Struct
 
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I8, I64, PTR
@@ -46,8 +46,7 @@ class _Words:
         return value >> shift & ((1 << count) - 1)
 
 
-@dataclass(frozen=True)
-class _Tile:
+class _Tile(Struct, frozen=True):
     """Everything that a descriptor says."""
 
     base: Value

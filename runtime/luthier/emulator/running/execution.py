@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -29,8 +29,7 @@ Observer = Callable[[WorkerState], bool]
 """Called before every instruction, with the worker whose current wave is about to execute it; False ends all."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Outcome of an execution."""
 
     counts: NDArray[np.uint64]

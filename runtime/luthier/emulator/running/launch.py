@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.emulator.binding.program import Code
 from luthier.emulator.native.machine import machine_code
@@ -29,8 +30,7 @@ RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """Result of a launch."""
 
     stats: LaunchStats

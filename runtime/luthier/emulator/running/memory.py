@@ -6,10 +6,10 @@ import bisect
 import mmap
 import os
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import DeviceError
@@ -18,8 +18,7 @@ SLACK = 256
 """Unmapped-looking bytes between allocations: an access that runs over the end hits no neighbour."""
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """One range of addresses that kernels may touch."""
 
     address: int

@@ -6,9 +6,8 @@ AMDGPUUsage, "Initial Kernel Execution State".
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -19,8 +19,7 @@ def _check(index: int, count: int, limit: int) -> None:
         raise DeviceError(f"{count} registers from number {index} are not among 0 to {limit - 1}")
 
 
-@dataclass(frozen=True)
-class WaveRegisters:
+class WaveRegisters(Struct, frozen=True):
     """Registers in the memory of a wave; of a stopped wave they may be changed."""
 
     memory: NDArray[np.uint8]

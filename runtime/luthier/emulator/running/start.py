@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError
@@ -31,8 +31,7 @@ LARGEST_KERNARG = 1 << 20
 Triple = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(Struct, frozen=True):
     """Size of a launch."""
 
     grid: Triple

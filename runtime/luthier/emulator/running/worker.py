@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -38,8 +38,7 @@ def get_field(array: NDArray[np.uint8], structure: Layout, name: str, base: int 
     return peek(array, base + field.offset, field.size)
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """A checked memory access of an instruction."""
 
     places: NDArray[np.uint64]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.hazards.wait_counters.dataflow import Flow
 from luthier.hazards.wait_counters.findings import Access, Finding, UnneededWait
@@ -16,8 +17,7 @@ from luthier.lifting.paths import place_of
 from luthier.lifting.shortest_path import Passed, Ways
 
 
-@dataclass(frozen=True)
-class WaitReport:
+class WaitReport(Struct, frozen=True):
     """Findings of the check of one kernel."""
 
     kernel: str
@@ -49,8 +49,7 @@ def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: Steps | None
     )
 
 
-@dataclass
-class _Hit:
+class _Hit(Struct):
     """An access to outstanding registers, the worst of all contexts."""
 
     step: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from luthier.isa.registers import UnitSet
 from luthier.lifting.paths import Place
@@ -11,8 +12,7 @@ from luthier.lifting.paths import Place
 Access = Literal["reads", "overwrites", "overwrites a source of"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """An instruction uses registers of an operation that need not be done."""
 
     kernel: str
@@ -54,8 +54,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True)
-class UnneededWait:
+class UnneededWait(Struct, frozen=True):
     """A wait that no path needs. No defect: it may cost time."""
 
     kernel: str

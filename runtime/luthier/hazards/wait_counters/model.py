@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import asdict
+
 from luthier.arch.generation import Generation
 from luthier.arch.waits import Field, Waits
 from luthier.isa.instructions import InstructionFlag
@@ -48,7 +50,7 @@ class Limit(NamedTuple):
 _F = InstructionFlag
 
 
-class WaitModel(Waits):
+class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
     """Counters, streams and wait instructions of a generation, with what instructions do to them."""
 
     @cached_property
@@ -193,4 +195,4 @@ def wait_model(generation: Generation) -> WaitModel:
 
 @cache
 def _model(waits: Waits) -> WaitModel:
-    return WaitModel(**vars(waits))
+    return WaitModel(**asdict(waits))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.hazards.wait_states.dataflow import Flow
 from luthier.hazards.wait_states.findings import HazardFinding, UnneededNop
@@ -17,8 +18,7 @@ from luthier.lifting.paths import Place, place_of
 from luthier.lifting.shortest_path import Passed, Ways
 
 
-@dataclass(frozen=True)
-class HazardReport:
+class HazardReport(Struct, frozen=True):
     """Findings of the check of one kernel."""
 
     kernel: str
@@ -61,8 +61,7 @@ def check_hazards(
     )
 
 
-@dataclass
-class _Hit:
+class _Hit(Struct):
     """A consumer that is too near to producers."""
 
     step: int

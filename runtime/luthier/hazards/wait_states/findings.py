@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from luthier.isa.registers import UnitSet
 from luthier.lifting.paths import Place
 
 
-@dataclass(frozen=True)
-class HazardFinding:
+class HazardFinding(Struct, frozen=True):
     """Two instructions are too near to each other."""
 
     kernel: str
@@ -73,8 +73,7 @@ def lacking(there: int, needed: int | None, clock: str, remedy: str) -> str:
     return f"{there} {unit}, it needs {needed}{other}"
 
 
-@dataclass(frozen=True)
-class UnneededNop:
+class UnneededNop(Struct, frozen=True):
     """An ``s_nop`` of which no path needs all. No defect: it costs time."""
 
     kernel: str

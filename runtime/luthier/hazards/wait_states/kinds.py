@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.arch.gfx12.hazards import DS_NOPS as DS_NOPS
 from luthier.isa import registers as r
@@ -130,8 +131,7 @@ KINDS: Mapping[str, Kind] = {
 those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU."""
 
 
-@dataclass(slots=True)
-class Instance:
+class Instance(Struct):
     """An instruction as roles look at it."""
 
     opcode: Opcode

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.hazards.wait_states.kinds import IN_A_ROW, OF_KERNELS
@@ -27,8 +27,7 @@ MOST_KNOWN = 1 << 17
 _OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
 
 
-@dataclass(eq=False, slots=True)
-class Taking:
+class Taking(Struct, eq=False):
     """Roles that an instruction may have, with what was found of those that have them."""
 
     places: tuple[tuple[int, str], ...]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier import _mc
 from luthier.isa import registers as r
@@ -37,8 +39,7 @@ GETPC_SIZE = 4
 """Bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
 
 
-@dataclass
-class FunctionAddresses:
+class FunctionAddresses(Struct):
     """Results of the analysis of one function. Instructions are addresses."""
 
     resolutions: dict[int, Resolution] = field(default_factory=dict)
@@ -56,8 +57,7 @@ class FunctionAddresses:
     """The functions, by address, whose `World.clobbers` this depends on."""
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """Facts about the rest of the object that the analysis of one function needs.
 
     Attributes:

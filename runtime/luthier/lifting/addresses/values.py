@@ -8,8 +8,9 @@ is loaded. Instructions are named by their addresses, so that what is found hold
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from luthier.isa import registers as r
 
@@ -18,38 +19,33 @@ MOST_VALUES = 16
 """Alternatives followed for one register."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The value of `unit` when the function was entered."""
 
     unit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(Struct, frozen=True):
     """A 32-bit constant."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Low:
+class Low(Struct, frozen=True):
     """Low half of the program counter that instruction `getpc` reads, plus an offset with these low 32 bits."""
 
     getpc: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class High:
+class High(Struct, frozen=True):
     """High half of the program counter that instruction `getpc` reads, plus this 64-bit offset."""
 
     getpc: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """Half 0 or 1 of the 64-bit word in memory at the program counter of `getpc` plus a 64-bit offset."""
 
     getpc: int
@@ -57,8 +53,7 @@ class Slot:
     half: int
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Struct, frozen=True):
     """Half 0 or 1 of an address somewhere in the object that `High(getpc, offset)` and its low half point to."""
 
     getpc: int
@@ -66,8 +61,7 @@ class Near:
     half: int
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """Half 0 or 1 of some 64-bit word of the object that `High(getpc, offset)` and its low half point to."""
 
     getpc: int
@@ -75,8 +69,7 @@ class Element:
     half: int
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(Struct, frozen=True):
     """SCC after the instruction at `place` added `amount` to `Low(getpc, before)`, or subtracted it."""
 
     getpc: int
@@ -87,8 +80,7 @@ class Carry:
     subtract: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LaneElement:
+class LaneElement(Struct, frozen=True):
     """An `Element` of the same name in each lane that was active when instruction `load` last ran."""
 
     load: int
@@ -97,8 +89,7 @@ class LaneElement:
     half: int
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """A mask of lanes that were all active when each of the instructions `loads` last ran."""
 
     loads: frozenset[int]
@@ -224,8 +215,7 @@ def unit_of(key: Key) -> int:
     return key if isinstance(key, int) else key[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """An s_getpc_b64 and its two adds, as addresses, and the 64-bit offset added."""
 
     getpc: int

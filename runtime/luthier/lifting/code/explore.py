@@ -5,9 +5,8 @@ Following branches is native (`runtime/native/lifting/code/explorer.h`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from luthier import _mc
 from luthier.errors import LiftError
@@ -18,8 +17,7 @@ from luthier.lifting.instructions.effects import Columns
 _Problem = tuple[str, int, int | None, int | None]
 
 
-@dataclass
-class Resolution:
+class Resolution(Struct):
     """Targets of an indirect jump or call."""
 
     is_return: bool = False

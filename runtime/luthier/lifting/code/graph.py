@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier import _mc
 from luthier.lifting.code.effort import Effort
@@ -13,8 +14,7 @@ from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import EDGE_KINDS, EXITS, BlockExit, EdgeKind
 
 
-@dataclass(slots=True)
-class Jump:
+class Jump(Struct):
     """A call, or a jump by register, at the end of a block."""
 
     targets: tuple[int, ...] = ()
@@ -23,8 +23,7 @@ class Jump:
     """None for s_call_b64, and as long as nothing is known."""
 
 
-@dataclass(slots=True)
-class Graph:
+class Graph(Struct):
     """All blocks in address order, by number, and which of them each function reaches."""
 
     native: _mc.Blocks

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct, field
 
 from luthier.errors import LiftError
 from luthier.isa import Isa
@@ -41,8 +41,7 @@ _MODES_OFF = _NOT_INDEXED | _NOT_SKIPPING
 _SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
 
 
-@dataclass
-class Regions:
+class Regions(Struct):
     """Regions with a mode or a restriction, by instruction index."""
 
     indexed: dict[int, IndexMode] = field(default_factory=dict)

@@ -13,7 +13,8 @@ set them differently, and neither uses them, code that is inserted may leave any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray

@@ -8,11 +8,11 @@ the same for every instruction of an opcode is found here; the rest is native (`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier import _mc
@@ -63,8 +63,7 @@ _INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vs
 """Bit of M0[15:12] for an operand, by name without the destination."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpcodeEffects:
+class OpcodeEffects(Struct, frozen=True):
     """Effects that are the same for every instruction of one opcode. Numbers are operand positions."""
 
     opcode: Opcode

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from luthier.isa import InstructionFlag, Opcode
 
@@ -22,8 +23,7 @@ global and buffer, one address per wave; *image*: coordinates.
 AccessKind = Literal["load", "store", "atomic"]
 
 
-@dataclass(frozen=True)
-class MemoryAccess:
+class MemoryAccess(Struct, frozen=True):
     """Memory access of one operation."""
 
     space: Space

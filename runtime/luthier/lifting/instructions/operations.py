@@ -8,8 +8,9 @@ minima, conversions and roundings none. A matrix instruction does 2·M·N·K for
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from luthier.lifting.instructions.effects import Effects
 from luthier.lifting.instructions.memory import MemoryAccess
@@ -72,8 +73,7 @@ _WAVE_LANES = 64
 """Lanes over which a matrix instruction that does not name its blocks spreads its result: GFX9's, of wave64."""
 
 
-@dataclass(frozen=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """Operations of one execution of an instruction."""
 
     type: str

@@ -9,7 +9,8 @@ verify` tells of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from luthier.hazards.insertion import wait_states
 from luthier.hazards.wait_counters import Outstanding

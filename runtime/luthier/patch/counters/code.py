@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.hazards.insertion import wait_states
 from luthier.hazards.wait_states.model import hazard_model
@@ -29,8 +31,7 @@ _LARGEST_OFFSET = 2047
 """The largest offset of global memory instructions that all generations have."""
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """The registers that hold a counter while a wave runs."""
 
     low: int
@@ -41,8 +42,7 @@ class Held:
     """The lane of the VGPRs."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Counters that go to memory together, the one of lane N at place N."""
 
     held: tuple[Held | int | None, ...]

@@ -12,9 +12,10 @@ import bisect
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from luthier.isa import NO_TARGET
 from luthier.lifting import BasicBlock, Function, LiftedRepresentation
@@ -48,8 +49,7 @@ class _CountedEdge(NamedTuple):
     once: bool
 
 
-@dataclass(frozen=True, eq=False)
-class FunctionEdges:
+class FunctionEdges(Struct, frozen=True, eq=False, dict=True):
     """The edges of one function."""
 
     graph: FlowGraph

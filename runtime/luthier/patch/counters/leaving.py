@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.hazards.insertion import Boundaries, wait_states, waits_around_outputs
 from luthier.isa.registers import SGPRS, VCC_LO, bits_of
@@ -24,8 +25,7 @@ _STATES = 16
 """Wait states behind which nothing meets what ran before, but for matrix instructions, which `Boundaries` knows."""
 
 
-@dataclass(frozen=True)
-class LeavingRegisters:
+class LeavingRegisters(Struct, frozen=True):
     """Registers that nothing else uses."""
 
     scc: int

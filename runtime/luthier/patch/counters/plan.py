@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from luthier.hazards.wait_counters import Outstanding
 from luthier.lifting import Liveness
@@ -31,8 +32,7 @@ class DirectSplice(NamedTuple):
     template: Template
 
 
-@dataclass
-class CountingPlan:
+class CountingPlan(Struct):
     """Changes that counting makes to one kernel."""
 
     entries: list[list[BoundPayload]]
@@ -52,8 +52,7 @@ class CountingPlan:
     """Code that runs before control goes on to unknown code."""
 
 
-@dataclass(frozen=True, eq=False)
-class HookUse:
+class HookUse(Struct, frozen=True, eq=False):
     """Properties of a task's hooks that matter to counting."""
 
     liveness: Liveness

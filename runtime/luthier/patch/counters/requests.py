@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
@@ -94,8 +95,7 @@ class _Profile(NamedTuple):
     """Counters of the chords that are counted."""
 
 
-@dataclass
-class _Sum:
+class _Sum(Struct):
     """Sum that a variable lacks: `luthier.tool.counts.SolvedSum`, while counters have no cells yet."""
 
     into: Cell

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from luthier.patch.counters.code import Batch, CounterCode, Held
 from luthier.patch.counters.counted_edges import Place
@@ -31,8 +32,7 @@ class Increment(NamedTuple):
     """A wave comes by at most once."""
 
 
-@dataclass(eq=False)
-class Counter:
+class Counter(Struct, eq=False):
     """One number that a wave counts."""
 
     symbol: str
@@ -61,8 +61,7 @@ class Counter:
         return sum(increment.heat for increment in self.increments)
 
 
-@dataclass
-class Storage:
+class Storage(Struct):
     """Registers that hold counters."""
 
     wave_size: int

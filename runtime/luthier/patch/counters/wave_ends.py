@@ -10,9 +10,10 @@ they had work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.lifting import BasicBlock, Function, LiftedRepresentation
 from luthier.patch.counters.storage import Counter
@@ -36,8 +37,7 @@ class _BlockEdge(NamedTuple):
     to: int
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """Bit sets of increments."""
 
     may: int

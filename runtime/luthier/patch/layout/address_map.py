@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.objects import CodeObject
@@ -31,8 +31,7 @@ class MapRow(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, eq=False)
-class AddressMap:
+class AddressMap(Struct, frozen=True, eq=False):
     """The instructions of one patched kernel, and of the functions it calls."""
 
     kernel: str

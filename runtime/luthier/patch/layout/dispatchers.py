@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.isa import Isa
 from luthier.isa.registers import EXEC, SCC, UNTRACKED, VCC_LO, mask_of
@@ -30,8 +32,7 @@ _NOT_HALVED = 3
 """So many functions are sooner compared one after the other than halved."""
 
 
-@dataclass(frozen=True)
-class Dispatcher:
+class Dispatcher(Struct, frozen=True):
     """Code that some calls go to instead of where a register pair says."""
 
     callers: tuple[int, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
@@ -19,8 +20,7 @@ _LITERAL = 0x7EAD1234
 _HALVES = (R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI)
 
 
-@dataclass(frozen=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """Bytes in the place of an instruction."""
 
     code: bytes

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import PatchError
 from luthier.isa import Isa
@@ -32,8 +33,7 @@ from luthier.tool.counts import CellModule, KernelCounters
 from luthier.tool.task import InstrumentationTask
 
 
-@dataclass(frozen=True)
-class VariableBlock:
+class VariableBlock(Struct, frozen=True):
     """The variables of a tool module, one after the other, in memory that patched kernels share."""
 
     symbol: str
@@ -60,8 +60,7 @@ class VariableBlock:
         return {qualified(self.module, name): offset for name, offset in self.offsets.items()}
 
 
-@dataclass(frozen=True)
-class Companion:
+class Companion(Struct, frozen=True):
     """A patched kernel in an object of its own."""
 
     data: bytes

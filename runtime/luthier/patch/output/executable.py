@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId
@@ -16,8 +17,7 @@ from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask
 
 
-@dataclass(frozen=True)
-class PatchedFile:
+class PatchedFile(Struct, frozen=True):
     """An executable or shared library with instrumented kernels."""
 
     file: Rewritten
@@ -114,8 +114,7 @@ def patch_executable_with(
     return PatchedFile(host.with_fat_binaries(replacements), tuple(done), tuple(skipped))
 
 
-@dataclass(frozen=True)
-class _DeviceCode:
+class _DeviceCode(Struct, frozen=True):
     """The code objects of a program."""
 
     objects: dict[tuple[int, int], CodeObject]

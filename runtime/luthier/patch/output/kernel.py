@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.errors import PatchError
@@ -41,8 +42,7 @@ class SymbolFields(NamedTuple):
     """[n] byte offset of each in the kernel's new code."""
 
 
-@dataclass(frozen=True)
-class PatchedKernel:
+class PatchedKernel(Struct, frozen=True):
     """A kernel laid out with its payloads; what writing it needs once its address is known. It does not refer to the
     lifted kernel, so that an object with thousands of kernels keeps only this of each."""
 
@@ -116,8 +116,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """The parts of a kernel's new code besides its own instructions."""
 
     entry: EntryCode

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.lifting import lift
@@ -28,8 +29,7 @@ from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask
 
 
-@dataclass(frozen=True)
-class PatchedObject:
+class PatchedObject(Struct, frozen=True):
     """An instrumented code object."""
 
     data: bytes

@@ -6,9 +6,9 @@ import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from luthier.errors import LuthierError, PatchError
 from luthier.hazards.insertion import Boundaries, Boundary

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.isa import Isa
 
@@ -12,8 +14,7 @@ ORIGINAL = "luthier.original"
 """Symbol of what is added to the original's virtual addresses where it is loaded."""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A 32-bit field of a payload: the low or high half of ``symbol + addend``, less the address of the field if it is
     PC-relative."""
 
@@ -32,8 +33,7 @@ class Reference:
         return self.symbol, self.addend, self.high, self.distance
 
 
-@dataclass(frozen=True)
-class BoundPayload:
+class BoundPayload(Struct, frozen=True):
     """Bytes to splice in at one point, position independent but for `references`."""
 
     code: bytes

@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import PatchError
 from luthier.hazards.insertion import waits_after_m0, waits_after_readlane, waits_around_outputs
@@ -109,8 +110,7 @@ def emit(
     return BoundPayload(bytes(code), references, writer.instructions, tuple(writer.immediates))
 
 
-@dataclass(frozen=True)
-class _Around:
+class _Around(Struct, frozen=True):
     """Assembly that stands around the instructions of a template, and between them."""
 
     save: list[str]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.payloads.code import BoundPayload, Reference, join
@@ -11,8 +13,7 @@ from luthier.patch.payloads.code import BoundPayload, Reference, join
 BRANCH_SIZE = 4
 
 
-@dataclass(frozen=True)
-class EntryJump:
+class EntryJump(Struct, frozen=True):
     """An s_branch of the entry code, whose offset is not known yet."""
 
     place: int
@@ -23,8 +24,7 @@ class EntryJump:
     """True if `to` is such an offset."""
 
 
-@dataclass(frozen=True)
-class EntryCode:
+class EntryCode(Struct, frozen=True):
     """Code before a kernel's first instruction.
 
     A kernel with one entry falls from it into its first instruction. One with preloaded arguments is started at

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.isa import Isa, RegisterRange
 from luthier.isa.registers import SGPRS, VCC
@@ -15,8 +17,7 @@ from luthier.tool.guards import Guard
 _BRANCH_BYTES = 4
 
 
-@dataclass(frozen=True)
-class GuardedPlace:
+class GuardedPlace(Struct, frozen=True):
     """Guard at one point."""
 
     guard: Guard

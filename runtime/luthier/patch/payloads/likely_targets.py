@@ -8,7 +8,8 @@ from __future__ import annotations
 import bisect
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from luthier.isa.registers import EXEC, mask_of
 from luthier.lifting import CallSite, Function, LiftedRepresentation
@@ -27,8 +28,7 @@ _Places = tuple[list[tuple[int, int]], list[tuple[int, int]]]
 _in_data: weakref.WeakKeyDictionary[CodeObject, _Places] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class KeptAddresses:
+class KeptAddresses(Struct, frozen=True):
     """SGPRs that hold addresses of original functions as long as a wave runs."""
 
     pairs: Mapping[int, int] = field(default_factory=dict)

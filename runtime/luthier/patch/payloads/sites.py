@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness
@@ -21,8 +22,7 @@ from luthier.tool.points import Place
 _RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
 
-@dataclass(frozen=True, eq=False)
-class Use:
+class Use(Struct, frozen=True, eq=False, dict=True):
     """A call of a hook, compiled for one kernel, or what a counter does without a register."""
 
     call: HookCall | None

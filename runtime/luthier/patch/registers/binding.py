@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.patch.registers.copies import holders
@@ -23,8 +24,7 @@ class Slice(NamedTuple):
     """Number of VGPRs that it has room for."""
 
 
-@dataclass(frozen=True)
-class RegisterBudget:
+class RegisterBudget(Struct, frozen=True):
     """Sizes of the register files that a kernel has, and may have."""
 
     sgprs: int
@@ -60,8 +60,7 @@ SPILLING = 2
 """The least `Binding.cost` of those that spill VGPRs."""
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Struct, frozen=True, dict=True):
     """A template's registers made concrete."""
 
     units: tuple[tuple[int, int], ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from luthier.hazards.wait_states.kinds import pairs
 from luthier.isa.registers import AGPRS, VGPRS, mask_of

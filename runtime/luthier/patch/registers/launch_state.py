@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from luthier.hazards.insertion import waits_around_outputs
 from luthier.isa.registers import SGPRS, TTMPS, VGPRS, bits_of, mask_of
@@ -49,8 +51,7 @@ Part = tuple[str, int]
 """A state's name and which 32 bits of it."""
 
 
-@dataclass(frozen=True)
-class StatePlan:
+class StatePlan(Struct, frozen=True):
     """Places of the launch state, and what it takes to have it there."""
 
     places: Mapping[Part, int] = field(default_factory=dict)

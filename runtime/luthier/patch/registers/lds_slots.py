@@ -13,7 +13,7 @@ Source: the ISA documents of GFX9 to GFX12, DS_WRITE_ADDTID_B32: 16 bits of M0, 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from luthier.hazards.insertion import waits_around_outputs
 from luthier.isa.registers import unit_name

@@ -6,8 +6,9 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from luthier.errors import PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
@@ -79,8 +80,7 @@ class RegisterNeeds(NamedTuple):
         return needs
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """The number of insertions of each kind."""
 
     sites: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from luthier.errors import PatchError
 from luthier.hazards.wait_counters import Outstanding
@@ -18,8 +19,7 @@ from luthier.tool.edits import Edited
 from luthier.tool.task import InstrumentationTask
 
 
-@dataclass(frozen=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """The counted part of a task, and what is left for hooks."""
 
     plan: CountingPlan
@@ -29,8 +29,7 @@ class Counting:
     """Those whose hooks are counted instead."""
 
 
-@dataclass(frozen=True, eq=False)
-class CountingPlanner:
+class CountingPlanner(Struct, frozen=True, eq=False):
     """Plans the counters of a task, in registers that no hook can have."""
 
     task: InstrumentationTask

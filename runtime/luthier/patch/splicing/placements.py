@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.isa import Isa
@@ -32,8 +32,7 @@ class _Placed(NamedTuple):
     disturbs: bool = True
 
 
-@dataclass(frozen=True)
-class Placements:
+class Placements(Struct, frozen=True):
     """Every payload of a kernel at its place, in the order in which those at one place run."""
 
     indices: NDArray[np.int64]

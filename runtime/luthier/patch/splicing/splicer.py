@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from luthier.errors import LuthierError
 from luthier.hazards.wait_counters import Outstanding
@@ -29,8 +31,7 @@ from luthier.tool.edits import Edited, highest
 from luthier.tool.task import InstrumentationTask
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """The limits of one attempt to give hooks registers."""
 
     strict: bool

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 
-if TYPE_CHECKING:
-    from luthier.run.folder import RunFolder
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReportFormat:
+class ReportFormat(Struct, frozen=True, kw_only=True):
     """A format of `luthier report`, which calls it as its entry point is called.
 
     It can write whole runs, single tables, or both. Its functions write bytes to a file that is open; where one raises
@@ -25,8 +21,8 @@ class ReportFormat:
     write: Callable[..., None] | None = None
     """Function that writes a run (`RunFolder`, file). Without it, only tables are written: to a folder unless one is
     chosen."""
-    write_table: Callable[[RunFolder, str, IO[bytes]], None] | None = None
-    """Function that writes the table of this name (``--table``)."""
+    write_table: Callable[..., None] | None = None
+    """Function that writes the table of a name (``--table``): run (`RunFolder`), name, file."""
     suffix: str = ""
     """Suffix of the names of tables' files in a folder, such as ``.csv``."""
     compare: Callable[..., None] | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError
@@ -57,8 +58,7 @@ Place = tuple[int, str, tuple[SourceFrame, ...]]
 """Virtual address, text and source of an instruction."""
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(Struct, frozen=True):
     """Code that runs."""
 
     kernel: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
@@ -87,8 +89,7 @@ OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-e
 """Kinds for which every access of memory and every barrier is looked at."""
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """The allocation that a finding is about, or the one that is nearest."""
 
     address: int
@@ -98,8 +99,7 @@ class Allocation:
     """Number among the allocations of its process, from 1 on; 0: it is not known."""
 
 
-@dataclass
-class Other:
+class Other(Struct):
     """Another instruction that has to do with a finding.
 
     The earlier access of a race; the operation that was not waited for; the instruction that a hazard is behind; what
@@ -129,8 +129,7 @@ class Other:
     """The copy writes the bytes, else it reads them."""
 
 
-@dataclass
-class Finding:
+class Finding(Struct):
     """Something that a program did wrong, as it was seen first; `count` says how often it was seen in all."""
 
     kind: str
@@ -212,7 +211,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        kept = {**asdict(self), "frames": _plain(self.frames)}
+        kept = {**msgspec.to_builtins(self), "frames": _plain(self.frames)}
         if self.other is not None:
             kept["other"] |= {"frames": _plain(self.other.frames)}
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}

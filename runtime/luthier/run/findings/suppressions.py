@@ -10,17 +10,17 @@ there fits everything; ``#`` begins a comment:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import matches
 from luthier.run.findings.finding import KINDS, Finding
 
 
-@dataclass(frozen=True)
-class Suppression:
+class Suppression(Struct, frozen=True):
     """One line of a file."""
 
     kind: str
