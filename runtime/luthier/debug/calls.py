@@ -6,7 +6,7 @@ import functools
 
 from msgspec import Struct, field
 
-from luthier.debug.lanes import Lanes, Places
+from luthier.debug.lanes import Lanes, VariableLocations
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.debug import Step
 from luthier.objects.variables import Expression, Variable
@@ -28,8 +28,8 @@ class _Wave(Struct):
 class Calls:
     """The calls that waves are in, of those that are not inlined; each step of the launch is told."""
 
-    def __init__(self, code: Code, places: Places) -> None:
-        self._code, self._places = code, places
+    def __init__(self, code: Code, locations: VariableLocations) -> None:
+        self._code, self._locations = code, locations
         self._waves: dict[WaveId, _Wave] = {}
 
     def clear(self) -> None:
@@ -46,11 +46,11 @@ class Calls:
             if moved < 0:
                 wave.lanes.pop(wave.depth, None)
             wave.depth, wave.record = wave.depth + moved, step.record
-        if self._places.at:
+        if self._locations.at:
             lanes = wave.lanes.get(wave.depth)
             if lanes is None:
                 lanes = wave.lanes[wave.depth] = Lanes()
-            lanes.arrive(self._places.at[step.address], step.registers.exec)
+            lanes.arrive(self._locations.at[step.address], step.registers.exec)
 
     def depth(self, id: WaveId) -> int:
         """Return how many calls deep a wave is."""
@@ -67,7 +67,7 @@ class Calls:
             address: where the wave is now, which may be one instruction behind the one that was seen last.
             on: mask of the lanes that are on now.
         """
-        key = self._places.number(variable, expression)
+        key = self._locations.number(variable, expression)
         if key is None:
             return None
         wave = self._waves.get(id)
@@ -76,7 +76,7 @@ class Calls:
         lanes = wave.lanes.get(wave.depth)
         if self._code.address_of(wave.record) != address:
             lanes = wave.lanes.get(wave.depth + self._deeper(wave.record))
-        return on & (on if lanes is None else lanes.of(key, self._places.at[address], on))
+        return on & (on if lanes is None else lanes.of(key, self._locations.at[address], on))
 
     @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
     def _deeper(self, record: int) -> int:

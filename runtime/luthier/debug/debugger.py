@@ -21,7 +21,7 @@ from luthier.capture.replay import PreparedLaunch
 from luthier.debug.bodies import Bodies
 from luthier.debug.calls import Calls
 from luthier.debug.expressions import Expression
-from luthier.debug.lanes import Places
+from luthier.debug.lanes import VariableLocations
 from luthier.debug.source_places import SourcePlaces
 from luthier.debug.stops import Breakpoint, Stop, Watchpoint
 from luthier.debug.view import View
@@ -59,7 +59,10 @@ class Debugger:
         for address, size in capture.manifest.ranges:
             self._captured.register(address, size, "captured memory")
         self._session: DebugSession | None = None
-        self._calls = Calls(self.launch.code, Places(self.launch.object.variables.near(self.addresses), self.addresses))
+        self._calls = Calls(
+            self.launch.code,
+            VariableLocations(self.launch.object.variables.near(self.addresses), self.addresses),
+        )
         self._bodies = Bodies(self.launch.object.source, self.launch.code, self.addresses)
         self.source = SourcePlaces(self.launch, self._bodies, self.addresses)
         self._last = 0, 0

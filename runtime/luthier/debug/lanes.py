@@ -1,9 +1,9 @@
 """Lanes for which the source's variables are where the debug information says.
 
 Compilers say by address alone where a variable is, as if a wave were one thread. Behind an ``if``, the lanes of its
-``else`` come to addresses at which a variable is said to be in a register that other lanes have written. So a place
-counts for the lanes that were on when the wave came to where the place holds, and of those that were off, for the ones
-that were off all the time since they had been where it holds.
+``else`` come to addresses at which a variable is said to be in a register that other lanes have written. So a location
+counts for the lanes that were on when the wave came to where the location holds, and of those that were off, for the
+ones that were off all the time since they had been where it holds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from luthier.objects.variables import Expression, Range, Variable
 
 Keys = frozenset[int]
-"""Places, by number."""
+"""Locations, by number."""
 _NONE: Keys = frozenset()
 
 
-class Places:
-    """The places of variables that hold for some of their scope, by address.
+class VariableLocations:
+    """The locations of variables that hold for some of their scope, by address.
 
     Args:
         addresses: of instructions, ascending.
@@ -35,7 +35,7 @@ class Places:
                     number = self._numbers.setdefault((id(one), expression), len(self._numbers))
                     self._add(edges, span, number)
         self.at: dict[int, Keys] = {}
-        """Places that hold at an instruction."""
+        """Locations that hold at an instruction."""
         if edges:
             self._sweep(edges, addresses)
 
@@ -59,23 +59,23 @@ class Places:
             self.at[address] = now
 
     def number(self, variable: Variable, expression: Expression) -> int | None:
-        """Return the number of a place of a variable; None for one that holds for all of its scope."""
+        """Return the number of a location of a variable; None for one that holds for all of its scope."""
         return self._numbers.get((id(variable), expression))
 
 
 class Lanes:
-    """Lanes that places count for, in one call of a function by a wave. Masks have bit 0 for lane 0."""
+    """Lanes that locations count for, in one call of a function by a wave. Masks have bit 0 for lane 0."""
 
     def __init__(self) -> None:
         self._here: Keys = _NONE
         self._on = 0
         self._counts: dict[int, int] = {}
-        """Lanes of places that hold,"""
+        """Lanes of locations that hold,"""
         self._left: dict[int, int] = {}
-        """and those that were off, and remained so, when the wave went where a place does not hold."""
+        """and those that were off, and remained so, when the wave went where a location does not hold."""
 
     def arrive(self, here: Keys, on: int) -> None:
-        """Take note of an instruction that is next: which places hold before it, and which lanes are on."""
+        """Take note of an instruction that is next: which locations hold before it, and which lanes are on."""
         if on != self._on:
             self._on = on
             self._left = {key: lanes & ~on for key, lanes in self._left.items() if lanes & ~on}
@@ -89,7 +89,7 @@ class Lanes:
         self._here = here
 
     def of(self, key: int, here: Keys, on: int) -> int:
-        """Return the lanes that a place counts for where the wave is now, which may be one instruction further."""
+        """Return the lanes that a location counts for where the wave is now, which may be one instruction further."""
         if key in self._here and key in here:
             return self._counts[key]
         return self._left.get(key, 0) | on
