@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from commands import run_luthier
 from luthier.emulator.native.processor import LEVELS, levels
+from luthier.objects import load_object
+from luthier.objects.editor import ObjectEditor
+from msgspec.structs import replace
 
 LAUNCH = """
 import sys
@@ -106,3 +109,21 @@ def test_the_command_compiles_ahead(app, tmp_path: Path) -> None:  # type: ignor
     done = run_luthier("emulator", "compile", path, "--kernel", "another", env=environment)
     assert done.returncode == 1
     assert "no kernel matches 'another'" in done.stderr
+
+
+def test_objects_that_cannot_be_compiled_are_skipped(app, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """The exit code is 1 only where all are."""
+    good = app("vector_add", "gfx90a")
+    object = load_object(good)
+    (kernel,) = object.kernels.values()
+    editor = ObjectEditor(object)
+    inside = replace(kernel.descriptor, kernel_code_entry_byte_offset=kernel.entry + 2 - kernel.descriptor_address)
+    editor.write(kernel.descriptor_address, inside.encode())
+    bad = tmp_path / "bad.hsaco"
+    bad.write_bytes(editor.finish())
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path / "cache")}
+    for files, code in (((bad,), 1), ((bad, good), 0)):
+        done = run_luthier("emulator", "compile", *files, env=environment)
+        assert done.returncode == code
+        assert "luthier emulator: " in done.stderr
+        assert "Traceback" not in done.stderr

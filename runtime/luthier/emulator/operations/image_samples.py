@@ -118,8 +118,6 @@ def _between(w: WaveBuilder, first: Value, second: Value, weight: Value) -> Valu
 
 
 def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
-    if w.modifiers.get("a16") or w.modifiers.get("d16"):
-        raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
     dim = dimension(w)
     image = image_of(w, resource, dim)
     count = COORDINATES[dim]
@@ -167,8 +165,6 @@ _GATHERED = (2, 3, 1, 0)
 
 
 def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
-    if w.modifiers.get("a16") or w.modifiers.get("d16"):
-        raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
     dim, mask = dimension(w), w.modifiers.get("dmask", 0)
     if dim not in (PLANE, PLANES) or mask not in _COMPONENTS:
         raise Unsupported(f"{w.variant.operation} of lines, volumes or several components, which is not modelled")
@@ -212,6 +208,8 @@ def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]
             level: bool = suffix == "_l",
         ) -> None:
             """D = the image at coordinates: samples, or one component of the four elements around."""
+            if w.modifiers.get("a16") or w.modifiers.get("d16"):
+                raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
             _MODELS[verb](w, d, (a, b, c, e), r, s, level=level)
 
 
