@@ -74,7 +74,7 @@ class _Inherited:
 INHERITED: Any = _Inherited()
 
 
-class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True, weakref=True):
+class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The facts that processors of a generation have in common.
 
     The root of the tree says what is alike unless a generation says otherwise, and need not say everything. Of any
