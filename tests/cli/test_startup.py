@@ -52,6 +52,19 @@ def test_a_plain_run_imports_neither_checks_nor_tools() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize(("other", "frozen"), [("json", True), ("numpy", True), ("duckdb", False)])
+def test_garbage_is_left_where_nobody_complains(other: str, frozen: bool) -> None:
+    """DuckDB, made with nanobind, would list what it finds uncollected."""
+    code = f"""
+import atexit, gc, sys
+import {other}
+atexit.register(lambda: print(gc.get_freeze_count() > 0, file=sys.stderr))
+from luthier.cli.main import main
+main(["tools", "--help"])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == f"{frozen}\n"
+
+
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one processor needs no second thread")
 @pytest.mark.parametrize("asked", [None, "2"])
 def test_threads_for_matrices_are_not_started(asked: str | None) -> None:

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import gc
 import importlib
+import importlib.machinery
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ def every_command() -> dict[str, tuple[str, str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
-    atexit.register(gc.freeze)  # nor is there any at the end: a tenth of a short command
+    atexit.register(_leave_garbage)
     _spare_threads()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     name = "luthier"
@@ -119,6 +120,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _leave_garbage() -> None:
+    """Spare the interpreter the search for garbage at its end, a tenth of the time of a short command.
+
+    Packages made with nanobind, as DuckDB, complain about what nobody has collected.
+    """
+    native = importlib.machinery.ExtensionFileLoader
+    loaded = [vars(one) for one in list(sys.modules.values()) if isinstance(getattr(one, "__loader__", None), native)]
+    if not any(type(value).__module__ == "nanobind" for names in loaded for value in names.values()):
+        gc.freeze()
 
 
 def _spare_threads() -> None:
