@@ -114,7 +114,7 @@ def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
     Raises:
         TypeError: one is not, or there are others.
     """
-    types = {one.name: one.type for one in fields(cast("Any", kind)) if one.name not in _LOADED}
+    types = {one.name: one.type for one in fields(cast(Any, kind)) if one.name not in _LOADED}
     for name, value in raw.items():
         if name not in converted and type(value).__name__ != types.get(name):
             raise TypeError(f"{name} of a {kind.__name__} is {str(value)[:40]!r}")

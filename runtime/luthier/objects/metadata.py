@@ -81,7 +81,7 @@ def decode_metadata(data: bytes | memoryview, *, object: str, offset: int) -> Me
         metadata = _unpacker(data).unpack()
         if not isinstance(metadata, dict) or not all(isinstance(key, str) for key in metadata):
             raise ValueError("not a map with string keys")
-    return cast("Metadata", metadata)
+    return cast(Metadata, metadata)
 
 
 def decode_kernels(data: bytes | memoryview, *, object: str, offset: int) -> list[DescribedKernel]:

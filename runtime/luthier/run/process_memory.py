@@ -287,7 +287,7 @@ def _readv() -> Callable[..., int]:
     function.restype = ctypes.c_ssize_t
     vector = (ctypes.c_void_p, ctypes.c_ulong)
     function.argtypes = (ctypes.c_int, *vector, *vector, ctypes.c_ulong)
-    return cast("Callable[..., int]", function)
+    return cast(Callable[..., int], function)
 
 
 def _shared(pid: int) -> list[tuple[int, int]]:

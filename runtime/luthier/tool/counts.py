@@ -465,7 +465,7 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
         Raises:
             PatchError: not so many labels as instructions.
         """
-        labels: list[Any] = self.labels(cast("Key", key)).tolist() if isinstance(key, str) else list(key)
+        labels: list[Any] = self.labels(cast(Key, key)).tolist() if isinstance(key, str) else list(key)
         if len(labels) != len(self.executions):
             message = f"{len(labels)} labels for {len(self.executions)} instructions"
             raise PatchError(message, kernel=self.counters.kernel)

@@ -8,6 +8,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,8 +128,7 @@ class Message(Struct, frozen=True):
 
     def pack(self) -> bytes:
         """Return the message as it is sent."""
-        values = [getattr(self, name) for name in self.field_names()]
-        return struct.pack(f"<{len(values)}Q", *values)
+        return struct.pack(f"<{len(self.__struct_fields__)}Q", *astuple(self))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
