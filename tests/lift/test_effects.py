@@ -137,3 +137,31 @@ def test_dual_operations_are_both_their_halves(target: str) -> None:
             expected = getattr(x, name) | getattr(y, name)
             assert UnitSet(getattr(found, name)) == UnitSet(expected), (name, halves[2 * number : 2 * number + 2])
     assert len({int(pairs.opcode[index]) for index in dual}) > 200
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "most"),
+    [
+        ("gfx906", "image_load v[0:3], v[20:22], s[8:15] dmask:0xf unorm da", 4),
+        ("gfx90a", "image_store v[0:3], v[20:21], s[8:15] dmask:0xf unorm", 4),
+        ("gfx900", "image_get_resinfo v[0:3], v20, s[8:15] dmask:0xf", 4),
+        ("gfx906", "image_sample v[0:3], v[20:22], s[8:15], s[16:19] dmask:0xf", 3),
+        ("gfx906", "image_sample_c_d_cl_o v[0:3], v[20:31], s[8:15], s[16:19] dmask:0xf", 12),
+        ("gfx906", "image_gather4_c_b_cl_o v[0:3], v[20:27], s[8:15], s[16:19] dmask:0x1", 7),
+        ("gfx906", "image_sample v[0:3], v254, s[8:15], s[16:19] dmask:0xf", 2),
+    ],
+)
+def test_coordinates_of_images_whose_number_is_in_the_descriptor(target: str, text: str, most: int) -> None:
+    """GFX9: LLVM names the first alone."""
+    first = 254 if "v254" in text else 20
+    coordinates = r.mask_of(r.VGPRS[first : first + most])
+    assert effects_of(target, text).reads & VGPRS_256 & ~r.mask_of(r.VGPRS[:4]) == coordinates
+
+
+def test_coordinates_in_any_case() -> None:
+    """What findings stand on: the registers that are read whatever the descriptor says."""
+    isa = Isa.of("gfx906")
+    code = isa.decode(isa.assemble("image_store v[0:3], v[20:22], s[8:15] dmask:0xf unorm da").instructions.code)
+    columns = Columns(code)
+    certain = EffectTable(isa, isa.wave_size, 0).certain_reads(columns, 0)
+    assert certain & VGPRS_256 == r.mask_of((*r.VGPRS[:4], r.VGPRS[20]))

@@ -149,6 +149,13 @@ CASES = [
         "s_waitcnt vmcnt(0)",
         ["overwrites v10 vmcnt(0)"],
     ),
+    # How many coordinates an image of GFX9 has is in its descriptor: only the first one is read for sure.
+    (
+        "gfx906",
+        "global_load_dword v10, v[2:3], off; image_load v20, v[10:11], s[0:7] dmask:0x1 unorm",
+        ["reads v10 vmcnt(0)"],
+    ),
+    ("gfx906", "global_load_dword v11, v[2:3], off; image_load v20, v[10:11], s[0:7] dmask:0x1 unorm", []),
     # Halves of a register by two loads.
     ("gfx906", "global_load_short_d16 v10, v[2:3], off; global_load_short_d16_hi v10, v[2:3], off", []),
     # Early exits, and what nobody uses.

@@ -390,6 +390,7 @@ Special specialOf(const std::string &name) {
       {"setreg", Special::SetHardware},
       {"relative vector", Special::RelativeVector},
       {"relative scalar", Special::RelativeScalar},
+      {"coordinates", Special::Coordinates},
       {"everything", Special::Everything},
   };
   return names.at(name);
@@ -426,6 +427,8 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   take("dst_sel", form->select);
   take("dst_unused", form->unused);
   take("simm16", form->hardware);
+  take("vaddr", form->address);
+  take("coordinates", form->coordinates);
   take("lanes", form->lanes);
   take("lanes_if_ones", form->lanesIfOnes);
   take("lanes_if_first", form->lanesIfFirst);
@@ -440,9 +443,12 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   for (const std::vector<uint8_t> *each : positions)
     for (const uint8_t position : *each)
       within(int(position), size_t(form->operands), "operand");
-  for (const int position : {form->row, form->bank, form->bound, form->select, form->unused, form->hardware})
+  for (const int position :
+       {form->row, form->bank, form->bound, form->select, form->unused, form->hardware, form->address})
     if (position >= form->operands)
       throw std::invalid_argument("no such operand");
+  if (form->special == Special::Coordinates && form->address < 0)
+    throw std::invalid_argument("no operand has the coordinates");
   if (table.forms.size() <= size_t(opcode))
     table.forms.resize(size_t(opcode) + 1);
   table.forms[size_t(opcode)] = std::move(form);

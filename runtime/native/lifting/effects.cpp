@@ -1,5 +1,7 @@
 #include "effects.h"
 
+#include <algorithm>
+
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
@@ -71,6 +73,10 @@ void addSpecial(const EffectTable &table, const OpcodeForm &form, const Operands
     out.kills -= anywhere;
     break;
   }
+  case Special::Coordinates:
+    if (const int first = table.firstUnit[size_t(operands.reg(form.address))]; first >= Vgpr && first < Agpr)
+      out.reads.add(first, std::min(form.coordinates, Agpr - first));
+    break;
   case Special::Everything:
     out.reads |= everything;
     break;

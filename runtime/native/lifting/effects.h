@@ -19,7 +19,17 @@ struct Effects {
 };
 
 /// Property that each instruction of an opcode has to be examined for.
-enum class Special : uint8_t { None, Dpp, Sdwa, GetHardware, SetHardware, RelativeVector, RelativeScalar, Everything };
+enum class Special : uint8_t {
+  None,
+  Dpp,
+  Sdwa,
+  GetHardware,
+  SetHardware,
+  RelativeVector,
+  RelativeScalar,
+  Coordinates,
+  Everything
+};
 
 /// Relation of the result of an operation to lane masks.
 enum class MaskKind : uint8_t { Other, Logic, Save, Write, Select, Keep, Compare, CompareExec, PutLane, GetLane };
@@ -35,6 +45,8 @@ struct OpcodeForm {
   int row = -1, bank = -1, bound = -1;       ///< of DPP
   int select = -1, unused = -1;              ///< of SDWA's destination
   int hardware = -1;                         ///< of s_getreg and s_setreg
+  int address = -1;                          ///< of an image's coordinates, the first of which alone it names
+  int coordinates = 0;                       ///< registers in a row that these have at most
   uint8_t lanes = 0;                         ///< of a write of EXEC, unless one of the next three says more
   int lanesIfOnes = -1;                      ///< where the first source is all ones
   int lanesIfFirst = -1, lanesIfSecond = -1; ///< where that source is EXEC itself

@@ -208,6 +208,8 @@ def step_of(
     reads, _, writes, *_ = native.effects(index)
     if entry.special == "everything":
         reads = writes = 0
+    if entry.special == "coordinates":
+        reads = table.certain_reads(columns, index)
     if entry.special in _COMPUTED or computed:
         reads, writes = reads & r.SCALAR_MASK, writes & r.SCALAR_MASK
     values = columns.values(index)

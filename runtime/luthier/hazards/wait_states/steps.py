@@ -66,8 +66,11 @@ def instance_of(
         vectors: VGPRs that the kernel can name; 0: not known.
     """
     reads, _, writes, *_ = native.effects(index)
-    if table.opcode(columns.opcode[index]).special == "everything":
+    special = table.opcode(columns.opcode[index]).special
+    if special == "everything":
         reads = writes = 0  # only the trap handler does, after the hardware has entered it
+    elif special == "coordinates":
+        reads = table.certain_reads(columns, index)
     masks = table.masks
     opcode = table.isa.opcode(columns.opcode[index])
     repeated = 0

@@ -7,6 +7,8 @@ the same for every instruction of an opcode is found here; the rest is native (`
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -80,7 +82,10 @@ class OpcodeEffects(Struct, frozen=True):
     """True if vector registers may be written in lanes that are not active."""
     special: str
     """Property that each instruction has to be examined for: "dpp", "sdwa", "getreg", "setreg", "relative vector",
-    "relative scalar", "everything" or ""."""
+    "relative scalar", "coordinates", "everything" or ""."""
+    coordinates: int
+    """Registers from ``vaddr`` on that hold an image's coordinates at most, where LLVM names the first alone: how many
+    there are is in the descriptor on GFX9. 0 elsewhere."""
 
     def position(self, name: str) -> int:
         """Return the position of the operand with this name, -1 if there is none."""
@@ -195,6 +200,13 @@ class EffectTable:
     def opcode(self, number: int) -> OpcodeEffects:
         """Return the shared effects of one LLVM opcode number."""
         return opcode_effects(self.isa, number)
+
+    def certain_reads(self, columns: Columns, index: int) -> int:
+        """Return the units that an instruction reads in any case: of coordinates those that LLVM names."""
+        entry, registers = self.opcode(columns.opcode[index]), columns.registers(index)
+        return functools.reduce(
+            operator.or_, (self.masks[registers[position]] for position in entry.reads), entry.implicit_reads
+        )
 
     def code(self, columns: Columns) -> _mc.Code:
         """Return decoded instructions as the native analyses see them."""
@@ -337,6 +349,7 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
         "writes_anywhere": entry.writes_anywhere,
         "stores": bool(entry.opcode.flags & InstructionFlag.STORE) and not pseudo.startswith("SCRATCH_"),
         "special": entry.special,
+        "coordinates": entry.coordinates,
         **{name: entry.position(name) for name in _SPECIAL_OPERANDS},
         "lanes": int(lanes.otherwise),
         **{
@@ -353,11 +366,11 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
 
 UNKNOWN_OPCODE = 1 << 16
 """Stands for -1, a word that LLVM does not know, in the native table; LLVM's numbers have 16 bits."""
-_SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16")
+_SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16", "vaddr")
 
 
 _UNKNOWN_FORM: dict[str, object] = {
-    **dict.fromkeys(("operands", "table"), 0),
+    **dict.fromkeys(("operands", "table", "coordinates"), 0),
     **dict.fromkeys(("reads", "full_writes", "partial_writes"), ()),
     "implicit_writes": unit_bytes(r.TRACKED_SCALARS | r.VECTOR_MASK),
     **dict.fromkeys(("implicit_reads", "implicit_kills"), unit_bytes(0)),
@@ -421,6 +434,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         special = "getreg" if pseudo.startswith("S_GETREG") else "setreg"
     elif pseudo == "S_TRAP":
         special = "everything"
+    elif flags & InstructionFlag.IMAGE and "vaddr" in opcode.operand_index:
+        special = "coordinates"
 
     implicit_reads = _implicit(isa, opcode.implicit_uses)
     if pseudo.startswith(sem.ROUNDED_PREFIXES):
@@ -448,6 +463,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         ignores_exec=pseudo.startswith(sem.EXEC_IGNORED_PREFIXES) and not narrow,
         writes_anywhere=pseudo.startswith(sem.WRITES_ANYWHERE_PREFIXES),
         special=special,
+        coordinates=sem.most_coordinates(opcode.mnemonic) if special == "coordinates" else 0,
     )
 
 

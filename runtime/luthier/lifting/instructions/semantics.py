@@ -134,6 +134,23 @@ VGPRs")."""
 _WIDE_TYPES = frozenset({"F32", "U32", "I32", "B32", "F64", "U64", "I64", "B64", "U24", "I24", "B128", "B96"})
 
 
+_SAMPLER_WORDS = {"l": 1, "b": 1, "c": 1, "o": 1, "cl": 1, "d": 6, "cd": 6}
+"""Registers that parts of the name of an operation with a sampler add: a level, a bias, a reference, offsets, the least
+level, and derivatives along three axes (Vega ISA, "Image opcodes with a sampler")."""
+
+
+def most_coordinates(mnemonic: str) -> int:
+    """Return the registers that an image operation's coordinates have at most.
+
+    Without a sampler these are three, and a level or the number of a sample (Vega ISA, "Image opcodes with no
+    sampler").
+    """
+    verb, *words = mnemonic.removeprefix("image_").split("_")
+    if not verb.startswith(("sample", "gather")) and (verb, *words) != ("get", "lod"):
+        return 4
+    return 3 + sum(_SAMPLER_WORDS.get(word, 0) for word in words)
+
+
 def result_is_narrow(pseudo: str) -> bool:
     """Return whether a vector operation may leave part of its 32-bit destination unchanged.
 
