@@ -23,13 +23,16 @@ def check_right(out: str) -> None:
     assert set(numbers) == {"0"}, out
 
 
-def test_textures(build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome], tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030"])
+def test_textures(
+    build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome], tmp_path: Path, target: str
+) -> None:
     """Alone, and under a tool, which counts as many instructions as the device does."""
     program = build_program("textures")
     counts = {}
     for name, options in (("executed", ["--executed"]), ("tool", ["-t", "instr_count:per_wave=true"])):
         summary = tmp_path / f"{name}.json"
-        outcome = luthier_run("emu:gfx1030", program, options=[*options, "--json", summary])
+        outcome = luthier_run(f"emu:{target}", program, options=[*options, "--json", summary])
         assert outcome.code == 0, outcome
         check_right(outcome.out)
         counts[name] = json.loads(summary.read_text())
@@ -38,9 +41,45 @@ def test_textures(build_program: Callable[[str], Path], luthier_run: Callable[..
     assert int(variable["value"]) == sum(one["wave_instructions"] for one in own) > 0
 
 
+def test_hooks_leave_coordinates_alone(
+    build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome]
+) -> None:
+    """On GFX9 LLVM names the first register of coordinates alone."""
+    outcome = luthier_run("emu:gfx906", build_program("textures"), options=["-t", "mem_trace"])
+    assert outcome.code == 0, outcome
+    check_right("".join(line for line in outcome.out.splitlines(keepends=True) if line.endswith(" wrong\n")))
+
+
+def test_arrays_and_surfaces_without_samples(
+    build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome]
+) -> None:
+    outcome = luthier_run("emu:gfx90a", build_program("textures"))
+    assert outcome.code == 0, outcome
+    lines = outcome.out.splitlines()
+    assert len(lines) == LINES
+    assert all(line.endswith(" 0 copied wrong") for line in lines[:-2])
+    assert lines[-2].endswith(": 0 wrong")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("release", [pytest.param(one, marks=pytest.mark.rocm(one)) for one in ("6.4", "7.2")])
-@pytest.mark.parametrize("target", ["gfx1030", "gfx1032", "gfx1100", "gfx1102", "gfx1103", "gfx1200", "gfx1201"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "gfx900",
+        "gfx906",
+        "gfx908",
+        "gfx1010",
+        "gfx1012",
+        "gfx1030",
+        "gfx1032",
+        "gfx1100",
+        "gfx1102",
+        "gfx1103",
+        "gfx1200",
+        "gfx1201",
+    ],
+)
 def test_textures_of_newer_rocm(release: str, target: str) -> None:
     program = built(PROGRAMS / "textures.hip", (target,), release=release)
     done = run_luthier("run", "--device", f"emu:{target}", "--", program, before=stack(release))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.operations.image_tiles import Equation, equations
 from luthier.emulator.running.memory import Allocation, Memory
 from numpy.typing import NDArray
 
-TARGETS = ("gfx1030", "gfx1100", "gfx1201")
+TARGETS = ("gfx906", "gfx1010", "gfx1030", "gfx1100", "gfx1201")
+LANES = 32
 
 FORMATS = {
     # name: number on gfx1030 and on later processors (ROCr, CFMT_… of resource_nv.h and resource_gfx11.h), bits, kind
@@ -55,6 +59,38 @@ FORMATS = {
 }
 DIMENSIONS = {"1D": (0, 1), "2D": (1, 2), "3D": (2, 3), "1D_ARRAY": (4, 2), "2D_ARRAY": (5, 3)}
 """The instruction's number, and coordinates."""
+DATA_OF_GFX9 = {
+    (8, 1): 1,
+    (16, 1): 2,
+    (8, 2): 3,
+    (32, 1): 4,
+    (16, 2): 5,
+    (8, 4): 10,
+    (32, 2): 11,
+    (16, 4): 12,
+    (32, 4): 14,
+}
+KINDS_OF_GFX9 = {"UNORM": 0, "SNORM": 1, "UINT": 4, "SINT": 5, "FLOAT": 7, "SRGB": 9}
+"""Vega ISA, "Image resource": numbers of data formats, by bits of a component and their count, and numeric formats."""
+
+
+def is_gfx9(target: str) -> bool:
+    return target.startswith("gfx9")
+
+
+def executed(
+    target: str, text: str, given: Mapping[int, object], scalars: Mapping[int, int], memory: Memory, **more: int
+) -> WaveState:
+    """Run an instruction, as later generations write it, on 32 lanes: on GFX9 the first ones of 64."""
+    if not is_gfx9(target):
+        return run_assembly(target, text, given, scalars, memory=memory, wave_size=32, **more)
+    text = re.sub(r"\[v(\d+), .*?v(\d+)\],", r"v[\1:\2],", text)
+    text = re.sub(r" dim:SQ_RSRC_IMG_\dD(_ARRAY)?(.*)", lambda found: found[2] + " da" * bool(found[1]), text)
+    wide = {
+        number: np.concatenate([value, np.zeros_like(value)]) if isinstance(value, np.ndarray) else value
+        for number, value in given.items()
+    }
+    return run_assembly(target, text, wide, scalars, memory=memory, **{"exec": (1 << LANES) - 1} | more)
 
 
 @dataclass(frozen=True)
@@ -73,7 +109,11 @@ class Image:
 
     @property
     def number(self) -> int:
-        return FORMATS[self.form][0 if self.target == "gfx1030" else 1]
+        """The format, in its place; on GFX9 both of its numbers."""
+        if is_gfx9(self.target):
+            _, _, bits, count, kind = FORMATS[self.form]
+            return DATA_OF_GFX9[bits, count] | KINDS_OF_GFX9[kind] << 6
+        return FORMATS[self.form][0 if self.target.startswith("gfx10") else 1]
 
     @property
     def size(self) -> int:
@@ -81,13 +121,27 @@ class Image:
         return bits * count // 8
 
     @property
+    def says_pitch(self) -> bool:
+        """Whether the descriptor has the elements of a row, of one or two dimensions."""
+        return not self.target.startswith("gfx101")
+
+    @property
+    def row_elements(self) -> int:
+        """Elements from one row to the next, as the descriptor says; in rows on GFX9 as AddrLib aligns them."""
+        if self.mode and not self.pitch:
+            return self.blocks[0] << self.equation.block[0]
+        if is_gfx9(self.target) and not self.pitch:
+            return -(-self.extents[0] * self.size // 256) * 256 // self.size
+        return self.pitch or self.extents[0]
+
+    @property
     def pitches(self) -> tuple[int, ...]:
         """Bytes from one element to the next, by coordinate."""
         width = self.extents[0]
         align = 128 if self.target == "gfx1201" else 256
         row = -(-width * self.size // align) * align
-        if self.dim in ("1D", "2D"):
-            row = (self.pitch or width) * self.size
+        if is_gfx9(self.target) or (self.dim in ("1D", "2D") and self.says_pitch):
+            row = self.row_elements * self.size
         height = self.extents[1] if len(self.extents) > 1 else 1
         return {
             "1D": (self.size,),
@@ -121,8 +175,18 @@ class Image:
         height = self.extents[1] - 1 if self.dim in ("2D", "3D", "2D_ARRAY") else 0
         base = address >> 8
         select = sum(value << 3 * place for place, value in enumerate(self.selections))
-        pitch = self.blocks[0] << self.equation.block[0] if self.mode and not self.pitch else self.pitch or width + 1
-        last = pitch - 1 if self.dim in ("1D", "2D") else self.extents[-1] - 1
+        flat = self.dim in ("1D", "2D")
+        if is_gfx9(self.target):
+            layers = 0 if flat else self.extents[-1] - 1
+            return [
+                base & 0xFFFFFFFF,
+                base >> 32 | self.number << 20,
+                width | height << 14,
+                select | self.mode << 20 | 8 + DIMENSIONS[self.dim][0] << 28,
+                layers | self.row_elements - 1 << 13,
+                *(0, 0, 0),
+            ]
+        last = (self.row_elements - 1 if self.says_pitch else 0) if flat else self.extents[-1] - 1
         return [
             base & 0xFFFFFFFF,
             base >> 32 | self.number << (17 if newest else 20) | (width & 3) << 30,

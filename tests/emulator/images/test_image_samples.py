@@ -8,12 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from image_cases import DIMENSIONS, TARGETS, Image, allocated
-from luthier.emulator.inspection.bench import run_assembly
+from image_cases import DIMENSIONS, LANES, TARGETS, Image, allocated, executed
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
 
-LANES = 32
 WRAP, MIRROR, CLAMP, BORDER = 0, 1, 2, 6
 EXTENTS = {"1D": (13,), "2D": (9, 6), "3D": (5, 4, 3), "1D_ARRAY": (13, 4), "2D_ARRAY": (9, 6, 3)}
 RNG = np.random.default_rng(9)
@@ -95,7 +93,7 @@ def check(image: Image, modes: list[int], *, whole: bool, linear: bool, verb: st
         count += 1
     scalars = words_of(image, place.address, modes, whole, linear)
     text = text_of(image, verb, count)
-    state = run_assembly(image.target, text, given, scalars, memory=memory, wave_size=32)
+    state = executed(image.target, text, given, scalars, memory)
     contents = place.view().tobytes()
     for lane in range(LANES):
         numbers = sampled(image, contents, [float(x) for x in at[lane]], modes, whole, linear)
@@ -125,7 +123,7 @@ def test_geometries(target: str, dim: str, verb: str) -> None:
         check(image, [CLAMP, BORDER, WRAP][:axes], whole=False, linear=linear, verb=verb)
 
 
-@pytest.mark.parametrize("target", ["gfx1030", "gfx1201"])
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1201"])
 def test_srgb(target: str) -> None:
     """Elements are made linear before they are filtered."""
     check(Image(target, "8_8_8_8_SRGB", "2D", EXTENTS["2D"]), [WRAP, BORDER], whole=False, linear=True)
@@ -134,6 +132,8 @@ def test_srgb(target: str) -> None:
 @pytest.mark.parametrize(
     ("target", "verb", "dim", "component"),
     [
+        ("gfx906", "image_gather4_l", "2D", 2),
+        ("gfx906", "image_gather4_lz", "2D_ARRAY", 1),
         ("gfx1030", "image_gather4_lz", "2D", 0),
         ("gfx1100", "image_gather4", "2D_ARRAY", 1),
         ("gfx1201", "image_gather4_l", "2D", 3),
@@ -151,7 +151,7 @@ def test_gathered(target: str, verb: str, dim: str, component: int) -> None:
         given[20 + at.shape[1]] = np.zeros(LANES, np.float32)
     scalars = words_of(image, place.address, [CLAMP, BORDER], False, False)
     text = text_of(image, verb, len(given)).replace("dmask:0xf", f"dmask:{1 << component:#x}")
-    state = run_assembly(image.target, text, given, scalars, memory=memory, wave_size=32)
+    state = executed(image.target, text, given, scalars, memory)
     contents = place.view().view(np.uint16)
     for lane in range(LANES):
         layer = [min(max(round(float(number)), 0), image.extents[-1] - 1) for number in at[lane, 2:]]
@@ -169,7 +169,7 @@ def test_what_is_not_gathered() -> None:
     scalars = words_of(image, place.address, [WRAP, CLAMP], False, False)
     text = "image_gather4_lz v[0:3], v20, s[8:15], s[16:19] dmask:0x1 dim:SQ_RSRC_IMG_2D a16"
     with pytest.raises(EmulationError, match="with 16 bits"):
-        run_assembly("gfx1100", text, {20: 0}, scalars, memory=memory, wave_size=32)
+        executed("gfx1100", text, {20: 0}, scalars, memory)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -181,9 +181,9 @@ def test_integers(target: str) -> None:
     given = {20: x.astype(np.float32) + np.float32(0.25), 21: y.astype(np.float32) + np.float32(0.75)}
     scalars = words_of(image, place.address, [CLAMP, CLAMP], True, False)
     text = text_of(image, "image_sample_lz", 2)
-    state = run_assembly(target, text, given, scalars, memory=memory, wave_size=32)
-    expected = place.view()[: image.bytes].view(np.uint32).reshape(6, 9, 4)[y, x]
-    np.testing.assert_array_equal(np.stack([state.vgpr(index) for index in range(4)], axis=1), expected)
+    state = executed(target, text, given, scalars, memory)
+    expected = place.view()[: image.bytes].view(np.uint32).reshape(6, -1, 4)[y, x]
+    np.testing.assert_array_equal(np.stack([state.vgpr(index)[:LANES] for index in range(4)], axis=1), expected)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +197,12 @@ def test_samplers_that_are_not_modelled(word: int, bits: int) -> None:
     scalars[16 + word] |= bits
     text = text_of(image, "image_sample_lz", 2)
     with pytest.raises(EmulationError, match="a sampler that"):
-        run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+        executed("gfx1100", text, {20: 0, 21: 0}, scalars, memory)
 
 
-@pytest.mark.parametrize(("target", "mode"), [("gfx1030", 25), ("gfx1100", 27), ("gfx1201", 6)])
+@pytest.mark.parametrize(
+    ("target", "mode"), [("gfx906", 24), ("gfx1010", 25), ("gfx1030", 25), ("gfx1100", 27), ("gfx1201", 6)]
+)
 def test_volumes_in_tiles(target: str, mode: int) -> None:
     image = Image(target, "16_16_16_16_FLOAT", "3D", (37, 20, 18), mode=mode)
     check(image, [CLAMP, WRAP, MIRROR], whole=False, linear=True)
@@ -212,4 +214,4 @@ def test_integers_are_not_filtered() -> None:
     scalars = words_of(image, place.address, [CLAMP] * 2, False, True)
     text = text_of(image, "image_sample_lz", 2)
     with pytest.raises(EmulationError, match="a sampler that"):
-        run_assembly("gfx1201", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+        executed("gfx1201", text, {20: 0, 21: 0}, scalars, memory)

@@ -8,14 +8,13 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from image_cases import DIMENSIONS, FORMATS, TARGETS, Image, allocated
+from image_cases import DIMENSIONS, FORMATS, LANES, TARGETS, Image, allocated, executed, is_gfx9
 from kept import ROOT
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.operations.image_tiles import SIZES, equations
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
 
-LANES = 32
 EXTENTS = {"1D": (37,), "2D": (19, 7), "3D": (9, 5, 3), "1D_ARRAY": (21, 4), "2D_ARRAY": (9, 5, 3)}
 RNG = np.random.default_rng(8)
 Registers = dict[int, NDArray[np.uint32]]
@@ -41,6 +40,7 @@ def addresses(image: Image, at: list[tuple[int, ...]], *, apart: bool) -> tuple[
         20 + step * index: np.array([place[index] for place in at], np.uint64).astype(np.uint32)
         for index in range(len(image.extents))
     }
+    assert not (apart and is_gfx9(image.target))
     if len(names) == 1:
         return given, names[0]
     if apart or image.target == "gfx1201":
@@ -54,7 +54,7 @@ def run(image: Image, verb: str, data: str, rest: str, given: Registers, memory,
     mask, *more = options.split()
     text = f"{verb} {data}, {names}, s[8:15] {mask} dim:SQ_RSRC_IMG_{image.dim}{unorm} {' '.join(more)}"
     words = {8 + place: word for place, word in enumerate(image.words(address))}
-    return run_assembly(image.target, text, given, words, memory=memory, wave_size=32)
+    return executed(image.target, text, given, words, memory)
 
 
 def span(count: int) -> str:
@@ -126,8 +126,10 @@ def test_srgb_is_not_stored(target: str) -> None:
 
 
 @pytest.mark.parametrize("dim", DIMENSIONS)
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("target", "apart"),
+    [(target, apart) for target in (*TARGETS, "gfx90a") for apart in (False, True) if not (apart and is_gfx9(target))],
+)
 def test_geometries(target: str, dim: str, apart: bool) -> None:
     for form in ("8_8_8_8_UNORM", "16_UINT", "32_32_32_32_FLOAT"):
         image = Image(target, form, dim, EXTENTS[dim], selections=selections(form))
@@ -140,7 +142,7 @@ SIZED = ("8_UINT", "8_8_UNORM", "32_FLOAT", "32_32_UINT", "32_32_32_32_FLOAT")
 
 
 SHAPES = [("2D", (300, 70)), ("2D_ARRAY", (70, 45, 5)), ("3D", (40, 33, 9))]
-LATER = [pytest.param(name, marks=pytest.mark.thorough) for name in ("gfx1032", "gfx1036", "gfx1103")]
+LATER = [pytest.param(name, marks=pytest.mark.thorough) for name in ("gfx902", "gfx1032", "gfx1036", "gfx1103")]
 
 
 @pytest.mark.parametrize("target", [*TARGETS, *LATER])
@@ -154,11 +156,25 @@ def test_tiles(target: str) -> None:
         check_store(image)
 
 
-@pytest.mark.parametrize("target", [*TARGETS, "gfx1031", "gfx1033", "gfx1036", "gfx1101", "gfx1102", "gfx1103"])
+NOT_OF_TARGETS = (
+    "gfx902",
+    "gfx904",
+    "gfx909",
+    "gfx1012",
+    "gfx1031",
+    "gfx1033",
+    "gfx1036",
+    "gfx1101",
+    "gfx1102",
+    "gfx1103",
+)
+
+
+@pytest.mark.parametrize("target", [*TARGETS, *NOT_OF_TARGETS])
 def test_each_element_has_a_place_of_its_own(target: str) -> None:
     """In a block: the address bits that its coordinates' bits turn are independent, and as many as there are."""
     found = equations(target)
-    assert len(found) >= 5 * SIZES
+    assert len(found) >= 4 * SIZES
     for (_, size), equation in found.items():
         inside = [(axis, bit) for axis, bits in enumerate(equation.block) for bit in range(bits)]
         assert len(inside) + size == len(equation.bits)
@@ -186,6 +202,32 @@ def test_tiles_as_others_have_them() -> None:
 
 
 ADDRESSES = [
+    ("gfx900", 22, 1, (125, 482, 24), (398, 741, 33), 0x102A5AA),
+    ("gfx900", 26, 4, (131, 458, 21), (309, 881, 38), 0x5E33ED0),
+    ("gfx900", 20, 0, (913, 570, 5), (916, 925, 31), 0x827699),
+    ("gfx900", 24, 2, (294, 915, 18), (316, 980, 22), 0x25795D8),
+    ("gfx902", 22, 0, (265, 523, 15), (694, 730, 21), 0x8183D9),
+    ("gfx902", 26, 3, (533, 19, 32), (635, 392, 37), 0x46419D8),
+    ("gfx902", 20, 3, (230, 237, 21), (358, 903, 33), 0x2CEFE70),
+    ("gfx902", 24, 3, (320, 294, 11), (340, 308, 31), 0xD02AA0),
+    ("gfx904", 22, 3, (42, 406, 17), (877, 468, 20), 0x3A85CA0),
+    ("gfx904", 26, 1, (111, 275, 16), (385, 322, 29), 0x6401BE),
+    ("gfx904", 20, 0, (913, 570, 5), (916, 925, 31), 0x827299),
+    ("gfx904", 24, 3, (320, 294, 11), (340, 308, 31), 0xD037A0),
+    ("gfx909", 22, 0, (265, 523, 15), (694, 730, 21), 0x818FD9),
+    ("gfx909", 26, 3, (533, 19, 32), (635, 392, 37), 0x46410D8),
+    ("gfx909", 20, 3, (230, 237, 21), (358, 903, 33), 0x2CEF870),
+    ("gfx909", 24, 4, (719, 5, 4), (782, 354, 31), 0x2C9230),
+    ("gfx1010", 2, 0, (265, 523, 15), (694, 730, 21), 0x7C28D9),
+    ("gfx1010", 22, 3, (533, 19, 32), (635, 392, 37), 0x3EA40D8),
+    ("gfx1010", 27, 2, (168, 238, 28), (982, 321, 34), 0x2A95760),
+    ("gfx1010", 21, 1, (474, 221, 30), (660, 451, 31), 0xDD9DD8),
+    ("gfx1010", 25, 4, (466, 40, 17), (953, 421, 34), 0x6E94510),
+    ("gfx1012", 2, 0, (265, 523, 15), (694, 730, 21), 0x7C28D9),
+    ("gfx1012", 22, 2, (150, 186, 5), (614, 771, 31), 0xA2CEA8),
+    ("gfx1012", 27, 0, (913, 570, 5), (916, 925, 31), 0x5B8089),
+    ("gfx1012", 21, 0, (393, 96, 17), (516, 472, 34), 0x4BC005),
+    ("gfx1012", 25, 0, (316, 495, 11), (937, 540, 21), 0xE59E7C),
     ("gfx1030", 2, 0, (481, 262, 16), (565, 310, 32), 0x2F5E29),
     ("gfx1030", 22, 4, (416, 177, 14), (673, 381, 26), 0x3A63C20),
     ("gfx1030", 27, 0, (68, 46, 22), (820, 320, 26), 0xB098E4),
@@ -255,30 +297,32 @@ def test_addresses(
 
 def test_processors_with_the_same_memory_have_the_same_tiles() -> None:
     """The virtual device tells ROCr of its memory's layout (GB_ADDR_CONFIG), and ROCr makes the descriptors."""
-    chips = re.findall(r'\{"(gfx1[012]\w+)", [^}]*, (0x\w+)\}', (ROOT / "runtime/native/kfd_shim/chips.h").read_text())
+    chips = re.findall(r"\{\"(gfx\w+)\", [^}]*, (0x[\w']+)\}", (ROOT / "runtime/native/kfd_shim/chips.h").read_text())
     found: dict[tuple[str, str], list[str]] = {}
     for chip, layout in chips:
         if equations(chip):
             found.setdefault((chip[:5], layout), []).append(chip)
-    assert sum(map(len, found.values())) == 17
-    different = [equations(names[0]) for names in found.values()]
-    assert len(different) == len({frozenset(one.items()) for one in different}) == 9
+    assert sum(map(len, found.values())) == 29
+    assert len(found) == 16
+    different = {frozenset(equations(names[0]).items()) for names in found.values()}
+    assert len(different) == 15  # two of GFX9 differ in what images do not depend on
     for names in found.values():
         assert all(equations(name) == equations(names[0]) for name in names), names
 
 
 AS_PLANES = {"1D": (0,), "2D": (0, 1), "3D": (0, 1, 2), "1D_ARRAY": (0, 2)}
-"""By shape: which coordinates of an array of planes are the image's."""
+"""By shape: which coordinates of an array of planes are the image's; on GFX9 the second one of lines is the layer."""
 
 
 @pytest.mark.parametrize("dim", AS_PLANES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_hip_copies_images_of_every_shape_as_arrays_of_planes(target: str, dim: str) -> None:
-    axes = AS_PLANES[dim]
-    for mode in (0, 2) if dim == "2D" else (0,):
+    axes = (0, 1) if dim == "1D_ARRAY" and is_gfx9(target) else AS_PLANES[dim]
+    for mode in (0, 22 if is_gfx9(target) else 2) if dim == "2D" else (0,):
         image = Image(target, "32_UINT", dim, EXTENTS[dim], selections=(4, 0, 0, 0), mode=mode)
         check_as_planes(image, axes, list(itertools.islice(itertools.product(*map(range, image.extents)), 32)))
-    if lacks := [axis for axis in range(3) if axis not in axes]:
+    lacks = [axis for axis in range(3) if axis not in axes]
+    if lacks and not (dim == "1D_ARRAY" and is_gfx9(target)):
         with pytest.raises(EmulationError, match="another geometry"):
             check_as_planes(image, (lacks[0],), [(1,)] * 32)
 
@@ -291,11 +335,11 @@ def check_as_planes(image: Image, axes: tuple[int, ...], at: list[tuple[int, ...
     words = {8 + index: word for index, word in enumerate(image.words(place.address))}
     names = "[v20, v21, v22]" if image.target == "gfx1201" else "v[20:22]"
     text = f"image_load v0, {names}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D_ARRAY"
-    state = run_assembly(image.target, text, given, words, memory=memory, wave_size=32)
+    state = executed(image.target, text, given, words, memory)
     contents = place.view().view(np.uint32)
     starts = [image.place(one) for one in at]
     expected = [contents[start // 4] for start in starts if start is not None]
-    np.testing.assert_array_equal(state.vgpr(0), expected)
+    np.testing.assert_array_equal(state.vgpr(0)[:LANES], expected)
 
 
 def test_bases_of_tiles() -> None:
@@ -305,7 +349,7 @@ def test_bases_of_tiles() -> None:
     at = np.arange(32, dtype=np.uint32)
     words = {8 + index: word for index, word in enumerate(image.words(place.address + 0x300))}
     text = "image_load v0, [v20, v21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
-    state = run_assembly("gfx1201", text, {20: at, 21: at[::-1].copy()}, words, memory=memory, wave_size=32)
+    state = executed("gfx1201", text, {20: at, 21: at[::-1].copy()}, words, memory)
     contents = place.view().view(np.uint32)
     expected = [contents[(image.place((x, 31 - x)) ^ 0x300) // 4] for x in range(32)]
     np.testing.assert_array_equal(state.vgpr(0), expected)
@@ -314,6 +358,9 @@ def test_bases_of_tiles() -> None:
 @pytest.mark.parametrize(
     ("target", "dim", "mode"),
     [
+        ("gfx906", "2D", 25),
+        ("gfx906", "2D", 24),
+        ("gfx1010", "2D", 26),
         ("gfx1030", "2D", 26),
         ("gfx1030", "2D", 31),
         ("gfx1100", "2D", 21),
@@ -330,7 +377,7 @@ def test_tiles_that_are_not_modelled(target: str, dim: str, mode: int) -> None:
     given = f"[{', '.join(names)}]" if target == "gfx1201" else f"v[20:{19 + len(names)}]"
     text = f"image_load v0, {given}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_{dim}"
     with pytest.raises(EmulationError, match="an image in tiles"):
-        run_assembly(target, text, {20: 0, 21: 0, 22: 0}, scalars, memory=memory, wave_size=32)
+        executed(target, text, {20: 0, 21: 0, 22: 0}, scalars, memory)
 
 
 @pytest.mark.parametrize(("pitch", "fits"), [(1, True), (64, True), (40, False), (96, False)])
@@ -349,7 +396,7 @@ def test_elements_of_12_bytes_have_no_tiles() -> None:
     scalars = {8 + index: word | 27 * (index == 3) << 20 for index, word in enumerate(words)}
     text = "image_load v[0:2], v[20:21], s[8:15] dmask:0x7 dim:SQ_RSRC_IMG_2D"
     with pytest.raises(EmulationError, match="an image in tiles"):
-        run_assembly("gfx1100", text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
+        executed("gfx1100", text, {20: 0, 21: 0}, scalars, memory)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -370,21 +417,23 @@ def test_components(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_halves(target: str) -> None:
-    """Coordinates and data of 16 bits."""
+    """Coordinates, which are not modelled on GFX9, and data of 16 bits."""
     image = Image(target, "16_16_16_16_FLOAT", "3D", EXTENTS["3D"])
     memory, place = allocated(image, 3)
     at = places(image, outside=False)
     pairs = np.array(at, np.uint32)
     given = {20: pairs[:, 0] | pairs[:, 1] << np.uint32(16), 21: pairs[:, 2] | np.uint32(0xABCD0000)}
-    names = "[v20, v21]" if target == "gfx1201" else "v[20:21]"
-    state = run(image, "image_load", span(2), f"{names}|dmask:0xf a16 d16", given, memory, place.address)
+    names, options = "[v20, v21]" if target == "gfx1201" else "v[20:21]", "dmask:0xf a16 d16"
+    if is_gfx9(target):
+        given, names, options = {20 + axis: pairs[:, axis] for axis in range(3)}, "v[20:22]", "dmask:0xf d16"
+    state = run(image, "image_load", span(2), f"{names}|{options}", given, memory, place.address)
     for lane in range(LANES):
         start = image.place(at[lane])
         raw = place.view()[start : start + 8].tobytes()
         assert int(state.vgpr(0)[lane]) | int(state.vgpr(1)[lane]) << 32 == int.from_bytes(raw, "little")
-    given[0], given[1] = state.vgpr(1), state.vgpr(0)
+    given[0], given[1] = state.vgpr(1)[:LANES], state.vgpr(0)[:LANES]
     before = place.view().copy()
-    run(image, "image_store", span(2), f"{names}|dmask:0xf a16 d16", given, memory, place.address)
+    run(image, "image_store", span(2), f"{names}|{options}", given, memory, place.address)
     for lane in range(LANES):
         start = image.place(at[lane])
         before[start : start + 8] = np.concatenate([before[start + 4 : start + 8], before[start : start + 4]])
@@ -399,24 +448,37 @@ def test_levels(target: str) -> None:
     names = "[v20, v21, v22]" if target == "gfx1201" else "v[20:22]"
     given = {20: np.arange(32, dtype=np.uint32) % 19, 21: np.full(32, 3, np.uint32), 22: np.zeros(32, np.uint32)}
     state = run(image, "image_load_mip", "v0", f"{names}|dmask:0x1", given, memory, place.address)
-    np.testing.assert_array_equal(state.vgpr(0), place.view().view(np.uint32)[3 * 19 + np.arange(32) % 19])
+    row = image.pitches[1] // 4
+    np.testing.assert_array_equal(state.vgpr(0)[:LANES], place.view().view(np.uint32)[3 * row + np.arange(LANES) % 19])
     given[22][7] = 1
     with pytest.raises(EmulationError, match="an image with levels"):
         run(image, "image_load_mip", "v0", f"{names}|dmask:0x1", given, memory, place.address)
 
 
+_MORE = [
+    (3, 5 << 20, "an image in tiles"),
+    (3, 1 << 16, "an image with levels"),
+    (3, 1 << 30, "an image with levels"),
+    (6, 1 << 3, "an image with levels"),
+]
+_SINCE_GFX10 = (4, 1 << 16, "an image with levels")
+_ROWS = "rows are nearer"
+
+
 @pytest.mark.parametrize(
-    ("word", "bits", "message"),
+    ("target", "word", "bits", "message"),
     [
-        (3, 5 << 20, "an image in tiles"),
-        (3, 1 << 16, "an image with levels"),
-        (3, 1 << 30, "an image with levels"),
-        (6, 1 << 3, "an image with levels"),
-        (4, 1 << 16, "an image with levels"),
-        (4, -5, "rows are nearer"),
+        *((target, *more) for target in TARGETS for more in _MORE),
+        *((target, *_SINCE_GFX10) for target in TARGETS if not is_gfx9(target)),
+        *((target, 4, -5, _ROWS) for target in ("gfx1030", "gfx1100", "gfx1201")),
+        ("gfx906", 5, 1, "an image with levels"),
+        ("gfx906", 1, 1 << 8, "an image with levels"),
+        ("gfx906", 4, -(50 << 13), _ROWS),
+        ("gfx906", 1, 2 << 26, "no data format"),
+        ("gfx906", 1, 1 << 24, "no data format"),
+        ("gfx1010", 4, 18, _ROWS),
     ],
 )
-@pytest.mark.parametrize("target", TARGETS)
 def test_what_is_not_modelled_stops(target: str, word: int, bits: int, message: str) -> None:
     image = Image(target, "32_UINT", "2D", (19, 7), selections=(4, 0, 0, 0))
     memory, place = allocated(image, 4)
@@ -426,14 +488,14 @@ def test_what_is_not_modelled_stops(target: str, word: int, bits: int, message: 
     text = f"image_load v0, {names}, s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D"
     scalars = {8 + index: value for index, value in enumerate(words)}
     with pytest.raises(EmulationError, match=message):
-        run_assembly(target, text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32)
-    run_assembly(target, text, {20: 0, 21: 0}, scalars, memory=memory, wave_size=32, exec=0)
+        executed(target, text, {20: 0, 21: 0}, scalars, memory)
+    executed(target, text, {20: 0, 21: 0}, scalars, memory, exec=0)
 
 
 @pytest.mark.parametrize(
     ("target", "text", "message"),
     [
-        ("gfx1010", "image_load v0, v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D", "before GFX10.3"),
+        ("gfx906", "image_load v0, v[20:21], s[8:15] dmask:0x1 unorm a16", "with r128"),
         ("gfx1100", "image_load v[0:1], v[20:21], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D tfe", "with tfe"),
         ("gfx1100", "image_load v0, v[20:22], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_CUBE", "cubes or samples"),
         ("gfx1100", "image_store v0, v[20:21], s[8:15] dmask:0x2 dim:SQ_RSRC_IMG_2D", "without the first component"),

@@ -3,8 +3,11 @@
 
 #include "check.h"
 
-#if !defined(__gfx90a__) && !defined(__gfx942__) && !defined(__gfx950__) // these have no images
+#if !defined(__gfx942__) && !defined(__gfx950__) // these have no images
 #define WITH_IMAGES 1
+#endif
+#if WITH_IMAGES && !defined(__gfx90a__)
+#define WITH_SAMPLES 1
 #endif
 
 struct Box {
@@ -17,7 +20,7 @@ struct Box {
 enum Kind { kLine, kPlane, kVolume, kLayers };
 
 template <typename T> __global__ void read(hipTextureObject_t texture, T *out, Box box, Kind kind) {
-#if WITH_IMAGES
+#if WITH_SAMPLES
   const int index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= box.count())
     return;
@@ -51,7 +54,7 @@ __global__ void write(hipSurfaceObject_t surface, Box box) {
 __host__ __device__ float quarter(int index, int step) { return 0.25f * (index * step % 37) - 1.0f; }
 
 __global__ void filter(hipTextureObject_t plane, hipTextureObject_t volume, float *out, Box box) {
-#if WITH_IMAGES
+#if WITH_SAMPLES
   const int index = blockIdx.x * blockDim.x + threadIdx.x;
   const float x = quarter(index, 1), y = quarter(index, 5), z = quarter(index, 7);
   out[2 * index] = tex2D<float>(plane, x / box.width, y / box.height);

@@ -47,9 +47,10 @@ _DROPPED = {"10_11_11": "FLOAT", "11_11_10": "FLOAT", "10_10_10_2": "UNORM SNORM
 _SRGB = ("8", "8_8", "8_8_8_8")
 _FIRST_SRGB = {10: 128, 11: 64, 12: 64}
 """The number of the first of them (ROCr, CFMT_8_SRGB of resource_nv.h and resource_gfx11.h)."""
+_SRGB_OF_GFX9 = 9
+"""The numeric format (ROCr, TYPE_SRGB of resource_kv.h)."""
 
 FORMATS = 128
-IMAGE_FORMATS = 256
 _KIND_SHIFT, _WIDTH_BITS = 24, 6
 
 
@@ -71,8 +72,19 @@ def formats(major: int) -> dict[int, tuple[str, str]]:
 
 @functools.cache
 def image_formats(major: int) -> dict[int, tuple[str, str]]:
-    """Return the formats of images, which are those of buffers and some more."""
+    """Return the formats of images, which are those of buffers and some more.
+
+    GFX9's number has the numeric format above six bits.
+    """
+    if major == 9:
+        wider = {number & 15 | number >> 4 << 6: one for number, one in formats(major).items()}
+        return wider | {list(_LAYOUTS).index(bits) + 1 | _SRGB_OF_GFX9 << 6: (bits, "SRGB") for bits in _SRGB}
     return formats(major) | {number: (bits, "SRGB") for number, bits in enumerate(_SRGB, _FIRST_SRGB[major])}
+
+
+def image_format_count(major: int) -> int:
+    """Return how many numbers formats of images may have, a power of two."""
+    return 1024 if major == 9 else 256
 
 
 def _packed(bits: str, kind: str) -> int:
@@ -100,7 +112,7 @@ class DataFormat(Struct):
     @classmethod
     def of(cls, w: WaveBuilder, number: Value, *, of_image: bool = False) -> DataFormat:
         """Look up a format; a number that has none stops the wave."""
-        count = IMAGE_FORMATS if of_image else FORMATS
+        count = image_format_count(w.major) if of_image else FORMATS
         known = image_formats(w.major) if of_image else formats(w.major)
         words = [_packed(*known[number]) if number in known else 0 for number in range(count)]
         table = w.constant_table(f"{'image' if of_image else 'buffer'}_formats.{w.major}", words)

@@ -1,10 +1,10 @@
-"""Samples of images at float coordinates, nearest, linear and gathered (GFX10.3, GFX11, GFX12).
+"""Samples of images at float coordinates, nearest, linear and gathered.
 
-Sources: ROCr's sampler descriptors (image/resource_nv.h, resource_gfx11.h, resource_gfx12.h, PopulateSamplerSrd and
-convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are taken; Mesa
-(ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. There is one level, so
-that its number and derivatives do not matter. Coordinates and means have 64 bits here; hardware has fewer. Descriptors
-with more than ROCr's have are a fault.
+Sources: ROCr's sampler descriptors (image/resource_ai.h, resource_nv.h, resource_gfx11.h, resource_gfx12.h,
+PopulateSamplerSrd and convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are
+taken; Mesa (ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. There is
+one level, so that its number and derivatives do not matter. Coordinates and means have 64 bits here; hardware has
+fewer. Descriptors with more than ROCr's have are a fault.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.buffer_typed import result_rows, selected
-from luthier.emulator.operations.images import (
+from luthier.emulator.operations.image_descriptors import (
     COORDINATES,
     LINES,
     PLANE,
     PLANES,
-    STATIC,
-    Along,
+    VOLUME,
     Image,
     axes_of,
     coordinates,
     dimension,
-    fetch_components,
     image_of,
     stop,
-    write_result,
 )
-from luthier.emulator.questions import SAMPLER
+from luthier.emulator.operations.images import EACH, IN_A_ROW, STATIC, Along, fetch_components, write_result
+from luthier.emulator.questions import IMAGE, SAMPLER
 
 operations = OperationTable()
 
@@ -46,6 +44,8 @@ _WEIGHTS = 256.0
 """Places from one element to the next (AMD's rocjitsu, round_sample_fixed8; hip-tests, texture_reference.hh)."""
 _UNNORMALISED = 1 << 15
 _FILTERS = 0xF << 20
+_MIDDLE = 0x3F000000
+"""The middle of the only element along an axis that an image has not, normalized or not, as the bits of a float."""
 
 
 class _Sampler(Struct, frozen=True):
@@ -56,9 +56,9 @@ class _Sampler(Struct, frozen=True):
     linear: Value
 
 
-def _sampler_of(w: WaveBuilder, slot: Slot, axes: int) -> _Sampler:
+def _sampler_of(image: Image, slot: Slot, axes: int) -> _Sampler:
     """Return what a descriptor says; what is not modelled is a fault."""
-    words = slot.scalars()
+    w, words = image.w, slot.scalars()
     modes = [words[0] >> 3 * axis & 7 for axis in range(axes)]
     magnified, reduced = words[2] >> 20 & 3, words[2] >> 22 & 3
     linear = magnified == 1
@@ -68,9 +68,9 @@ def _sampler_of(w: WaveBuilder, slot: Slot, axes: int) -> _Sampler:
     least_level = 0x1FFF if w.major >= 12 else 0xFFF
     wrong = ((words[0] & (0xFFFFFFFF ^ _UNNORMALISED)) >> 9 != 0) | (magnified > 1) | (magnified != reduced)
     wrong = wrong | ((words[2] & (0xFFFFFFFF ^ _FILTERS)) != 0) | (words[3] != 0) | ((words[1] & least_level) != 0)
-    for mode in modes:
+    for axis, mode in enumerate(modes):
         known = (mode == _CLAMP) | (mode == _BORDER) | (((mode == _WRAP) | (mode == _MIRROR)) & ~unnormalised)
-        wrong = wrong | ~known
+        wrong = wrong | (image.extends_along(axis) & ~known)
     stop(w, wrong, SAMPLER)
     return _Sampler(modes, unnormalised, linear)
 
@@ -122,9 +122,9 @@ def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
     image = image_of(w, resource, dim)
     count = COORDINATES[dim]
     axes = count - (dim in (LINES, PLANES))
-    s = _sampler_of(w, sampler, axes)
+    s = _sampler_of(image, sampler, axes)
     stop(w, image.form.is_integer & s.linear, SAMPLER)
-    given = coordinates(w, slots, count + level)[:count]
+    given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
     layers = [_layer(w, given[-1], image.extents[-1])] if axes < count else []
     found = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers))
     write_result(image, d, found, False)
@@ -166,11 +166,13 @@ _GATHERED = (2, 3, 1, 0)
 
 def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
     dim, mask = dimension(w), w.modifiers.get("dmask", 0)
-    if dim not in (PLANE, PLANES) or mask not in _COMPONENTS:
+    planes = (VOLUME, PLANES) if w.major == 9 else (PLANE, PLANES)
+    if dim not in planes or mask not in _COMPONENTS:
         raise Unsupported(f"{w.variant.operation} of lines, volumes or several components, which is not modelled")
     image = image_of(w, resource, dim)
-    s = replace(_sampler_of(w, sampler, 2), linear=w.number(1) == 1)
-    given = coordinates(w, slots, COORDINATES[dim] + level)[: COORDINATES[dim]]
+    stop(w, ~image.is_one_of(PLANE, PLANES), IMAGE)
+    s = replace(_sampler_of(image, sampler, 2), linear=w.number(1) == 1)
+    given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
     layers = [_layer(w, given[-1], image.extents[-1])] if dim == PLANES else []
     corners, _ = w.with_rounding(0, lambda _: _corners(image, given[:2], s, layers))
     selection = image.selections[_COMPONENTS.index(mask)]
@@ -182,8 +184,9 @@ def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
 _MODELS = {"sample": _sample, "gather4": _gather}
 
 
-def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]]) -> None:
-    places = "vaddr0:u32x4 vaddr1:u32 vaddr2:u32 vaddr3:u32"
+def _declare(addresses: Sequence[str], resource: str, sampler: str, **generations: tuple[int, ...]) -> None:
+    """Declare the operations of some generations, given their operands' names."""
+    places = " ".join(f"{name}:u32x{1 if index else 4}" for index, name in enumerate(addresses))
     for verb, suffix in itertools.product(_MODELS, ("", "_lz", "_l")):
 
         @operations.wave(
@@ -195,23 +198,13 @@ def _declare(resource: str, sampler: str, generations: dict[str, tuple[int, ...]
             processors=True,
             **generations,
         )
-        def sample(
-            w: WaveBuilder,
-            d: Slot,
-            a: Slot,
-            b: Slot,
-            c: Slot,
-            e: Slot,
-            r: Slot,
-            s: Slot,
-            verb: str = verb,
-            level: bool = suffix == "_l",
-        ) -> None:
+        def sample(w: WaveBuilder, d: Slot, *given: Slot, verb: str = verb, level: bool = suffix == "_l") -> None:
             """D = the image at coordinates: samples, or one component of the four elements around."""
             if w.modifiers.get("a16") or w.modifiers.get("d16"):
                 raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
-            _MODELS[verb](w, d, (a, b, c, e), r, s, level=level)
+            _MODELS[verb](w, d, given[:-2], given[-2], given[-1], level=level)
 
 
-_declare("srsrc", "ssamp", {"since": (10,), "until": (12,)})
-_declare("rsrc", "samp", {"since": (12,)})
+_declare(IN_A_ROW, "srsrc", "ssamp", since=(9,), until=(10,))
+_declare(EACH, "srsrc", "ssamp", since=(10,), until=(12,))
+_declare(EACH, "rsrc", "samp", since=(12,))

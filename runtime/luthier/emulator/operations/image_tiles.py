@@ -1,4 +1,4 @@
-"""Addresses of elements of images in tiles, of one level (GFX10.3, GFX11, GFX12).
+"""Addresses of elements of images in tiles, of one level.
 
 Blocks of 256 bytes to 256 KiB lie one behind the other, row by row and plane by plane, as many as the extents need. The
 tables of `image_tile_tables` say what lies where in a block; bits of the coordinates beyond the block take part. Low
@@ -25,8 +25,8 @@ SIZES = 5
 BITS = (11, 11, 8)
 """Bits of each coordinate that may take part in the place in a block."""
 _AXES = "xyz"
-_UP_TO_8_BYTES = (24, 28)
-"""Modes that larger elements do not have (AddrLib, Gfx11Lib)."""
+_UP_TO_8_BYTES = ("gfx11", (24, 28))
+"""Modes of a generation that larger elements do not have (AddrLib, Gfx11Lib)."""
 
 
 class Equation(Struct, frozen=True):
@@ -65,6 +65,7 @@ def equations(processor: str) -> dict[tuple[int, int], Equation]:
 
 def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
     processors: Sequence[str] = ()
+    limited = _UP_TO_8_BYTES[1] if processor.startswith(_UP_TO_8_BYTES[0]) else ()
     lines = filter(None, TABLES.split("\n"))
     for line in lines:
         if line.startswith("gfx"):
@@ -74,7 +75,7 @@ def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
         for size in range(SIZES):
             equation = Equation.parse(next(lines))
             for mode in modes:
-                if processor in processors and not (mode in _UP_TO_8_BYTES and size == SIZES - 1):
+                if processor in processors and not (mode in limited and size == SIZES - 1):
                     yield (mode, size), equation
 
 
