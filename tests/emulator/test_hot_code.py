@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,35 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
     assert out.tolist() == expected.tolist()
     assert stats.by_address.executions.tolist() == alone.by_address.executions.tolist()
     assert stats.by_address.active_lanes.tolist() == alone.by_address.active_lanes.tolist()
+
+
+GUARDED = """
+import ctypes, mmap, sys
+import luthier, numpy as np
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running import hot
+
+def zeros(count, dtype):
+    size = count * np.dtype(dtype).itemsize
+    room = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
+    end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + room
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0
+    return np.frombuffer(memory, dtype, count, room - size)
+
+Code.__init__.__defaults__ = (zeros,)
+hot.HOT = hot.LEAST = 1
+out = np.zeros(1024, np.uint32)
+kernel = luthier.open_device("emu:gfx90a").load(sys.argv[1]).kernel("loop")
+print(kernel.launch(out, 600_000, grid=16, block=64).seconds > 0.2)  # several looks
+"""
+"""A launch under way, with nothing behind the end of what native code reads."""
+
+
+def test_who_looks_at_a_launch_reads_nothing_beyond(compile_object: Callable[..., Path]) -> None:
+    command = [sys.executable, "-c", GUARDED, str(compile_object(LOOP, "gfx90a"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 #include "worker.h"
 
+#include <algorithm>
+
 #include "undefined_memory.h"
 
 namespace luthier {
@@ -128,11 +130,18 @@ Worker::Part::~Part() {
   worker_.takes_part_ = false;
 }
 
+// Records may be added meanwhile: their number is told after where they, and the functions of their runs, are.
+uint64_t Worker::records_size() const {
+  const char *count = plan_ + plan::record_count.offset;
+  return __atomic_load_n(reinterpret_cast<const uint64_t *>(count), __ATOMIC_ACQUIRE) * record::kSize;
+}
+
 // A function is one word, which compiled code reads anew each time: whichever it finds, the same is executed.
 void Worker::take_runs() {
   std::lock_guard lock(mutex_);
   if (!takes_part_ || watched_)
     return;
+  const uint64_t size = records_size();
   for (auto &[key, copy] : tables_->copies) {
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
     const uint64_t version =
@@ -140,7 +149,7 @@ void Worker::take_runs() {
     const auto *runs = pointer<const uint64_t *>(master, master::runs);
     if (!runs || copy.runs_version == version)
       continue;
-    for (uint64_t at = 0; at < copy.records.size(); at += record::kSize)
+    for (uint64_t at = 0; at < std::min<uint64_t>(size, copy.records.size()); at += record::kSize)
       if (const uint64_t run = __atomic_load_n(runs + at / record::kSize, __ATOMIC_ACQUIRE))
         __atomic_store_n(reinterpret_cast<uint64_t *>(copy.records.data() + at + record::function.offset), run,
                          __ATOMIC_RELAXED);
@@ -156,10 +165,7 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   if (!version_of())
     host.bind(plan_, key, record);
   const uint64_t version = version_of();
-  // Records may be added meanwhile: their number is told after where they are.
-  const uint64_t size =
-      __atomic_load_n(reinterpret_cast<const uint64_t *>(plan_ + plan::record_count.offset), __ATOMIC_ACQUIRE) *
-      layout::record::kSize;
+  const uint64_t size = records_size();
   std::lock_guard lock(mutex_);
   Copy &copy = tables_->copies[key];
   if (copy.version == version)

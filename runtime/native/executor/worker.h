@@ -89,6 +89,8 @@ private:
   void make_waves(uint64_t stride, unsigned count);
   void leave_lds();
   uint64_t executions(const uint32_t *records, uint64_t count) const;
+  // Return the bytes of the records that the master tables have; less than a copy may have room for.
+  uint64_t records_size() const;
 
   // Makes room for more records; waves that are in the copy stay at theirs.
   void grow(Arena &records, uint64_t size);

@@ -76,9 +76,11 @@ class RecordTable:
         """By record: the address of a function that does the work of a run that begins there; 0 where there is none."""
         self.run_lengths: dict[int, int] = {}
         """Records of these runs, by the first."""
+        self._outgrown: list[NDArray[Any]] = []
 
     def grow(self, size: int, empty: int, zeros: Zeros) -> None:
-        """Make room for more records; threads may read the old ones, which stay where they were."""
+        """Make room for more records; threads may read the old ones, which stay where they were as long as this."""
+        self._outgrown += [one for one in (self.records, self.runs) if one is not None]
         records, bound = zeros(size, RECORD_TYPE), np.zeros(size, np.bool_)
         records["function"] = empty
         records[: len(self.records)], bound[: len(self.bound)] = self.records, self.bound
