@@ -7,7 +7,7 @@ import random
 import pytest
 from assembly import assembled, function, kernel_text
 from effort import EVERYTHING
-from limited import survives
+from limited import MB, survives
 from luthier.errors import LiftError
 from luthier.isa import Isa
 from luthier.lifting import lift
@@ -82,6 +82,12 @@ def test_the_search_ends(way: str) -> None:
             object = made("gfx90a", way, size, seed)
             seconds = 5 + size / 200
             survives(lambda object=object: lift(object, "k"), seconds=seconds)
+
+
+def test_functions_that_have_their_blocks_in_common() -> None:
+    """Thousands of places that are called, each with most of the blocks: refused before they take the memory."""
+    object = made("gfx90a", "direct", 16_000, 0)
+    assert not survives(lambda: lift(object, "k"), memory=300 * MB)
 
 
 def test_calls_that_can_all_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

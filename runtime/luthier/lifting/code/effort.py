@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from luthier.errors import LiftError
 
-FLOOR, EACH = 15_000, 24
+FLOOR, EACH = 15_000, 64
 """Units of work for any kernel, and for each of its instructions. What LLVM makes takes less than one for each; kernels
-of GCC that reach most of a C library, and those patched here with hooks called all over them, take five."""
+of GCC that reach most of a C library, and those patched here with hooks called all over them, take five; hooks called
+all over a loop with a switch 29."""
 
 
 class Effort:

@@ -89,10 +89,13 @@ def build_graph(
             jumps[number] = Jump(known.targets if known is not None else (), known)
         else:
             jumps[number] = _register_jump(explorer, blocks, number, begin, resolutions.get(address))
-    members = {}
+    members, alone = {}, explorer.leaders
     for entry in explorer.entries:
         members[entry] = blocks.reach([blocks.at(root) for root in roots.get(entry, [entry])])
-        effort.spend(1 + len(members[entry]) // _MEMBERS)
+        count = len(members[entry])
+        # Those that several functions have may be as many as there are pairs, which takes memory.
+        effort.spend(1 + count // _MEMBERS + max(0, count - alone))
+        alone = max(0, alone - count)
     exits = [EXITS[number] for number in blocks.exits()]
     return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, members)
 
