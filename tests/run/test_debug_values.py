@@ -25,7 +25,7 @@ from luthier.objects.variables import Operation, Type, Variable
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
-from .test_debug import Editor, opened
+from .test_debug import Editor, opened, room
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
@@ -251,7 +251,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
             if registers.exec >> lane & 1 and int(starts[lane]) + added == address:
                 found.append((count, step.text, value))
 
-    with launch.memory():
+    with room(), launch.memory():
         launch.execute(1, observer_of(launch.code, look, None, None))
     return found
 
