@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from image_cases import DIMENSIONS, LANES, TARGETS, Image, allocated, executed
+from image_cases import DIMENSIONS, LANES, TARGETS, Image, allocated, executed, is_gfx9
+from luthier.emulator.inspection.bench import WaveState
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
 
@@ -163,13 +164,60 @@ def test_gathered(target: str, verb: str, dim: str, component: int) -> None:
             assert state.vgpr(result)[lane] == expected, (lane, at[lane], result)
 
 
-def test_what_is_not_gathered() -> None:
-    image = Image("gfx1100", "8_8_8_8_UNORM", "2D", EXTENTS["2D"])
+def halves(state: WaveState, count: int) -> NDArray[np.float16]:
+    """Return components of 16 bits, two a register, by lane."""
+    pairs = np.stack([state.vgpr(index)[:LANES] for index in range(count // 2)], axis=1)
+    return pairs.view(np.float16)
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("dim", ["2D", "2D_ARRAY", "3D"])
+@pytest.mark.parametrize("target", [target for target in TARGETS if not is_gfx9(target)])
+def test_sixteen_bits(target: str, dim: str, linear: bool) -> None:
+    """Coordinates two a register, and results likewise; the linear ones within a rounding of the mean."""
+    for form in ("8_8_8_8_UNORM", "32_32_32_32_FLOAT"):
+        image = Image(target, form, dim, EXTENTS[dim])
+        axes = len(image.extents) - dim.endswith("ARRAY")
+        modes = [CLAMP, BORDER, WRAP][:axes]
+        memory, place = allocated(image, 5)
+        at = coordinates(image, axes, False).astype(np.float16)
+        padded = np.concatenate([at, np.full((LANES, at.shape[1] % 2), 7, np.float16)], axis=1)
+        pairs = np.ascontiguousarray(padded).view(np.uint32)
+        given = {20 + index: pairs[:, index].copy() for index in range(pairs.shape[1])}
+        scalars = words_of(image, place.address, modes, False, linear)
+        text = text_of(image, "image_sample_lz", len(given)).replace("v[0:3]", "v[0:1]") + " a16 d16"
+        found = halves(executed(target, text, given, scalars, memory), 4)
+        contents = place.view().tobytes()
+        for lane in range(LANES):
+            numbers = sampled(image, contents, [float(x) for x in at[lane]], modes, False, linear)
+            if linear or form == "8_8_8_8_UNORM":
+                assert found[lane] == pytest.approx(np.array(numbers).astype(np.float16), rel=2**-10, abs=1e-7)
+            else:  # floats of 32 bits are cut
+                assert (np.abs(found[lane]) <= np.abs(numbers)).all()
+                assert found[lane] == pytest.approx(np.array(numbers), rel=2**-10, abs=1e-7)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1201"])
+def test_gathered_halves(target: str) -> None:
+    image = Image(target, "16_16_16_16_FLOAT", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 5)
+    at = coordinates(image, 2, False)
+    given = {20: at[:, 0].copy(), 21: at[:, 1].copy()}
+    scalars = words_of(image, place.address, [CLAMP, CLAMP], False, False)
+    text = text_of(image, "image_gather4_lz", 2).replace("dmask:0xf", "dmask:0x2")
+    whole = executed(target, text, given, scalars, memory)
+    packed = executed(target, text.replace("v[0:3]", "v[0:1]") + " d16", given, scalars, memory)
+    expected = np.stack([whole.vgpr(index, dtype=np.float32)[:LANES] for index in range(4)], axis=1)
+    np.testing.assert_array_equal(halves(packed, 4), expected.astype(np.float16))
+
+
+def test_integers_of_32_bits_have_no_halves() -> None:
+    image = Image("gfx1100", "32_32_32_32_UINT", "2D", EXTENTS["2D"])
     memory, place = allocated(image, 6)
     scalars = words_of(image, place.address, [WRAP, CLAMP], False, False)
-    text = "image_gather4_lz v[0:3], v20, s[8:15], s[16:19] dmask:0x1 dim:SQ_RSRC_IMG_2D a16"
-    with pytest.raises(EmulationError, match="with 16 bits"):
-        executed("gfx1100", text, {20: 0}, scalars, memory)
+    text = text_of(image, "image_sample_lz", 2).replace("v[0:3]", "v[0:1]") + " d16"
+    with pytest.raises(EmulationError, match="16 bits"):
+        executed("gfx1100", text, {20: 0, 21: 0}, scalars, memory)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -118,22 +118,32 @@ def _between(w: WaveBuilder, first: Value, second: Value, weight: Value) -> Valu
 
 
 def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
-    dim = dimension(w)
+    dim, half = dimension(w), bool(w.modifiers.get("d16"))
     image = image_of(w, resource, dim)
+    if half:
+        image.form.refuse_narrowing()
     count = COORDINATES[dim]
     axes = count - (dim in (LINES, PLANES))
     s = _sampler_of(image, sampler, axes)
     stop(w, image.form.is_integer & s.linear, SAMPLER)
-    given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
+    given = _places(image, slots, level=level)
     layers = [_layer(w, given[-1], image.extents[-1])] if axes < count else []
-    found = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers))
-    write_result(image, d, found, False)
+    found = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers, half))
+    write_result(image, d, found, half)
+
+
+def _places(image: Image, slots: Sequence[Slot], *, level: bool) -> list[Value]:
+    """Return the coordinates, as the bits of floats."""
+    given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
+    if image.w.modifiers.get("a16"):
+        given = [one.to("u16").as_("f16").to("f32").as_("u32") for one in given]
+    return given
 
 
 def _corners(
     image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value]
-) -> tuple[list[list[Value]], list[Value]]:
-    """Return the components of the elements around a place, neighbours along X together, and weights by axis."""
+) -> tuple[list[tuple[Along, ...]], list[Value]]:
+    """Return the elements around a place, neighbours along X together, and weights by axis."""
     w = image.w
     axes = axes_of(image.dim)
     sides: list[list[Along]] = []
@@ -143,20 +153,22 @@ def _corners(
         sides.append([Along.of(image, axis, element) for element in elements])
         weights.append(weight)
     sides += [[Along.of(image, axes[-1], layer)] for layer in layers]
-    return [fetch_components(image, corner, False)[0] for corner in itertools.product(*reversed(sides))], weights
+    return list(itertools.product(*reversed(sides))), weights
 
 
-def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value]) -> list[Value]:
+def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value], half: bool) -> list[Value]:
     """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
     w = image.w
-    corners, weights = _corners(image, given, s, layers)
+    around, weights = _corners(image, given, s, layers)
+    corners = [fetch_components(image, corner, False)[0] for corner in around]
+    first = fetch_components(image, around[0], True)[0] if half else corners[0]
     result = []
-    for component in range(4):
-        nearest = corners[0][component]
+    for component, nearest in enumerate(first):
         values = [corner[component].as_("f32").to("f64") for corner in corners]
         for weight in weights:
             values = [_between(w, values[i], values[i + 1], weight) for i in range(0, len(values), 2)]
-        result.append(w.select(s.linear, values[0].to("f32").as_("u32"), nearest))
+        mean = values[0].to("f16").as_("u16").to("u32") if half else values[0].to("f32").as_("u32")
+        result.append(w.select(s.linear, mean, nearest))
     return result
 
 
@@ -165,19 +177,22 @@ _GATHERED = (2, 3, 1, 0)
 
 
 def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
-    dim, mask = dimension(w), w.modifiers.get("dmask", 0)
+    dim, mask, half = dimension(w), w.modifiers.get("dmask", 0), bool(w.modifiers.get("d16"))
     planes = (VOLUME, PLANES) if w.major == 9 else (PLANE, PLANES)
     if dim not in planes or mask not in _COMPONENTS:
         raise Unsupported(f"{w.variant.operation} of lines, volumes or several components, which is not modelled")
     image = image_of(w, resource, dim)
     stop(w, ~image.is_one_of(PLANE, PLANES), IMAGE)
+    if half:
+        image.form.refuse_narrowing()
     s = replace(_sampler_of(image, sampler, 2), linear=w.number(1) == 1)
-    given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
+    given = _places(image, slots, level=level)
     layers = [_layer(w, given[-1], image.extents[-1])] if dim == PLANES else []
-    corners, _ = w.with_rounding(0, lambda _: _corners(image, given[:2], s, layers))
+    around, _ = w.with_rounding(0, lambda _: _corners(image, given[:2], s, layers))
+    corners = [fetch_components(image, corner, half)[0] for corner in around]
     selection = image.selections[_COMPONENTS.index(mask)]
-    values = [selected(image.form, corners[corner], selection, False) for corner in _GATHERED]
-    for index, row in enumerate(result_rows(w, d, values, "")):
+    values = [selected(image.form, corners[corner], selection, half) for corner in _GATHERED]
+    for index, row in enumerate(result_rows(w, d, values, "pairs" if half else "")):
         d.store_row(index, row, w.exec)
 
 
@@ -200,8 +215,6 @@ def _declare(addresses: Sequence[str], resource: str, sampler: str, **generation
         )
         def sample(w: WaveBuilder, d: Slot, *given: Slot, verb: str = verb, level: bool = suffix == "_l") -> None:
             """D = the image at coordinates: samples, or one component of the four elements around."""
-            if w.modifiers.get("a16") or w.modifiers.get("d16"):
-                raise Unsupported(f"{w.variant.operation} with 16 bits, which is not modelled")
             _MODELS[verb](w, d, given[:-2], given[-2], given[-1], level=level)
 
 
