@@ -8,6 +8,7 @@ bits of the base are exclusive-ored to those of the place in a block.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
 from collections.abc import Iterator, Sequence
@@ -64,19 +65,21 @@ def equations(processor: str) -> dict[tuple[int, int], Equation]:
 
 
 def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
-    processors: Sequence[str] = ()
-    limited = _UP_TO_8_BYTES[1] if processor.startswith(_UP_TO_8_BYTES[0]) else ()
+    generation, without = _UP_TO_8_BYTES
+    limited = without if processor.startswith(generation) else ()
+    modes: list[int] = []
     lines = filter(None, TABLES.split("\n"))
     for line in lines:
-        if line.startswith("gfx"):
-            processors = line.split()
+        if "gfx" in line:
+            mode, *processors = line.split()
+            modes += [int(mode)] if processor in processors else []
             continue
-        modes = [int(word) for word in line.split()]
-        for size in range(SIZES):
-            equation = Equation.parse(next(lines))
-            for mode in modes:
-                if processor in processors and not (mode in limited and size == SIZES - 1):
-                    yield (mode, size), equation
+        for size, row in enumerate((line, *itertools.islice(lines, SIZES - 1))):
+            equation = Equation.parse(row)
+            for number in modes:
+                if not (number in limited and size == SIZES - 1):
+                    yield (number, size), equation
+        modes = []
 
 
 def _rows(processor: str) -> list[Equation]:
