@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.bench import Bench
+from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, assemble
 from luthier.isa import Isa, TargetId
 
 NEAR = "s_add_u32 s8, s8, 1\ns_setpc_b64 s[6:7]\ns_endpgm"
@@ -34,3 +34,16 @@ def test_addresses_in_far_code(target: str, distance: int) -> None:
     assert state.sgpr(8) == 1
     found = [state.sgpr(number, 2) for number in (2, 10, 12)]
     assert [address - bench.code_base for address in found] == [distance + 4, distance + 8, distance + 16]
+
+
+def test_code_that_is_added_between_launches() -> None:
+    """What was executed in another MODE before has no room for it."""
+    isa = Isa.of("gfx90a")
+    bench = Bench(isa, assemble(isa, "v_mov_b32 v0, v1\ns_endpgm\n"))
+    state = np.zeros(128, np.uint32), np.zeros((4, isa.wave_size), np.uint32), 1
+    for mode in (DEFAULT_MODE, 0x300):
+        bench.run(*state, mode=mode)
+    bench.code.extend([(0x100000, assemble(isa, "s_nop 0\n" * 50_000))])
+    counts = bench.run(*state, mode=DEFAULT_MODE).counts
+    assert counts[:2].tolist() == [1, 1]
+    assert counts.sum() == 2

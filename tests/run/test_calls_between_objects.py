@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 
 from .conftest import Outcome
 
@@ -50,6 +51,11 @@ def test_under_a_tool_they_are_named(build_program: Build, luthier_run: Run, tem
         assert kernel["instrumented"] == kernel["launches"] == 3
         assert kernel["unknown_calls"] > 0
         assert kernel["unresolved"]
+
+
+def test_checks_look_at_them(build_program: Build) -> None:
+    done = run_luthier("sanitize", "--checks", "waits,hazards", "--device", "emu:gfx90a", "--", build_program(NAME))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "called\n", "luthier: 0 findings\n")
 
 
 def test_a_pointer_to_no_code_is_a_fault(build_program: Build, luthier_run: Run) -> None:

@@ -59,7 +59,10 @@ void Watch::begin(const char *watch, unsigned wave_size, unsigned waves, const c
   seen_.clear();
 }
 
-void Watch::add(const char *records, const uint64_t *functions) { tables_[records] = functions; }
+void Watch::add(const char *records, const uint64_t *functions) {
+  tables_[records] = functions;
+  table_ = nullptr; // it may be this one
+}
 
 // Nothing here may keep the compiler from leaving by a jump: waves run for long.
 int Watch::step(char *wave, char *record) {

@@ -174,10 +174,10 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
     copied_ += size - copy.records.size();
     grow(copy.records, size);
     reinterpret_cast<char **>(tables_->addresses.data())[key] = copy.records.data();
-    if (watched_) {
-      copy.functions.resize(get(plan_, plan::record_count));
-      watch_.add(copy.records.data(), copy.functions.data());
-    }
+  }
+  if (watched_ && copy.functions.size() < size / record::kSize) { // a copy may have had room for more records
+    copy.functions.resize(size / record::kSize);
+    watch_.add(copy.records.data(), copy.functions.data());
   }
   // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the
   // function is written last and read first.
@@ -260,7 +260,8 @@ uint64_t Worker::executions(const uint32_t *records, uint64_t count) const {
 
 void Worker::take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records) {
   for (auto &[key, copy] : tables_->copies)
-    for (uint64_t index = 0; index < records; ++index) {
+    // What was not executed since there are more records has no room for them.
+    for (uint64_t index = 0; index < std::min<uint64_t>(records, copy.records.size() / record::kSize); ++index) {
       char *place = copy.records.data() + index * record::kSize;
       const uint64_t count = get(place, record::count);
       if (!count)
