@@ -137,8 +137,8 @@ def test_an_undecodable_word() -> None:
 
 
 def test_an_image_operation() -> None:
-    with pytest.raises(EmulationError, match=r"0x0 \(image_load v\[0:3\].*no operation image_load"):
-        run_assembly("gfx906", "image_load v[0:3], v[4:5], s[0:7] dmask:0xf unorm")
+    with pytest.raises(EmulationError, match=r"0x0 \(image_get_resinfo v\[0:3\].*no operation image_get_resinfo"):
+        run_assembly("gfx906", "image_get_resinfo v[0:3], v4, s[0:7] dmask:0xf unorm")
 
 
 def test_a_misaligned_atomic() -> None:
