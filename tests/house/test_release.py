@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from effort import EVERYTHING
 
 ROOT = Path(__file__).parents[2]
+SETUP = ROOT / "setup.py"
 CHANGELOG = """\
 # Changelog
 
@@ -52,6 +55,24 @@ def ready(tmp_path: Path) -> Path:
 def release(folder: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run([folder / "scripts/release", *arguments], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
+
+
+def test_headers_are_made_by_what_a_build_has(tmp_path: Path) -> None:
+    """Pip builds with what `requires` names and nothing else."""
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for name in (re.split(r"[<>=]", one)[0] for one in requires):
+        for file in metadata.distribution(name).files or ():
+            top = file.parts[0]
+            if top != ".." and not (tmp_path / top).exists():
+                (tmp_path / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
+    registers, modules = re.findall(r"^(?:REGISTERS = Path|AGREEMENT, DEVICE_HEADER = )(.*)$", SETUP.read_text(), re.M)
+    code = (
+        f"import importlib, runpy, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT / 'runtime')!r}]; "
+        f"runpy.run_path({str(ROOT)!r} + '/' + {registers})['native_header'](); "
+        f"agreement, device = map(importlib.import_module, ({modules})); agreement.header(), device.header()"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_dry_run_checks_and_changes_nothing(ready: Path) -> None:

@@ -134,7 +134,7 @@ def test_srgb(target: str) -> None:
     ("target", "verb", "dim", "component"),
     [
         ("gfx906", "image_gather4_l", "2D", 2),
-        ("gfx906", "image_gather4_lz", "2D_ARRAY", 1),
+        pytest.param("gfx906", "image_gather4_lz", "2D_ARRAY", 1, marks=pytest.mark.thorough),
         ("gfx1030", "image_gather4_lz", "2D", 0),
         ("gfx1100", "image_gather4", "2D_ARRAY", 1),
         ("gfx1201", "image_gather4_l", "2D", 3),
@@ -170,6 +170,8 @@ def halves(state: WaveState, count: int) -> NDArray[np.float16]:
     return pairs.view(np.float16)
 
 
+@pytest.mark.worth(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("dim", ["2D", "2D_ARRAY", "3D"])
 @pytest.mark.parametrize("target", [target for target in TARGETS if not is_gfx9(target)])
