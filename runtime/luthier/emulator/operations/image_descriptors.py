@@ -27,6 +27,8 @@ from luthier.emulator.questions import IMAGE, IMAGE_PITCH, TILES
 LINE, PLANE, VOLUME, _, LINES, PLANES = range(6)
 """The instruction's DIM (LLVM, MIMGDim): the descriptor's type is 8 more."""
 COORDINATES = {LINE: 1, PLANE: 2, VOLUME: 3, LINES: 2, PLANES: 3}
+FLAT_ALONG = {1: (LINE, LINES), 2: (LINE, PLANE)}
+"""By axis: the types of images that have one element along it."""
 _FIRST_TYPE = 8
 _LEFT_OUT = ("tfe", "lwe", "r128")
 
@@ -55,8 +57,8 @@ class Image(Struct, frozen=True):
         return _one_of(self.kind, kinds)
 
     def extends_along(self, axis: int) -> Value:
-        """Return whether the descriptor's type has more than one element along an axis."""
-        return ~self.is_one_of(*((), (LINE, LINES), (LINE, PLANE))[axis]) if axis else self.w.number(1) == 1
+        """Return whether images of the descriptor's type may have several elements along an axis."""
+        return ~self.is_one_of(*FLAT_ALONG[axis]) if axis else self.w.number(1) == 1
 
 
 def _one_of(kind: Value, kinds: Sequence[int]) -> Value:
@@ -158,8 +160,8 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) 
     form = DataFormat.of(w, fields.format, of_image=True)
     extents = [
         fields.width + 1,
-        w.select(_one_of(kind, (LINE, LINES)), w.number(1), fields.height + 1),
-        w.select(_one_of(kind, (LINE, PLANE)), w.number(1), fields.last + 1),
+        w.select(_one_of(kind, FLAT_ALONG[1]), w.number(1), fields.height + 1),
+        w.select(_one_of(kind, FLAT_ALONG[2]), w.number(1), fields.last + 1),
     ]
     mode = words[3] >> 20 & MODES - 1
     tiles = Tiles.of(w, mode, kind == VOLUME, form.bytes)

@@ -14,9 +14,7 @@ from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.buffer_typed import arranged, read_words, result_rows, selected, write_words
 from luthier.emulator.operations.image_descriptors import (
-    LINE,
-    LINES,
-    PLANE,
+    FLAT_ALONG,
     PLANES,
     Image,
     axes_of,
@@ -67,9 +65,8 @@ def places_of(image: Image, at: Sequence[Value]) -> list[Along]:
     """Look at an instruction's coordinates."""
     w = image.w
     if image.dim == PLANES and w.major > 9:  # what coordinates do that the descriptor's type lacks, no source says
-        for lacking, coordinate in (((LINE, LINES), at[1]), ((LINE, PLANE), at[2])):
-            lacks = (image.kind == lacking[0]) | (image.kind == lacking[1])
-            stop(w, lacks & (w.mask_bits((coordinate != 0) & w.exec) != 0), IMAGE)
+        for axis, kinds in FLAT_ALONG.items():
+            stop(w, image.is_one_of(*kinds) & (w.mask_bits((at[axis] != 0) & w.exec) != 0), IMAGE)
     return [Along.of(image, axis, coordinate) for axis, coordinate in zip(axes_of(image.dim), at, strict=True)]
 
 
