@@ -16,7 +16,7 @@ from typing import Any
 
 from luthier import __version__
 from luthier.errors import LuthierError
-from luthier.support.extensions import Extensions
+from luthier.extensions.records import Extensions
 from luthier.terminal import say_text
 
 from luthier_build import rocm
@@ -105,7 +105,7 @@ def _native() -> str:
 def _targets() -> str:
     from luthier.arch.targets import TARGETS, added
 
-    others = {name: point.dist.name if point.dist else point.value for name, point in added().items()}
+    others = {name: point.package or point.value for name, point in added().items()}
     return ", ".join(f"{name} ({others[name]})" if name in others else name for name in TARGETS)
 
 

@@ -23,7 +23,7 @@ from luthier.arch.target import Target, version_in
 from luthier.errors import LuthierError, TargetError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from luthier.extensions.entry_points import EntryPoint
 
 _FOLDERS = (gfx9, gfx908, gfx90a, gfx940, gfx950, gfx10, gfx103, gfx11, gfx115, gfx12, gfx1250)
 
@@ -80,7 +80,7 @@ def _all() -> Table:
     Raises:
         TargetError: one that cannot be imported, is no processor, or clashes with another.
     """
-    from luthier.support.extensions import ARCHITECTURES, points_of  # slow to import
+    from luthier.extensions.entry_points import ARCHITECTURES, points_of  # few need it
 
     points = {(point.name, point.value): point for point in points_of(ARCHITECTURES)}  # one may be found twice
     table = _OWN

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import ToolError
-from luthier.support.extensions import Extensions
+from luthier.extensions.records import Extensions
 from luthier.terminal import say_text, visible, visible_lines
 
 if TYPE_CHECKING:

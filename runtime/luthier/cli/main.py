@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.support.suggestions import did_you_mean
 from luthier.terminal import say_text, visible_lines
 
 COMMANDS = {
@@ -69,10 +70,10 @@ def every_command() -> dict[str, tuple[str, str]]:
 
     What they name is not imported.
     """
-    from importlib.metadata import entry_points  # slow to import, and not needed for our own
+    from luthier.extensions.entry_points import points_of  # not needed for our own
 
     commands = dict(COMMANDS)
-    for point in entry_points(group=COMMAND_GROUP):
+    for point in points_of(COMMAND_GROUP):
         for name, command in point.load().items():
             commands.setdefault(name, command)
     return commands
@@ -88,8 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
         if arguments[0] not in commands and not arguments[0].startswith("-"):
-            from luthier.support.suggestions import did_you_mean  # not needed where all is well
-
             hint = did_you_mean(arguments[0], commands)
             Parser(prog="luthier").error(f"there is no command {arguments[0]!r}{hint}; `luthier --help` lists them")
         chosen = _chosen(arguments[:1], commands)

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from luthier.extensions.entry_points import CHECKS as GROUP
+from luthier.extensions.records import Extensions
 from luthier.hazards.wait_counters import check_waits
 from luthier.hazards.wait_states import check_hazards
 from luthier.lifting.representation import LiftedRepresentation
-from luthier.support.extensions import CHECKS as GROUP
-from luthier.support.extensions import Extensions
 
 
 class Finding(Protocol):

@@ -6,9 +6,9 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 
 from luthier.errors import BuildError
+from luthier.extensions.entry_points import points_of
 from luthier.isa.targets import TargetId
 from luthier.module.demand import OnDemand, wanted
 from luthier.module.manifest import Manifest
@@ -52,7 +52,9 @@ def load_inline(
     """
     if not isinstance(source, str):
         raise BuildError(f"the source of a device module is a string, not {type(source).__name__}")
-    for point in entry_points(group=COMPILERS, name="inline"):
+    for point in points_of(COMPILERS):
+        if point.name != "inline":
+            continue
         given = {
             "targets": targets,
             "include_dirs": None if include_dirs is None else [os.fspath(folder) for folder in include_dirs],

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from luthier.errors import ToolError
+from luthier.extensions.entry_points import points_of
 from luthier.isa.targets import TargetId
 from luthier.module.manifest import Manifest
-from luthier.support.extensions import points_of
 
 RECORD = ".luthier-editable.json"
 """File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
@@ -56,8 +55,10 @@ def read_installed(
         ToolError: there is no such package or module.
     """
     targets: Mapping[str, tuple[TargetId, ...]] = {}
+    from importlib.resources import files  # slow to import, before a program starts
+
     try:
-        folder = importlib.resources.files(package)
+        folder = files(package)
         if isinstance(folder, Path):
             sources = (folder / f"{module}.hipfb").resolve().parent
             follow_sources(sources, target)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint
 
 from msgspec.structs import replace
 
 from luthier.arch.targets import makers
 from luthier.cache.provenance import Provenance, package_provenance
 from luthier.errors import ToolError
+from luthier.extensions.entry_points import INTRINSICS, EntryPoint, points_of
+from luthier.extensions.records import by_name, clash, load_record, package_of
 from luthier.payload.calls import Intrinsic
 from luthier.payload.intrinsics import BUILT_IN
-from luthier.support.extensions import INTRINSICS, by_name, clash, load_record, package_of, points_of
 
 
 def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:

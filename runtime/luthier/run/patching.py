@@ -25,10 +25,10 @@ from luthier.cache.store import Store
 from luthier.channels import describe
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import LuthierError, ToolCodeError, ToolError
+from luthier.extensions.entry_points import INTRINSICS, points_of
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, RefusedError
-from luthier.support.extensions import INTRINSICS, points_of
 from luthier.tool import Share, ToolGroup
 from luthier.tool.counts import Cell, KernelCounters
 from luthier.tool.options import PatchOptions

@@ -7,12 +7,11 @@ import os
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from luthier.errors import LuthierError, ToolCodeError, ToolError
-from luthier.support.extensions import points_of
+from luthier.extensions.entry_points import EntryPoint, points_of
 from luthier.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:

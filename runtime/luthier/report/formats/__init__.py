@@ -11,8 +11,9 @@ Formats are imported when they are chosen, or their help is shown.
 
 from __future__ import annotations
 
+from luthier.extensions.entry_points import REPORT_FORMATS
+from luthier.extensions.records import Extensions
 from luthier.report.formats.declare import ReportFormat
-from luthier.support.extensions import REPORT_FORMATS, Extensions
 
 FORMATS = Extensions(
     REPORT_FORMATS,

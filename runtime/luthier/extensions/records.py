@@ -1,30 +1,14 @@
-"""Entry points through which installed packages extend Luthier.
-
-Reading all of them takes longer than most that is done with them, so they are read once, and again only when something
-was installed or the search path has changed.
-"""
+"""Records of one class by name: Luthier's own, and those of installed packages."""
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
 from luthier.errors import LuthierError
-
-ARCHITECTURES = "luthier.arch"
-"""Group of entry points of processors (`luthier.arch.targets`)."""
-INTRINSICS = "luthier.intrinsics"
-"""Group of entry points of what hooks may call (`luthier.payload.registry`)."""
-REPORT_FORMATS = "luthier.report_formats"
-"""Group of entry points of the formats of `luthier report` (`luthier.report.formats`)."""
-CHECKS = "luthier.checks"
-"""Group of entry points of the checks of `luthier check` (`luthier.hazards.checks`)."""
+from luthier.extensions.entry_points import EntryPoint, points_of
 
 Record = TypeVar("Record")
 
@@ -81,7 +65,7 @@ def by_name(points: Iterable[EntryPoint], dot: str = ".") -> Mapping[str, tuple[
 
 def package_of(point: EntryPoint) -> str:
     """Return the distribution that has an entry point."""
-    return point.dist.name if point.dist is not None else point.module.partition(".")[0]
+    return point.package or point.module.partition(".")[0]
 
 
 def load_record(
@@ -111,22 +95,3 @@ def load_record(
 def clash(what: str, packages: Iterable[str], error: type[LuthierError] = LuthierError) -> LuthierError:
     """Return the error that several packages define the same."""
     return error(f"{what} is defined by several packages: {' and '.join(packages)}; remove one")
-
-
-def points_of(group: str) -> Sequence[EntryPoint]:
-    """Return the entry points of a group of Luthier's, none of them imported."""
-    return _read(tuple((folder, _changed(folder)) for folder in sys.path)).get(group, ())
-
-
-def _changed(folder: str) -> int:
-    try:
-        return Path(folder).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-@functools.lru_cache(maxsize=4)
-def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
-    installed = entry_points()
-    ours = (group for group in installed.groups if group.startswith("luthier."))  # to select one takes long
-    return {group: tuple(installed.select(group=group)) for group in ours}

@@ -1,0 +1,158 @@
+"""Entry points of installed packages: those of Luthier's groups, kept from one process to the next.
+
+To import `importlib.metadata` and to read what all packages say takes longer than most that is done with it, so both
+are done again only where something was installed, removed or written since.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pkgutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from luthier.cache.folder import UNUSED_FOR, cache_folder, is_own
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+ARCHITECTURES = "luthier.arch"
+"""Group of entry points of processors (`luthier.arch.targets`)."""
+INTRINSICS = "luthier.intrinsics"
+"""Group of entry points of what hooks may call (`luthier.payload.registry`)."""
+REPORT_FORMATS = "luthier.report_formats"
+"""Group of entry points of the formats of `luthier report` (`luthier.report.formats`)."""
+CHECKS = "luthier.checks"
+"""Group of entry points of the checks of `luthier check` (`luthier.hazards.checks`)."""
+
+_METADATA = (".dist-info", ".egg-info")
+"""Ends of the names of what installers write about a package: mostly a folder, of distutils a file."""
+_OF_EGG = "EGG-INFO"
+"""Name of such a folder in an egg, which is on the search path itself."""
+_FORM = 1
+"""Version of what is kept."""
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a file that is written again has another time for sure."""
+
+
+class EntryPoint(Struct, frozen=True):
+    """Name that an installed distribution gives to an object in one of its modules."""
+
+    name: str
+    value: str
+    """``module:object``."""
+    group: str
+    package: str = ""
+    """The distribution; empty if it does not say its name."""
+
+    @property
+    def module(self) -> str:
+        """Return the full name of the module."""
+        return self.value.partition(":")[0].strip()
+
+    def load(self) -> Any:
+        """Import the module and return the object; whatever the module raises is passed on."""
+        target = self.value.partition("[")[0]  # behind it are extras, of old packages
+        return pkgutil.resolve_name("".join(target.split()))
+
+
+def points_of(group: str) -> Sequence[EntryPoint]:
+    """Return the entry points of a group of Luthier's, none of them imported."""
+    return _read(tuple((folder, _changed(folder)) for folder in sys.path if isinstance(folder, str))).get(group, ())
+
+
+def _changed(path: str) -> int:
+    """Return when a file or folder was last written; 0 if it is not there."""
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=4)
+def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
+    paths = [folder for folder, _ in folders]
+    kept, times = _kept_for(paths), {path: _changed(path) for path in _sources(paths)}
+    with suppress(OSError, msgspec.DecodeError):
+        if kept is not None and is_own(kept):
+            index = msgspec.json.decode(kept.read_bytes(), type=_Index)
+            if index.times == times:
+                return index.points
+    points = _installed()
+    if kept is not None and max(times.values(), default=0) < time.time_ns() - _SETTLED:
+        _keep(kept, _Index(times, points))
+    return points
+
+
+# What is kept ---------------------------------------------------------------------------------------------------------
+
+
+class _Index(Struct, frozen=True):
+    times: dict[str, int]
+    """When each file and folder that says something about a package was last written."""
+    points: dict[str, tuple[EntryPoint, ...]]
+    """The entry points by group."""
+
+
+def _kept_for(folders: Sequence[str]) -> Path | None:
+    """Return the file that entry points of a search path are kept in; None if they are not."""
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return None  # it may have packages elsewhere
+    folder = cache_folder("entry-points")
+    said = repr((_FORM, os.getcwd() if any(not os.path.isabs(one) for one in folders) else "", folders))
+    return folder and folder / f"{hashlib.sha256(said.encode()).hexdigest()[:24]}.json"
+
+
+def _sources(folders: Sequence[str]) -> Iterator[str]:
+    """Yield the paths whose times change where an entry point is added, removed or changed."""
+    for folder in folders:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            yield folder  # an archive, or nothing
+        else:
+            for name in names:
+                if name.lower().endswith(_METADATA) or name.upper() == _OF_EGG:
+                    yield os.path.join(folder, name)
+                    yield os.path.join(folder, name, "entry_points.txt")
+
+
+def _keep(file: Path, index: _Index) -> None:
+    from luthier.errors import LuthierError
+    from luthier.support.files import write_atomically  # slow to import
+
+    with suppress(OSError, LuthierError):  # it costs time, not correctness
+        for other in file.parent.glob("*.json"):
+            if other.stat().st_mtime < time.time() - UNUSED_FOR:
+                other.unlink(missing_ok=True)
+        write_atomically(file, msgspec.json.encode(index))
+
+
+def _installed() -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of all installed packages in groups of Luthier's."""
+    from importlib.metadata import entry_points  # slow to import
+
+    installed = entry_points()
+    ours = (group for group in installed.groups if group.startswith("luthier."))  # to select one takes long
+    return {
+        group: tuple(
+            EntryPoint(point.name, point.value, group, _name_of(point.dist)) for point in installed.select(group=group)
+        )
+        for group in ours
+    }
+
+
+def _name_of(distribution: metadata.Distribution | None) -> str:
+    with suppress(Exception):  # any damage to another package's metadata
+        return str((distribution and distribution.name) or "")
+    return ""
