@@ -36,6 +36,7 @@ test-all: export LUTHIER_TEST_SHARD = $(SHARD)
 test-all: test ## run all the tests; SHARD=3/12: the third of twelve parts
 
 check: setup ## lint, format, types, rules of the house
+	@scripts/bootstrap build dev scons docs
 	@$(MAKE) --no-print-directory --keep-going --output-sync -j2 check-types check-native check-python
 
 check-types:
@@ -50,6 +51,7 @@ check-python:
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) scripts/house_rules.py
 	@$(PYTHON) scripts/draw_packages.py --check
+	@$(PYTHON) scripts/api_reference.py --check
 	@.venv/bin/lint-imports --no-cache
 
 docs: setup ## make a site of the documents and the Python API, in build/docs

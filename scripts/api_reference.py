@@ -1,7 +1,7 @@
 """The reference of the Python API as Markdown, for readers of the repository: docs/api.md, made of docs/api.rst and
 the docstrings that it names.
 
-Use: python scripts/api_reference.py   (writes the page; `make format` does so)
+Use: python scripts/api_reference.py [--check]   (writes the page; with --check it is compared, and nothing written)
 """
 
 from __future__ import annotations
@@ -38,4 +38,8 @@ def reference() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference())
+    page = reference()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page)
+    elif PAGE.read_text() != page:
+        sys.exit(f"{PAGE.relative_to(ROOT)} is not what the docstrings say: run `make format`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -26,8 +27,21 @@ if TYPE_CHECKING:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """What begins in the background ignores interrupts, and so would the programs that tests start and interrupt."""
+gc.disable()
+"""Until all tests are collected: they stay, and to look at them again and again takes long."""
 BROWSER = "/usr/bin/chromium-headless-shell"
 MakeModule = Callable[..., ToolModule]
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among what was imported and collected."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let Python look at everything once more, since native modules tell what it leaves."""
+    gc.unfreeze()
 
 
 AS_HOOKS = ("instrument", "plugin", "proof", "triton", "waits")

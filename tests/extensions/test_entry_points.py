@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(folder, "one", "one:Tool")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [str(folder)])
+    # Others may be there, of what other tests have imported.
+    usual = [one for one in sys.meta_path if one is PathFinder or not hasattr(one, "find_distributions")]
+    monkeypatch.setattr(sys, "meta_path", usual)
     return folder
 
 

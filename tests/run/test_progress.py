@@ -116,18 +116,21 @@ def unfinished(build_program: Callable[[str], Path]) -> list[str]:
 
 
 def test_a_program_in_the_middle_of_a_line(unfinished: list[str], slow_tool: dict[str, str]) -> None:
-    code, screen = on_terminal(unfinished, slow_tool)
+    with subprocess.Popen(
+        unfinished, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=slow_tool
+    ) as piped:  # both at once, since the tool sleeps most of the time
+        code, screen = on_terminal(unfinished, slow_tool)
+        output, errors = piped.communicate()
     assert code == 0, screen.lines
     assert screen.lines[0] == "the program is in the middle of a line ... and goes on"
     assert screen.lines[1:4] == ["next line", "== slow", "== coverage"]
     assert screen.shown, "nothing was shown"
     assert all(line.startswith("the program is in the middle of a line ...luthier: ") for line in screen.shown)
     assert all(len(line) <= 80 for line in screen.shown)
-    piped = subprocess.run(unfinished, capture_output=True, text=True, env=slow_tool)
     assert piped.returncode == 0
-    assert piped.stdout == "the program is in the middle of a line ... and goes on\nnext line\n"
-    assert "\x1b" not in piped.stderr
-    assert "patching" not in piped.stderr
+    assert output == "the program is in the middle of a line ... and goes on\nnext line\n"
+    assert "\x1b" not in errors
+    assert "patching" not in errors
 
 
 @pytest.mark.thorough
