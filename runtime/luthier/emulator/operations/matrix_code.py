@@ -7,6 +7,7 @@ EXEC is ignored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -454,41 +455,63 @@ class _Emitter:
         return -value if p.negate_c else value
 
     def _rows(self, block: Any, special: bool) -> None:
-        """Emit all rows of one block."""
+        """Emit all rows of one block, as many at once as the model says."""
         w, p = self.w, self.p
+        together = 1 if special else math.gcd(p.rows, p.model.rows_at_once)
 
-        def row(number: Any, _: list[Value]) -> list[Value]:
-            place = w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number)
-            stored = self._stored(self.c_places.read(place, 0), self.c_places.read(place, 1))
-            initial = self._initial(stored)
-            start = w.like(0, initial) if p.saturate else p.model.start(w, initial)
-            group = p.model.group
-
-            def some(turn: Any, carried: list[Value]) -> list[Value]:
-                a, b = [], []
-                for offset in range(group):
-                    k = w.ir.add(w.ir.mul(turn, ir.Constant(I64, group)), ir.Constant(I64, offset))
-                    own, theirs = self._elements(k, number)
-                    a.append(tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a", special]))
-                    b.append(tuple(array.vector(theirs, p.columns) for array in self.arrays["b", special]))
-                return [p.model.step(w, carried[0], a, b, special)]
-
-            (total,) = loop(w, self.steps // group, [start], some)
-            if p.saturate:
-                total = w.add_saturate(initial, total)
-            if total.type.is_float:
-                nan = w.like(float("nan"), total)
-                total = w.select(w.is_nan(total), nan, total)
-            if total.type != self.kind:
-                total = total.to(self.kind)
-            self.results.store(w.ir.mul(place, ir.Constant(I64, p.columns)), total)
-            if self.tally is not None:
-                with w.when(self.tally.found(total)):
-                    flags = self._flags(number, flags_of_typed(w, stored, start))
-                    self.tally.add(total, flags, self.places.read(place, 2))
+        def rows(turn: Any, _: list[Value]) -> list[Value]:
+            numbers = [self._plus(turn, together, number) for number in range(together)]
+            places = [w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number) for number in numbers]
+            stored = [self._stored(self.c_places.read(place, 0), self.c_places.read(place, 1)) for place in places]
+            initial = list(map(self._initial, stored))
+            starts = [w.like(0, one) if p.saturate else p.model.start(w, one) for one in initial]
+            totals = self._sums(numbers, starts, special)
+            for number, place, begin, own, start, total in zip(
+                numbers, places, initial, stored, starts, totals, strict=True
+            ):
+                result = self._rounded(w.add_saturate(begin, total) if p.saturate else total)
+                self.results.store(w.ir.mul(place, ir.Constant(I64, p.columns)), result)
+                if self.tally is not None:
+                    with w.when(self.tally.found(result)):
+                        flags = self._flags(number, flags_of_typed(w, own, start))
+                        self.tally.add(result, flags, self.places.read(place, 2))
             return []
 
-        loop(w, p.rows, [], row)
+        loop(w, p.rows // together, [], rows)
+
+    def _plus(self, turn: Any, size: int, offset: int) -> Any:
+        """Return the number of the turn's element `offset`, of `size`."""
+        return self.w.ir.add(self.w.ir.mul(turn, ir.Constant(I64, size)), ir.Constant(I64, offset))
+
+    def _sums(self, rows: Sequence[Any], starts: list[Value], special: bool) -> list[Value]:
+        """Return `starts` and all products of rows of A with B."""
+        w, p, group = self.w, self.p, self.p.model.group
+
+        def some(turn: Any, carried: list[Value]) -> list[Value]:
+            steps = [self._plus(turn, group, offset) for offset in range(group)]
+            totals, b = [], list[Fields]()
+            for row, total in zip(rows, carried, strict=True):
+                elements = [self._elements(k, row) for k in steps]
+                a = [
+                    tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a", special])
+                    for own, _ in elements
+                ]
+                if not b or p.index is not None:  # else all rows meet the same of B
+                    b = [
+                        tuple(array.vector(theirs, p.columns) for array in self.arrays["b", special])
+                        for _, theirs in elements
+                    ]
+                totals.append(p.model.step(w, total, a, b, special))
+            return totals
+
+        return loop(w, self.steps // group, starts, some)
+
+    def _rounded(self, total: Value) -> Value:
+        """Return a row of D as it is stored, of the sum."""
+        w = self.w
+        if total.type.is_float:
+            total = w.select(w.is_nan(total), w.like(float("nan"), total), total)
+        return total if total.type == self.kind else total.to(self.kind)
 
     def _elements(self, k: Any, row: Any) -> tuple[Any, Any]:
         """Return where in the arrays the element of a step is that a row of A has, and where those of B begin."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from llvmlite import ir
 from msgspec import Struct
@@ -61,6 +61,8 @@ class Model(Struct, frozen=True):
     """Model of adding products to the accumulator: `group` of them at a time, in the order of k."""
 
     group: int
+    rows_at_once: ClassVar[int] = 1
+    """Rows whose sums are formed at once. Two where an addition waits for the one before it."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
         """Return the parts of an element that are kept, for `step` with or without `special`."""
@@ -84,6 +86,8 @@ class Model(Struct, frozen=True):
 class Chain(Model, frozen=True):
     """A chain of fused multiply-adds; of integers, of plain ones."""
 
+    rows_at_once: ClassVar[int] = 2
+
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
@@ -95,6 +99,8 @@ class Chain(Model, frozen=True):
 
 class Wide(Model, frozen=True):
     """A chain of additions in 64 bits, rounded to the result at its end: small floats with scales do not overflow."""
+
+    rows_at_once: ClassVar[int] = 2
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
         """Return the number in 64 bits."""
