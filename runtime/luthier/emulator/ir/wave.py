@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import instructions
 
 from luthier.emulator import layout
 from luthier.emulator.ir.builder import Builder
@@ -59,6 +60,18 @@ class WaveBuilder(Builder):
     def store(self, value: Value, address: Any, *, align: int | None = None) -> None:
         """Write a scalar or a vector; `align`: bytes, those of an element if None."""
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
+
+    def store_where(self, mask: Value, row: Value, address: Any) -> None:
+        """Write a row where `mask` holds, by a store of all of it.
+
+        A masked store, which LLVM would make of this, is slow to read: the host has no value for a load of the same
+        place before the store is in its cache, behind all stores that missed it. So LLVM may not touch this load.
+        """
+        size = self.lanes * row.type.bits // 8
+        old = _VolatileLoad(self.ir.block, address, typ=row.llvm.type)
+        old.align = size
+        self.ir._insert(old)
+        self.ir.store(self.select(mask, row, self.wrap(old, row.type)).llvm, address, align=size)
 
     def wave_field(self, name: str) -> Any:
         """Return the address of a field of the wave."""
@@ -242,6 +255,15 @@ class WaveBuilder(Builder):
         return self.address(self.record, layout.RECORD.size)
 
 
+class _VolatileLoad(instructions.LoadInstr):  # type: ignore[misc] # llvmlite has no types
+    """A load as llvmlite makes none."""
+
+    def descr(self, buf: list[str]) -> None:
+        """Add the instruction's text."""
+        super().descr(buf)
+        buf[-1] = buf[-1].replace("load", "load volatile", 1)
+
+
 class Slot:
     """One operand of an operation, as the record names it."""
 
@@ -405,9 +427,9 @@ class Slot:
         base = self.base()
         address = w.address(base, 4 * w.wave_size * index) if index else base
         if mask is not None:
-            old = w.wrap(w.ir.load(address, typ=self._row_type(), align=4 * w.wave_size), "u32")
-            row = w.select(mask, row, old)
-        w.ir.store(row.llvm, address, align=4 * w.wave_size)
+            w.store_where(mask, row, address)
+        else:
+            w.ir.store(row.llvm, address, align=4 * w.wave_size)
 
     def write(self, value: Value) -> None:
         """Write active lanes."""

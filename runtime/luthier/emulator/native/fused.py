@@ -30,6 +30,8 @@ from luthier.emulator.native.processor import processor
 from luthier.emulator.operations.control import timing_only
 
 _COUNTS = ir.VectorType(I64, 2)
+_SHORT = 16
+"""Instructions of a short segment: what follows reads its rows soon."""
 _LITERALS = ("k", "K")
 
 
@@ -220,7 +222,7 @@ class _RunBuilder(WaveBuilder):
         self._sums = dict(phis)
         self._exec = self._mask_at(layout.EXEC)
         yield
-        self._store_rows()
+        self._store_rows(soon=len(segment) <= _SHORT)
         following = self.ir.add(self._chunk, I64(1))
         last = self.ir.block
         self._chunk.add_incoming(I64(0), self._before)
@@ -236,16 +238,23 @@ class _RunBuilder(WaveBuilder):
             self.ir.store(self._sums[place], self.address(self.wave, place), align=4)
         self.lanes, self._exec = 0, None
 
-    def _store_rows(self) -> None:
+    def _store_rows(self, *, soon: bool) -> None:
+        """Write what has changed.
+
+        Args:
+            soon: whether it is read soon, as what follows a short segment does: see `store_where`.
+        """
         store = self.function(
             f"llvm.masked.store.v{self.chunk_lanes}i32.p0",
             ir.VoidType(),
             [self._row_of_chunk, ir.PointerType(), I32, self._mask_of_chunk],
         )
         for place in sorted(self._changed):
-            self.ir.call(
-                store, [self.rows[place].llvm, self._row_address(place), I32(4 * self.chunk_lanes), self.exec.llvm]
-            )
+            row, address = self.rows[place], self._row_address(place)
+            if soon:
+                self.store_where(self.exec, row, address)
+            else:
+                self.ir.call(store, [row.llvm, address, I32(4 * self.chunk_lanes), self.exec.llvm])
 
     def _row_address(self, place: int) -> Any:
         return self.address(self.wave, self.ir.add(self.ir.mul(self._chunk, I64(4 * self.chunk_lanes)), I64(place)))
