@@ -176,7 +176,7 @@ def test_what_cannot_be_used_is_read_again(
     elif damage == "off":
         monkeypatch.setenv(VARIABLE, "")
     else:
-        kept.write_text({"empty": "", "text": "{", "other": '{"times": 3}'}[damage])
+        kept.write_text({"empty": "", "text": "{", "other": '{"state": 3}'}[damage])
     assert reads() == [ONE, READ]
 
 

@@ -86,11 +86,11 @@ def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPo
     with suppress(OSError, msgspec.DecodeError):
         if kept is not None and is_own(kept):
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
-            if index.times == times:
+            if index.state == _digest_of(times):
                 return index.points
     points = _installed()
     if kept is not None and max(times.values(), default=0) < time.time_ns() - _SETTLED:
-        _keep(kept, _Index(times, points))
+        _keep(kept, _Index(_digest_of(times), points))
     return points
 
 
@@ -98,8 +98,8 @@ def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPo
 
 
 class _Index(Struct, frozen=True):
-    times: dict[str, int]
-    """When each file and folder that says something about a package was last written."""
+    state: str
+    """Digest of when each file and folder that says something about a package was last written."""
     points: dict[str, tuple[EntryPoint, ...]]
     """The entry points by group."""
 
@@ -109,8 +109,12 @@ def _kept_for(folders: Sequence[str]) -> Path | None:
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return None  # it may have packages elsewhere
     folder = cache_folder("entry-points")
-    said = repr((_FORM, os.getcwd() if any(not os.path.isabs(one) for one in folders) else "", folders))
-    return folder and folder / f"{hashlib.sha256(said.encode()).hexdigest()[:24]}.json"
+    here = os.getcwd() if any(not os.path.isabs(one) for one in folders) else ""
+    return folder and folder / f"{_digest_of(_FORM, here, folders)}.json"
+
+
+def _digest_of(*said: object) -> str:
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:24]
 
 
 def _sources(folders: Sequence[str]) -> Iterator[str]:
