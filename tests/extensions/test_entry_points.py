@@ -77,7 +77,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(folder, "one", "one:Tool")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [str(folder)])
-    # Others may be there, of what other tests have imported.
+    # Other tests may have imported `importlib_metadata`, which takes the usual finder's place.
+    find = metadata.MetadataPathFinder.find_distributions
+    monkeypatch.setattr(PathFinder, "find_distributions", find, raising=False)
     usual = [one for one in sys.meta_path if one is PathFinder or not hasattr(one, "find_distributions")]
     monkeypatch.setattr(sys, "meta_path", usual)
     return folder
