@@ -90,7 +90,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[tuple[s
     """Yield a function that asks for tools as a new process does: their names, values and packages."""
     real, times = entry_points._installed, list[int]()
 
-    def read() -> dict[str, tuple[EntryPoint, ...]]:
+    def read() -> tuple[dict[str, tuple[EntryPoint, ...]], bool]:
         times.append(1)
         importlib.invalidate_caches()
         return real()
@@ -153,6 +153,40 @@ def test_what_was_just_written_is_not_kept(site: Path, reads: Ask) -> None:
     """It may be written once more at a time that the file system does not tell from the first."""
     os.utime(site / "one-1.dist-info")
     assert reads() == [ONE, READ]
+    assert reads() == [ONE, READ]
+
+
+DAMAGED = {
+    "bytes": b"[luthier.tools]\ntwo = two:Tool\nx = \xff\xfe\n",
+    "no value": b"[luthier.tools]\ntwo\n",
+    "no group": b"two = two:Tool\n",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize("says_name", [True, False])
+def test_a_damaged_package_is_left_out(
+    site: Path, reads: Ask, damage: str, says_name: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever it is of: other packages' tools are there, and what is left out is said."""
+    reads()
+    other = write(site, "two", "two:Tool")
+    (other / "entry_points.txt").write_bytes(DAMAGED[damage])
+    if not says_name:
+        (other / "METADATA").write_bytes(b"Name: tw\xf6\n")
+    found = reads()
+    assert found in ([ONE, READ], [ONE, ("two", "", "two" if says_name else ""), READ])  # as this Python reads it
+    told = capsys.readouterr().err
+    where = "two" if says_name else f"a package in {site}"
+    assert told == "" or f"warning: the entry points of {where} are left out, since they cannot be read: " in told
+    assert told or damage != "bytes"
+
+
+def test_a_folder_that_was_removed(site: Path, reads: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr(sys, "path", ["", str(site)])
     assert reads() == [ONE, READ]
 
 

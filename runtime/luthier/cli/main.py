@@ -66,15 +66,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def every_command() -> dict[str, tuple[str, str]]:
-    """Return `COMMANDS` and those of installed packages, ours first.
+    """Return `COMMANDS` and those of installed packages, ours first; what cannot be imported is reported.
 
-    What they name is not imported.
+    The modules that they name are not imported.
     """
     from luthier.extensions.entry_points import points_of  # not needed for our own
+    from luthier.extensions.records import load
 
     commands = dict(COMMANDS)
     for point in points_of(COMMAND_GROUP):
-        for name, command in point.load().items():
+        try:
+            added = load(point, f"commands {point.name}")
+        except LuthierError as problem:
+            say_text(f"luthier: warning: {problem}", file=sys.stderr)
+            continue
+        for name, command in added.items():
             commands.setdefault(name, command)
     return commands
 

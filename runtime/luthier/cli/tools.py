@@ -17,7 +17,6 @@ import itertools
 import json
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from msgspec import Struct
 from luthier import __version__
 from luthier.cli.common import say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
+from luthier.extensions.entry_points import EntryPoint, points_of
+from luthier.extensions.records import by_name
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources, targets_on_demand
@@ -88,46 +89,23 @@ def run(args: argparse.Namespace) -> int:
     return int(any(tool.problems for tool in tools))
 
 
-def installed_tools(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> list[InstalledTool]:
-    """Return every installed tool, sorted by name; never raise for a tool that is broken.
-
-    Args:
-        entry_points: default: those of group ``luthier.tools`` in this Python environment.
-    """
-    found = list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP) if entry_points is None else entry_points)
-    # One distribution can be seen twice, in the environment and in the current folder.
-    unique = {(point.name, point.value, _distribution(point)[0]): point for point in found}
-    times = Counter(point.name for point in unique.values())
-    owners: dict[str, list[str]] = {}
-    for point in unique.values():
-        owners.setdefault(point.name, []).append(_distribution(point)[0])
+def installed_tools() -> list[InstalledTool]:
+    """Return every installed tool, sorted by name; never raise for a tool that is broken."""
     rows = []
-    for point in unique.values():
-        package, version = _distribution(point)
-        problems = []
-        if times[point.name] > 1:
-            problems.append(f"name clash: {point.name} is provided by {' and '.join(sorted(owners[point.name]))}")
-        rows.append(_describe(point, package, version, problems))
+    for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
+        owners = " and ".join(sorted(point.package or "?" for point in points))
+        clash = [f"name clash: {name} is provided by {owners}"] if len(points) > 1 else []
+        rows += [_describe(point, list(clash)) for point in points]
     return sorted(rows, key=lambda row: (row.name, row.package))
 
 
-def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    """Name and version of the distribution; "?" for metadata that is damaged."""
+def _about(package: str) -> tuple[str, str]:
+    """Return the version of a distribution, and its summary; "?" and "" where its metadata do not say them."""
     try:
-        distribution = point.dist
-        if distribution is not None:
-            return str(distribution.metadata["Name"] or "?"), str(distribution.version or "?")
+        metadata = importlib.metadata.metadata(package)
+        return str(metadata["Version"] or "?"), str(metadata["Summary"] or "")
     except Exception:  # any damage to another package's metadata files
-        pass
-    return "?", "?"
-
-
-def _summary(point: importlib.metadata.EntryPoint) -> str:
-    """Return the summary of the distribution; "" if it has none, or its metadata are damaged."""
-    try:
-        return str(point.dist.metadata["Summary"] or "") if point.dist is not None else ""
-    except Exception:  # any damage to another package's metadata files
-        return ""
+        return "?", ""
 
 
 def _wants_modules(folder: Path) -> bool:
@@ -138,7 +116,7 @@ def _wants_modules(folder: Path) -> bool:
     return any(b"ToolModule" in path.read_bytes() for path in folder.rglob("*.py"))
 
 
-def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]) -> InstalledTool:
+def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
     manifests: list[Manifest] = []
     offered: list[Sequence[str]] = []
     try:
@@ -157,11 +135,12 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
         problems.append(str(problem))
     problems += [complaint for manifest in manifests for complaint in _skew(manifest)]
     every = offered[0] if offered else ()
+    version, summary = _about(point.package)
     return InstalledTool(
         point.name,
-        package,
+        point.package or "?",
         version,
-        _summary(point),
+        summary,
         point.value,
         tuple(manifest.module for manifest in manifests),
         tuple(target for target in every if all(target in others for others in offered)),
@@ -193,7 +172,7 @@ def _target(target: str, tool: InstalledTool) -> str:
     return target if built is None or len(known) < 2 else f"{target}({','.join(map(str, built))})"
 
 
-def _options(point: importlib.metadata.EntryPoint, problems: list[str]) -> Iterable[str]:
+def _options(point: EntryPoint, problems: list[str]) -> Iterable[str]:
     """Yield the tool's options; errors at import are added to `problems`."""
     try:
         tool = point.load()

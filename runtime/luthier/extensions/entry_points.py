@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from luthier.cache.folder import UNUSED_FOR, cache_folder, is_own
+from luthier.cache.folder import UNUSED_FOR, cache_folder, is_own, tell
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -35,6 +35,8 @@ REPORT_FORMATS = "luthier.report_formats"
 CHECKS = "luthier.checks"
 """Group of entry points of the checks of `luthier check` (`luthier.hazards.checks`)."""
 
+_PREFIX = "luthier."
+"""Beginning of the names of Luthier's groups."""
 _METADATA = (".dist-info", ".egg-info")
 """Ends of the names of what installers write about a package: mostly a folder, of distutils a file."""
 _OF_EGG = "EGG-INFO"
@@ -88,8 +90,8 @@ def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPo
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
             if index.state == _digest_of(times):
                 return index.points
-    points = _installed()
-    if kept is not None and max(times.values(), default=0) < time.time_ns() - _SETTLED:
+    points, is_whole = _installed()
+    if kept is not None and is_whole and max(times.values(), default=0) < time.time_ns() - _SETTLED:
         _keep(kept, _Index(_digest_of(times), points))
     return points
 
@@ -108,8 +110,11 @@ def _kept_for(folders: Sequence[str]) -> Path | None:
     """Return the file that entry points of a search path are kept in; None if they are not."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return None  # it may have packages elsewhere
+    try:
+        here = os.getcwd() if any(not os.path.isabs(one) for one in folders) else ""
+    except OSError:  # it was removed
+        return None
     folder = cache_folder("entry-points")
-    here = os.getcwd() if any(not os.path.isabs(one) for one in folders) else ""
     return folder and folder / f"{_digest_of(_FORM, here, folders)}.json"
 
 
@@ -135,25 +140,45 @@ def _keep(file: Path, index: _Index) -> None:
     from luthier.errors import LuthierError
     from luthier.support.files import write_atomically  # slow to import
 
-    with suppress(OSError, LuthierError):  # it costs time, not correctness
+    with suppress(OSError, LuthierError, ValueError):  # it costs time, not correctness
         for other in file.parent.glob("*.json"):
             if other.stat().st_mtime < time.time() - UNUSED_FOR:
                 other.unlink(missing_ok=True)
         write_atomically(file, msgspec.json.encode(index))
 
 
-def _installed() -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of all installed packages in groups of Luthier's."""
+def _installed() -> tuple[dict[str, tuple[EntryPoint, ...]], bool]:
+    """Return the entry points of installed packages in groups of Luthier's, and whether all packages could be read.
+
+    Those that cannot be are reported.
+    """
     from importlib.metadata import entry_points  # slow to import
 
-    installed = entry_points()
-    ours = (group for group in installed.groups if group.startswith("luthier."))  # to select one takes long
-    return {
-        group: tuple(
-            EntryPoint(point.name, point.value, group, _name_of(point.dist)) for point in installed.select(group=group)
-        )
-        for group in ours
-    }
+    is_whole = True
+    try:
+        installed = entry_points()
+        ours = [group for group in installed.groups if group.startswith(_PREFIX)]
+        found = [point for group in ours for point in installed.select(group=group)]  # to select one takes long
+    except Exception:  # a damaged file, of any package
+        found, is_whole = list(_readable()), False
+    points: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in found:
+        own = EntryPoint(point.name, point.value, point.group, _name_of(point.dist))
+        points[own.group] = (*points.get(own.group, ()), own)
+    return points, is_whole
+
+
+def _readable() -> Iterator[metadata.EntryPoint]:
+    """Yield the entry points of one package after the other."""
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        try:
+            yield from (point for point in distribution.entry_points if point.group.startswith(_PREFIX))
+        except Exception as problem:
+            where = _name_of(distribution) or f"a package in {distribution.locate_file('')}"
+            why = f"{type(problem).__name__}: {problem}"
+            tell(f"the entry points of {where} are left out, since they cannot be read: {why}")
 
 
 def _name_of(distribution: metadata.Distribution | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -82,14 +82,26 @@ def load_record(
     if len(points) > 1:
         raise clash(what, map(package_of, points), error)
     (point,) = points
-    try:
-        loaded = point.load()
-    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
-        where = f"{what} of {package_of(point)} ({point.value})"
-        raise error(f"{where} cannot be imported: {problem!r}") from problem
+    loaded = load(point, what, error)
     if not isinstance(loaded, record):
         raise error(f"{what} of {package_of(point)}: {point.value} is no luthier.{record.__name__}")
     return loaded
+
+
+def load(point: EntryPoint, what: str, error: type[LuthierError] = LuthierError) -> Any:
+    """Import what an entry point stands for.
+
+    Args:
+        what: what it is, for messages.
+
+    Raises:
+        LuthierError: an `error`: it cannot be imported.
+    """
+    try:
+        return point.load()
+    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
+        where = f"{what} of {package_of(point)} ({point.value})"
+        raise error(f"{where} cannot be imported: {problem!r}") from problem
 
 
 def clash(what: str, packages: Iterable[str], error: type[LuthierError] = LuthierError) -> LuthierError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from luthier.errors import BuildError
 from luthier.extensions.entry_points import points_of
+from luthier.extensions.records import load
 from luthier.isa.targets import TargetId
 from luthier.module.demand import OnDemand, wanted
 from luthier.module.manifest import Manifest
@@ -62,7 +63,13 @@ def load_inline(
             "flags": flags,
             "check_hooks": check_hooks,
         }
-        compile: _Compile = functools.partial(point.load(), source, name, given, sys._getframe(1).f_code.co_filename)
+        compile: _Compile = functools.partial(
+            load(point, "the compiler of device modules", BuildError),
+            source,
+            name,
+            given,
+            sys._getframe(1).f_code.co_filename,
+        )
         return _on_demand(compile)
     raise BuildError(f"no compiler of device modules is installed (entry-point group {COMPILERS}): reinstall luthier")
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from luthier.errors import ToolError
+from luthier.errors import BuildError, ToolError
 from luthier.extensions.entry_points import points_of
+from luthier.extensions.records import load
 from luthier.isa.targets import TargetId
 from luthier.module.manifest import Manifest
 
@@ -29,7 +30,7 @@ def follow_sources(folder: Path, target: TargetId | None = None) -> None:
     """
     if (folder / RECORD).is_file():
         for point in points_of(REFRESHERS):
-            point.load()(folder, target)
+            load(point, f"what builds {folder} again", BuildError)(folder, target)
 
 
 def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:

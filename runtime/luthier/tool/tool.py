@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.extensions.entry_points import EntryPoint, points_of
+from luthier.extensions.records import load
 from luthier.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -317,10 +318,7 @@ def tool_class(name: str) -> type[Tool]:
     if name not in points:
         hint = did_you_mean(name, points)
         raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}{hint}")
-    try:
-        loaded = points[name].load()
-    except Exception as problem:  # whatever a stranger's module raises at import
-        raise ToolError(f"tool {name} ({points[name].value}) cannot be imported: {problem!r}") from problem
+    loaded = load(points[name], f"tool {name}", ToolError)
     if not (isinstance(loaded, type) and issubclass(loaded, Tool)):
         raise ToolError(f"tool {name}: {points[name].value} is not a subclass of luthier.Tool")
     loaded.name = name

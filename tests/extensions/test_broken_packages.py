@@ -1,0 +1,68 @@
+"""Packages whose entry points name what cannot be imported: an error or a warning says whose, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+from luthier.errors import BuildError, LuthierError, ToolError
+from luthier.module import packages
+from luthier.module.inline import load_inline
+from luthier.tool import parse_tool
+from planted import plant
+
+BROKEN = {
+    "no module": ("nowhere:IT", "", "ModuleNotFoundError"),
+    "no object": ("other_one:IT", "", "AttributeError"),
+    "an error": ("other_one:IT", "1 / 0", "ZeroDivisionError"),
+    "an exit": ("other_one:IT", "raise SystemExit(3)", "SystemExit"),
+    "no Python": ("other_one:IT", "def (", "SyntaxError"),
+}
+each_breakage = pytest.mark.parametrize("breakage", BROKEN)
+
+
+def break_group(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, name: str, breakage: str) -> str:
+    """Plant a package with a broken entry point, and return what errors say of it."""
+    value, code, problem = BROKEN[breakage]
+    plant(folder, monkeypatch, group, f"{name} = {value}", code)
+    return f"of other-one ({value}) cannot be imported: {problem}"
+
+
+@each_breakage
+def test_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], breakage: str
+) -> None:
+    """Other packages' commands are there."""
+    said = break_group(tmp_path, monkeypatch, "luthier.commands", "new_ones", breakage)
+    with pytest.raises(SystemExit) as ended:
+        main(["build", "--help"])
+    assert ended.value.code == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("usage: luthier build")
+    assert f"luthier: warning: commands new_ones {said}" in captured.err
+
+
+@each_breakage
+def test_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
+    said = break_group(tmp_path, monkeypatch, "luthier.tools", "broken", breakage)
+    with pytest.raises(ToolError) as raised:
+        parse_tool("broken")
+    assert f"tool broken {said}" in str(raised.value)
+
+
+@each_breakage
+def test_what_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
+    said = break_group(tmp_path, monkeypatch, packages.REFRESHERS, "mine", breakage)
+    (tmp_path / packages.RECORD).write_text("{}")
+    with pytest.raises(LuthierError) as raised:
+        packages.follow_sources(tmp_path)
+    assert said in str(raised.value)
+
+
+@each_breakage
+def test_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
+    said = break_group(tmp_path, monkeypatch, "luthier.compilers", "inline", breakage)
+    with pytest.raises(BuildError) as raised:
+        load_inline("", targets="gfx90a")
+    assert f"the compiler of device modules {said}" in str(raised.value)
