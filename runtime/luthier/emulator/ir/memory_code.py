@@ -395,7 +395,15 @@ def store_row(w: WaveBuilder, pointer: Any, values: Sequence[Value], enabled: Va
     wide, each = _elements(w, enabled, len(values))
     callee = w.function(f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type])
     joined = w.ir.bitcast(join_rows(w, values).llvm, wide)
-    w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
+    if w.host_masks:
+        w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
+        return
+    bits = w.mask_bits(enabled)
+    with w.ir.if_else((bits == (1 << w.wave_size) - 1).llvm, likely=True) as (every, some):
+        with every:
+            w.ir.store(joined, pointer, align=1)
+        with some:
+            w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
 
 
 def scatter_each(w: WaveBuilder, addresses: Value, values: Sequence[Value], enabled: Value) -> None:

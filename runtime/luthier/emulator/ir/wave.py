@@ -38,6 +38,8 @@ class WaveBuilder(Builder):
         self.record = function.args[1]
         self.free_slot = 0
         """First slot of the record that no operand uses."""
+        self.host_masks = True
+        """Whether the host has masks of lanes, of AVX-512: without them masked stores take long themselves."""
         self._exec_bits: Value | None = None
         self._exec: Value | None = None
 
@@ -61,17 +63,19 @@ class WaveBuilder(Builder):
         """Write a scalar or a vector; `align`: bytes, those of an element if None."""
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
 
-    def store_where(self, mask: Value, row: Value, address: Any) -> None:
+    def store_where(self, mask: Value, row: Value, address: Any, *, hidden: bool) -> None:
         """Write a row where `mask` holds, by a store of all of it.
 
-        A masked store, which LLVM would make of this, is slow to read: the host has no value for a load of the same
-        place before the store is in its cache, behind all stores that missed it. So LLVM may not touch this load.
+        Args:
+            hidden: whether LLVM may not touch the load of what is there. It would make a masked store of all this,
+                which is slow to read: the host has no value for a load of the same place before the store is in its
+                cache, behind all stores that missed it.
         """
         size = self.lanes * row.type.bits // 8
-        old = _VolatileLoad(self.ir.block, address, typ=row.llvm.type)
-        old.align = size
-        self.ir._insert(old)
-        self.ir.store(self.select(mask, row, self.wrap(old, row.type)).llvm, address, align=size)
+        load = (_VolatileLoad if hidden else instructions.LoadInstr)(self.ir.block, address, typ=row.llvm.type)
+        load.align = size
+        self.ir._insert(load)
+        self.ir.store(self.select(mask, row, self.wrap(load, row.type)).llvm, address, align=size)
 
     def wave_field(self, name: str) -> Any:
         """Return the address of a field of the wave."""
@@ -427,7 +431,8 @@ class Slot:
         base = self.base()
         address = w.address(base, 4 * w.wave_size * index) if index else base
         if mask is not None:
-            w.store_where(mask, row, address)
+            # LLVM makes no masked store of a whole row without masks.
+            w.store_where(mask, row, address, hidden=w.host_masks)
         else:
             w.ir.store(row.llvm, address, align=4 * w.wave_size)
 

@@ -21,6 +21,7 @@ from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value, flatten
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
 from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.native.processor import processor
 from luthier.emulator.operations import operations_of
 
 I32 = ir.IntType(32)
@@ -38,6 +39,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
     operation = operation_of(variant)
     lanes = 0 if operation.form is Form.SCALAR else variant.wave_size
     w = WaveBuilder(llvm, function, lanes, variant)
+    w.host_masks = processor().has_masks
     if operation.counted:
         w.count()
     if operation.form is not Form.SCALAR:

@@ -171,6 +171,7 @@ class _RunBuilder(WaveBuilder):
     def __init__(self, llvm: ir.IRBuilder, function: ir.Function, variant: Variant) -> None:
         super().__init__(llvm, function, 0, variant)
         self.chunk_lanes = processor().chunk_lanes
+        self.host_masks = processor().has_masks
         self._row_of_chunk = ir.VectorType(I32, self.chunk_lanes)
         self._mask_of_chunk = ir.VectorType(I1, self.chunk_lanes)
         self._constraint = "=v,0" if self.chunk_lanes == 16 else "=x,0"
@@ -222,7 +223,7 @@ class _RunBuilder(WaveBuilder):
         self._sums = dict(phis)
         self._exec = self._mask_at(layout.EXEC)
         yield
-        self._store_rows(soon=len(segment) <= _SHORT)
+        self._store_rows(whole=len(segment) <= _SHORT or not self.host_masks)
         following = self.ir.add(self._chunk, I64(1))
         last = self.ir.block
         self._chunk.add_incoming(I64(0), self._before)
@@ -238,11 +239,11 @@ class _RunBuilder(WaveBuilder):
             self.ir.store(self._sums[place], self.address(self.wave, place), align=4)
         self.lanes, self._exec = 0, None
 
-    def _store_rows(self, *, soon: bool) -> None:
+    def _store_rows(self, *, whole: bool) -> None:
         """Write what has changed.
 
         Args:
-            soon: whether it is read soon, as what follows a short segment does: see `store_where`.
+            whole: not by masked stores, since it is read soon: see `store_where`.
         """
         store = self.function(
             f"llvm.masked.store.v{self.chunk_lanes}i32.p0",
@@ -251,8 +252,8 @@ class _RunBuilder(WaveBuilder):
         )
         for place in sorted(self._changed):
             row, address = self.rows[place], self._row_address(place)
-            if soon:
-                self.store_where(self.exec, row, address)
+            if whole:
+                self.store_where(self.exec, row, address, hidden=True)
             else:
                 self.ir.call(store, [row.llvm, address, I32(4 * self.chunk_lanes), self.exec.llvm])
 

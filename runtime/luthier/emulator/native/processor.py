@@ -30,8 +30,17 @@ class Processor(Struct, frozen=True):
     @property
     def chunk_lanes(self) -> int:
         """Return the lanes of 32 bits that one vector register has; 0 below AVX2."""
-        features = LEVELS.get(self.name) or {feature[1:] for feature in self.features if feature[0] == "+"}
-        return 16 if features >= {"avx512f", "avx512bw"} else 8 if "avx2" in features else 0
+        return 16 if self.has_masks else 8 if "avx2" in self._known else 0
+
+    @property
+    def has_masks(self) -> bool:
+        """Return whether vector instructions take masks of lanes: those of AVX-512."""
+        return self._known >= {"avx512f", "avx512bw"}
+
+    @property
+    def _known(self) -> frozenset[str]:
+        own = (feature[1:] for feature in self.features if feature[0] == "+")
+        return LEVELS.get(self.name) or frozenset(own)
 
 
 @functools.cache
