@@ -43,6 +43,15 @@ def test_commands(
     assert f"luthier: warning: commands new_ones {said}" in captured.err
 
 
+def test_commands_that_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(tmp_path, monkeypatch, "luthier.commands", "new_ones = other_one:IT", "IT = 3")
+    with pytest.raises(SystemExit):
+        main(["build", "--help"])
+    assert "luthier: warning: commands new_ones: other_one:IT is no mapping" in capsys.readouterr().err
+
+
 @each_breakage
 def test_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
     said = break_group(tmp_path, monkeypatch, "luthier.tools", "broken", breakage)

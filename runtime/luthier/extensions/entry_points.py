@@ -157,8 +157,8 @@ def _installed() -> tuple[dict[str, tuple[EntryPoint, ...]], bool]:
     is_whole = True
     try:
         installed = entry_points()
-        ours = [group for group in installed.groups if group.startswith(_PREFIX)]
-        found = [point for group in ours for point in installed.select(group=group)]  # to select one takes long
+        ours = [group for group in installed.groups if group.startswith(_PREFIX)]  # to select one takes long
+        found = [point for group in ours for point in installed.select(group=group)]
     except Exception:  # a damaged file, of any package
         found, is_whole = list(_readable()), False
     points: dict[str, tuple[EntryPoint, ...]] = {}

@@ -55,9 +55,9 @@ def read_installed(
     Raises:
         ToolError: there is no such package or module.
     """
-    targets: Mapping[str, tuple[TargetId, ...]] = {}
-    from importlib.resources import files  # slow to import, before a program starts
+    from importlib.resources import files  # slow to import, and tools that only count have no modules
 
+    targets: Mapping[str, tuple[TargetId, ...]] = {}
     try:
         folder = files(package)
         if isinstance(folder, Path):
