@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -20,16 +19,6 @@ from luthier.tool.edits import Edit
 
 Bound = Sequence[tuple[Site, int]]
 """Sites that got registers, each with the position of its payload in `Payloads.all`."""
-
-
-class _Placed(NamedTuple):
-    """A payload at its place."""
-
-    at: int
-    zone: Zone
-    number: int
-    immediates: tuple[int, ...] = ()
-    disturbs: bool = True
 
 
 class Placements(Struct, frozen=True):
@@ -56,14 +45,13 @@ class Placements(Struct, frozen=True):
             payloads: get the code that is no hook's.
             counters: what counts, and gives counters to memory.
         """
-        hooks = [_Placed(site.at, site.zone, number, site.numbers) for site, number in bound if site.zone is not None]
-        added = [_Placed(one.at, one.zone, payloads.add(one.payload)) for one in _added(isa, edits)]
+        # Plain tuples in the order of the fields: there is one for each of many sites.
+        hooks = [(site.at, site.zone, number, site.numbers, True) for site, number in bound if site.zone is not None]
+        added = [(one.at, one.zone, payloads.add(one.payload), (), True) for one in _added(isa, edits)]
         # A counter on the edge to a branch's target needs no vector registers, so it undoes no release of them.
-        counting = [
-            _Placed(one.at, one.zone, payloads.add(one.payload), disturbs=one.zone != Zone.TAKEN) for one in counters
-        ]
-        behind = [one for one in added if one.zone == Zone.BEHIND]
-        before = [one for one in added if one.zone != Zone.BEHIND]
+        counting = [(one.at, one.zone, payloads.add(one.payload), (), one.zone != Zone.TAKEN) for one in counters]
+        behind = [one for one in added if one[1] == Zone.BEHIND]
+        before = [one for one in added if one[1] != Zone.BEHIND]
         placed = [*behind, *hooks, *before, *counting]
         indices, zones, numbers, immediates, disturbs = zip(*placed, strict=True) if placed else [()] * 5
         count = len(placed)
@@ -102,11 +90,13 @@ class PayloadNames:
         self._payloads = payloads
         self._hooks: dict[int, dict[str, None]] = {}
         at_entry: dict[str, None] = {}
-        for site, number in bound:
-            if site.insertion is not None:
-                name = _name_of(site.insertion.call.hook)
+        # Once for each call and payload, in the order of their first sites.
+        calls = dict.fromkeys((site.use.call, number, site.zone is None) for site, number in bound)
+        for call, number, is_at_entry in calls:
+            if call is not None:
+                name = _name_of(call.hook)
                 self._hooks.setdefault(number, {})[name] = None
-                if site.zone is None:
+                if is_at_entry:
                     at_entry[name] = None
         self.entry = " and ".join(["what Luthier does when the kernel begins", *at_entry])
 
