@@ -76,9 +76,7 @@ def every_command() -> dict[str, tuple[str, str]]:
     commands = dict(COMMANDS)
     for point in points_of(COMMAND_GROUP):
         try:
-            added = load(point, f"commands {point.name}")
-            if not isinstance(added, Mapping):
-                raise LuthierError(f"commands {point.name}: {point.value} is no mapping")
+            added = load(point, f"commands {point.name}", kind=(Mapping, "mapping"))
         except LuthierError as problem:
             say_text(f"luthier: warning: {problem}", file=sys.stderr)
             continue

@@ -82,26 +82,30 @@ def load_record(
     if len(points) > 1:
         raise clash(what, map(package_of, points), error)
     (point,) = points
-    loaded = load(point, what, error)
-    if not isinstance(loaded, record):
-        raise error(f"{what} of {package_of(point)}: {point.value} is no luthier.{record.__name__}")
+    loaded: Record = load(point, what, error, kind=(record, f"luthier.{record.__name__}"))
     return loaded
 
 
-def load(point: EntryPoint, what: str, error: type[LuthierError] = LuthierError) -> Any:
+def load(
+    point: EntryPoint, what: str, error: type[LuthierError] = LuthierError, *, kind: tuple[Any, str] | None = None
+) -> Any:
     """Import what an entry point stands for.
 
     Args:
         what: what it is, for messages.
+        kind: the class that it must be of, as of `isinstance`, and the word for it.
 
     Raises:
-        LuthierError: an `error`: it cannot be imported.
+        LuthierError: an `error`: it cannot be imported, or it is of another kind.
     """
     try:
-        return point.load()
+        loaded = point.load()
     except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
         where = f"{what} of {package_of(point)} ({point.value})"
         raise error(f"{where} cannot be imported: {problem!r}") from problem
+    if kind is not None and not isinstance(loaded, kind[0]):
+        raise error(f"{what} of {package_of(point)}: {point.value} is no {kind[1]}")
+    return loaded
 
 
 def clash(what: str, packages: Iterable[str], error: type[LuthierError] = LuthierError) -> LuthierError:

@@ -64,7 +64,7 @@ def load_inline(
             "check_hooks": check_hooks,
         }
         compile: _Compile = functools.partial(
-            load(point, "the compiler of device modules", BuildError),
+            load(point, "the compiler of device modules", BuildError, kind=(Callable, "function")),
             source,
             name,
             given,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from luthier.errors import BuildError, ToolError
@@ -30,7 +30,8 @@ def follow_sources(folder: Path, target: TargetId | None = None) -> None:
     """
     if (folder / RECORD).is_file():
         for point in points_of(REFRESHERS):
-            load(point, f"what builds {folder} again", BuildError)(folder, target)
+            refresh = load(point, f"what builds {folder} again", BuildError, kind=(Callable, "function"))
+            refresh(folder, target)
 
 
 def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
