@@ -190,8 +190,49 @@ def test_status_tells_of_empty_masks(target: str) -> None:
     source = "s_getreg_b32 s0, hwreg(HW_REG_STATUS)"
     every = 1 << 64 if TARGETS[target] == 64 else 1 << 32
     for scc, exec_mask, vcc in ((0, 0, 1), (1, 1, 0), (0, every - 1, every - 1), (1, 0, 0)):
-        state = run_assembly(target, source, {}, {106: vcc}, exec=exec_mask, scc=scc)
+        others = 0 if every >> 32 > 1 else 1  # VCC_HI means nothing in a wave of 32 lanes
+        state = run_assembly(target, source, {}, {106: vcc, 107: vcc >> 32 | others}, exec=exec_mask, scc=scc)
         assert state.sgpr(0) == scc | (exec_mask == 0) << 9 | (vcc == 0) << 10
+
+
+FLUSHED = DEFAULT_MODE & ~0xF0
+SMALL, ONE = 0x00400000, 0x3F800000
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("name", "held", "data", "flushed", "kept"),
+    [
+        ("add", SMALL, 0, 0, SMALL),
+        ("add", 0x00800001, 0x80800000, 0, 1),
+        ("add", ONE, ONE, 0x40000000, 0x40000000),
+        ("max", 0x80000005, 0x80000000, None, 0x80000000),
+        ("max", SMALL, ONE, ONE, ONE),
+        ("min", 1, 2, None, 1),
+    ],
+)
+def test_mode_flushes_denormals_in_lds(
+    target: str, name: str, held: int, data: int, flushed: int | None, kept: int
+) -> None:
+    """Up to GFX11 the smallest and largest is chosen as it is (CDNA4's document, 9.2.2; RDNA4's, 13.2)."""
+    newest = target.startswith("gfx12")
+    source = f"ds_{name}_{'num_' if newest and name != 'add' else ''}f32 v0, v1"
+    if flushed is None:
+        flushed = held & 0x80000000 if newest else held
+    for mode, expected in ((FLUSHED, flushed), (DEFAULT_MODE, kept)):
+        lds = np.array([held], np.uint32).tobytes()
+        state = run_assembly(target, f"s_mov_b32 m0, -1\n{source}", {0: 0, 1: data}, exec=1, lds=lds, mode=mode)
+        assert int(state.lds.view(np.uint32)[0]) == expected
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1100"])
+def test_mode_flushes_what_is_compared_in_lds(target: str) -> None:
+    name, order = ("ds_cmpstore_f32", (ONE, 0)) if target == "gfx1100" else ("ds_cmpst_f32", (0, ONE))
+    for mode, expected in ((FLUSHED, ONE), (DEFAULT_MODE, 5)):
+        lds = np.array([5], np.uint32).tobytes()
+        registers = {0: 0, 1: order[0], 2: order[1]}
+        state = run_assembly(target, f"s_mov_b32 m0, -1\n{name} v0, v1, v2", registers, exec=1, lds=lds, mode=mode)
+        assert int(state.lds.view(np.uint32)[0]) == expected
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,8 @@ LOADS_TO_LDS = [
     ("gfx942", "global_load_lds_dword v0, s[0:1] offset:8", 4, 4),
     ("gfx942", "global_load_lds_ushort v0, s[0:1] offset:8", 2, 4),
     ("gfx950", "global_load_lds_dwordx4 v0, s[0:1] offset:8", 16, 16),
-    ("gfx950", "global_load_lds_dwordx3 v0, s[0:1] offset:8", 12, 12),
+    ("gfx950", "global_load_lds_dwordx3 v0, s[0:1] offset:8", 12, 16),
+    ("gfx950", "buffer_load_dwordx3 v0, s[0:3], 0 offen offset:8 lds", 12, 16),
 ]
 
 
@@ -210,6 +211,52 @@ def test_load_to_lds(target: str, load: str, size: int, step: int) -> None:
             expected[to : to + max(4, size)] = 0
             expected[to : to + size] = contents[start + 8 :][:size]
     assert state.lds.view(np.uint8).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("target", "load", "place"),
+    [
+        ("gfx942", "global_load_lds_dword v0, s[0:1]", 0x102),
+        ("gfx950", "global_load_lds_dword v0, s[0:1]", 0x10100),
+        ("gfx950", "global_load_lds_dwordx4 v0, s[0:1]", 0x10100),
+        ("gfx950", "buffer_load_dword v0, s[0:3], 0 offen lds", 0x10102),
+    ],
+)
+def test_m0_reaches_all_of_lds(target: str, load: str, place: int) -> None:
+    """It has 18 bits where LDS has 160 KiB, and of buffers even the lowest ones count (CDNA4's document)."""
+    memory = Memory()
+    data = memory.allocate(2048)
+    data.view()[:] = 0xAB
+    sgprs = {**pair(data.address), 2: 2048, 3: 1 << 15}
+    size = 160 << 10 if target == "gfx950" else 64 << 10
+    state = run_assembly(target, f"s_mov_b32 m0, 0x10102\n{load}", {0: 0}, sgprs, exec=1, lds=size, memory=memory)
+    assert int(np.flatnonzero(state.lds.view(np.uint8))[0]) == place
+
+
+@pytest.mark.parametrize("size", [16, 0x100, 0x104])
+def test_scalar_atomics_stay_in_their_buffer(size: int) -> None:
+    memory = Memory()
+    data = memory.allocate(512)
+    words = data.view().view(np.uint32)
+    words[:] = 5
+    source = "s_mov_b32 s8, 7\ns_buffer_atomic_add s8, s[0:3], 0x100 glc\ns_waitcnt 0"
+    state = run_assembly("gfx906", source, None, {**pair(data.address), 2: size, 3: 0x20000}, memory=memory)
+    inside = size >= 0x104
+    assert words.tolist() == [12 if inside and at == 64 else 5 for at in range(128)]
+    assert state.sgpr(8) == (5 if inside else 0)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx942"])
+def test_buffers_of_private_memory_have_no_bounds(target: str) -> None:
+    """With lanes added and no index (CDNA4's document, 9.1.5.1)."""
+    memory = Memory()
+    data = memory.allocate(1024)
+    data.view().view(np.uint32)[:] = np.arange(256)
+    descriptor = {0: data.address & 0xFFFFFFFF, 1: data.address >> 32 | 4 << 16, 2: 0, 3: 1 << 23}
+    source = "buffer_load_dword v1, off, s[0:3], 0\nbuffer_load_dword v2, v0, s[0:3], 0 idxen\ns_waitcnt 0"
+    state = run_assembly(target, source, {0: 0}, descriptor, memory=memory)
+    assert state.vgpr(1).tolist() == LANES.tolist()
+    assert state.vgpr(2).tolist() == [0] * 64
 
 
 @pytest.mark.parametrize(

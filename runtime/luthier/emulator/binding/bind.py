@@ -22,7 +22,7 @@ _SUFFIX = re.compile(r"(_e32|_e64|_dpp8|_dpp|_sdwa)+$")
 _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
 _HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
-_REGISTER = int(OperandKind.REGISTER)
+_REGISTER, _WIDE_LITERAL = int(OperandKind.REGISTER), int(OperandKind.LITERAL64)
 _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
 """Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM
 and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
@@ -31,9 +31,14 @@ _NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
 _ONE_SGPR = {"v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"}
 """Operations that take the first one of a pair of SGPRs for both elements on GFX1250 (LLVM, SIInstrInfo,
 isLegalGFX12PlusPackedMathFP32Operand)."""
+_MIXED = ("v_fma_mix", "v_mad_mix")
+_OP_SEL, _OP_SEL_HI = 4, 8
+"""LLVM's SISrcMods."""
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
+_LDS_OF_M0 = 1 << 16
+"""Bytes of LDS that 16 bits of M0 reach."""
 _ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
 """Bit 0: the VGPR holds an offset; bit 1: it holds an index (before the offset)."""
 
@@ -82,11 +87,26 @@ class _Plan(Struct, frozen=True):
     """Operand positions that decide the code, each with its role."""
 
 
-def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool:
-    """Return whether VGPR indexing applies to an operand: to those of vector operations, by M0's four bits."""
-    if operation.form not in (Form.LANE, Form.PACKED):
+_NOT_INDEXED = ("v_mfma_", "v_smfmac_", "v_swap_", "v_permlane")
+"""Vector operations of which documents do not say what VGPR indexing does."""
+
+
+def _is_relative(plan: _Plan, spec: OperandSpec, place: _Place, relative: int) -> bool:
+    """Return whether VGPR indexing applies to a vector register: to those of vector operations, by M0's four bits.
+
+    Source: ISA documents of GFX9, "VGPR Indexing Details". A source that is the result's register goes with it, and the
+    second one of v_madmk is the third.
+
+    Raises:
+        Unsupported: it is not documented.
+    """
+    if not relative or not plan.name.startswith("v_"):
         return False
-    bit = 3 if spec.is_result else {"src0": 0, "src1": 1, "src2": 2}.get(spec.name)
+    if plan.name.startswith(_NOT_INDEXED):
+        raise Unsupported(f"{plan.name} in VGPR index mode")
+    tied = spec.is_result or any(place.operand == result.operand for result in plan.results)
+    sources = {"src0": 0, "src1": 2 if plan.name.startswith(("v_madmk", "v_fmamk")) else 1, "src2": 2}
+    bit = 3 if tied else sources.get(spec.name)
     return bit is not None and bool(relative >> bit & 1)
 
 
@@ -202,6 +222,8 @@ class Binder:
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
+        if "_LDS_" in opcode.name and self.target.emulated_major == 9 and self.target.lds_bytes > _LDS_OF_M0:
+            extra.append(("wide_lds", 1))
         if "_M0_" in opcode.name:
             extra.append(("from_m0", 1))
         if "d16" in name and self._clears_halves:
@@ -298,8 +320,11 @@ class Binder:
         if mode.fp16_ovfl and plan.name.startswith(_HALF_MATRIX):
             raise Unsupported("sums of 16 bits under MODE.FP16_OVFL are not modelled")
         modifiers = list(plan.extra)
+        small = self._small_constants(plan, operands)
         for key, position in plan.static:
             value = operands[position][1]
+            if key in small and not value & _OP_SEL_HI:
+                value = value & ~_OP_SEL | _OP_SEL_HI
             if value and key == "gds":
                 raise Unsupported("the global data share does not exist here")
             if key == "omod" and not self._scales(operation, plan.name, mode):
@@ -331,6 +356,17 @@ class Binder:
             processor=self.target.name if operation.processors else "",
         )
 
+    @staticmethod
+    def _small_constants(plan: _Plan, operands: list[tuple[int, int]]) -> set[str]:
+        """Return the modifiers of constants in a product of mixed floats: they have 16 bits, whatever op_sel_hi says.
+
+        Source: LLVM, VOP3PInstructions.td, VOP3P_Mix_Profile.
+        """
+        if not plan.name.startswith(_MIXED):
+            return set()
+        constants = (place for place in plan.sources if place.operand >= 0 and operands[place.operand][0] != _REGISTER)
+        return {f"{place.name}_modifiers" for place in constants}
+
     def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
         """Return whether OMOD has an effect.
 
@@ -348,6 +384,8 @@ class Binder:
         FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither DX10_CLAMP nor IEEE: it clamps as under the
         first, and what depends on the second is gone.
         """
+        if operation.denormals_by_mode:
+            return FloatMode(denorm32=mode.denorm32, denorm16_64=mode.denorm16_64)
         if not self.target.ieee_mode:
             mode = replace(mode, dx10_clamp=True, ieee=True)
         small = any(part in name for part in ("f16", "fp8", "bf8"))
@@ -394,7 +432,7 @@ class Binder:
             recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
             return Access("i")
         else:
-            access = self._constant(plan, spec, place.operand, value, recipe)
+            access = self._constant(plan, spec, place.operand, operands[place.operand], recipe)
         if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
             access = self._modified(plan, spec, access, operands[place.modifiers][1])
         if plan.sdwa and place.name in ("src0", "src1"):
@@ -403,7 +441,7 @@ class Binder:
             if self._banked:
                 place_of = plan.banks[place.operand]
                 access = replace(access, bank=place_of + 1 if place_of >= 0 and relative >> place_of & 1 else 0)
-            elif _is_relative(plan.operation, spec, relative):
+            elif _is_relative(plan, spec, place, relative):
                 access = replace(access, relative=True)
         if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
             access = self._half_result(plan, access, operands)
@@ -429,7 +467,10 @@ class Binder:
             return Access("s")
         return Access("-")
 
-    def _constant(self, plan: _Plan, spec: OperandSpec, position: int, value: int, recipe: list[Step]) -> Access:
+    def _constant(
+        self, plan: _Plan, spec: OperandSpec, position: int, operand: tuple[int, int], recipe: list[Step]
+    ) -> Access:
+        kind, value = operand
         bits = 64 if spec.type.bits == 64 else 32
         if inline_offset(value, bits) is not None:
             recipe.append((Fill.INLINE64 if bits == 64 else Fill.INLINE32, position))
@@ -438,7 +479,10 @@ class Binder:
         recipe.append((Fill.IMMEDIATE, position))
         if bits == 32:
             return Access("k")
-        recipe.append((Fill.HIGH, position))
+        # A literal of 32 bits is extended with its sign only where the operand is a signed number (ISA documents,
+        # "Literal Constants"); LLVM gives it without.
+        signed = spec.type.is_signed and kind != _WIDE_LITERAL
+        recipe.append((Fill.HIGH_SIGNED if signed else Fill.HIGH, position))
         return Access("K")
 
     def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:

@@ -38,7 +38,7 @@ NO_BRANCH = np.iinfo(np.int64).max
 _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
-_INLINE, _LITERAL = -1, -2
+_INLINE, _LITERAL, _LITERAL64 = -1, -2, -3
 ACCESSES = (
     *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
     *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
@@ -46,7 +46,7 @@ ACCESSES = (
 """Beginnings of the names of instructions that access memory which others may access, too."""
 _OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
 """Beginnings of the names of operations whose code is another one where they are observed."""
-_REGISTER = int(OperandKind.REGISTER)
+_REGISTER, _WIDE_LITERAL = int(OperandKind.REGISTER), int(OperandKind.LITERAL64)
 
 
 class _Known(NamedTuple):
@@ -145,13 +145,14 @@ class RecordBinder:
         present = columns < counts[:, None]
         flat = np.where(present, starts[:, None] + columns, 0)
         values = np.where(present, code.operand_value[flat], 0)
-        is_register = present & (code.operand_kind[flat] == _REGISTER)
+        kinds = np.where(present, code.operand_kind[flat], 0)
+        is_register = kinds == _REGISTER
         self._place(values[is_register])
         roles = self._role_matrix(code, indices, opcodes, width)
         rows = np.zeros((len(indices), width + 2), np.int64)
         rows[:, 0] = opcodes
         rows[:, 1] = np.where(targets == NO_BRANCH, 0, np.where(targets > 0, 1, 2))
-        rows[:, 2:] = self._tokens(values, is_register, roles)
+        rows[:, 2:] = self._tokens(values, kinds, roles)
         keys = [key.rstrip(b"\0") for key in rows.view(f"S{rows.itemsize * (width + 2)}").ravel().tolist()]
         numbers, shape_of, first = _distinct(keys)
         shapes = self._look_up(numbers, code, indices[first], targets[first], mode)
@@ -212,15 +213,16 @@ class RecordBinder:
         return json.dumps(self._roles[number]).encode()
 
     def _tokens(
-        self, values: NDArray[np.int64], is_register: NDArray[np.bool_], roles: NDArray[np.int8]
+        self, values: NDArray[np.int64], kinds: NDArray[np.uint8], roles: NDArray[np.int8]
     ) -> NDArray[np.int64]:
         tokens = np.where(roles == MODIFIER, values, 0)
         decides = roles > MODIFIER
-        registers = decides & is_register
+        registers = decides & (kinds == _REGISTER)
         tokens[registers] = self._places[0, values[registers]]
         for width in (32, 64):
-            constants = decides & ~is_register & (roles == width)
-            tokens[constants] = np.where(inline_offsets(values[constants], width) != 0, _INLINE, _LITERAL)
+            constants = decides & ~registers & (roles == width)
+            literal = np.where(kinds[constants] == _WIDE_LITERAL, _LITERAL64, _LITERAL)
+            tokens[constants] = np.where(inline_offsets(values[constants], width) != 0, _INLINE, literal)
         return tokens
 
     # Shapes ---------------------------------------------------------------------------------------------------------
@@ -342,6 +344,7 @@ class RecordBinder:
             (Fill.IMMEDIATE, picked),
             (Fill.SIGNED16, (picked & 0xFFFF) - ((picked & 0x8000) << 1)),
             (Fill.HIGH, picked >> 32),
+            (Fill.HIGH_SIGNED, np.where(picked >> 32 == 0, -(picked >> 31), picked >> 32)),
             (Fill.TARGET, np.broadcast_to(branches[:, None], what.shape)),
             (Fill.FOLLOWING, np.broadcast_to(following[:, None], what.shape)),
             (Fill.FOLLOWING_HIGH, np.broadcast_to(following[:, None] >> 32, what.shape)),

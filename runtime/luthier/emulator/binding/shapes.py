@@ -32,10 +32,13 @@ class Fill(enum.IntEnum):
     INLINE32 = 4
     INLINE64 = 5
     HIGH = 6
-    TARGET = 7
-    FOLLOWING = 8
-    FOLLOWING_HIGH = 9
-    FIXED = 10
+    """The upper half, as it is written."""
+    HIGH_SIGNED = 7
+    """The upper half of a number of which 32 bits may be written."""
+    TARGET = 8
+    FOLLOWING = 9
+    FOLLOWING_HIGH = 10
+    FIXED = 11
     """With the number that stands for the position."""
 
 

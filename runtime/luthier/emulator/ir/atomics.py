@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, PTR
 from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
+from luthier.emulator.ir.operands import flush_denormal, flush_input
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
@@ -123,18 +124,46 @@ def _swap_if_equal_lds(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
     return w.select(old == data[0], data[1], old)
 
 
+# MODE decides about denormals in LDS alone: `w.mode` keeps them elsewhere (CDNA4's document, 9.2.2; RDNA4's, 13.2).
+
+
+def _add_floats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    total = flush_input(w, old) + flush_input(w, data[0])
+    return total if w.mode.denormals(total.type.bits) & 2 else flush_denormal(w, total)
+
+
+def _choose_float(w: WaveBuilder, old: Value, new: Value, better: Callable[[Value, Value], Value], sign: str) -> Value:
+    """Return one of two floats; denormals that are flushed count as zeros, but are chosen as they are before GFX12.
+
+    Args:
+        better: whether the first one is chosen.
+        sign: how the signs of two zeros are combined.
+    """
+    left, right = flush_input(w, old), flush_input(w, new)
+    if w.major >= 12:
+        old, new = left, right
+    value = w.select(better(right, left) | w.is_nan(left), new, old)
+    both_zero = (old == 0.0) & (new == 0.0)
+    bits = f"u{old.type.bits}"
+    signs = getattr(old.as_(bits), sign)(new.as_(bits)).as_(old.type)
+    return w.select(both_zero, signs, value)
+
+
 def _float_min(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    value = w.select((data[0] < old) | w.is_nan(old), data[0], old)
-    both_zero = (old == 0.0) & (data[0] == 0.0)
-    signed = (old.as_(f"u{old.type.bits}") | data[0].as_(f"u{old.type.bits}")).as_(old.type)
-    return w.select(both_zero, signed, value)
+    return _choose_float(w, old, data[0], lambda one, other: one < other, "__or__")
 
 
 def _float_max(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    value = w.select((data[0] > old) | w.is_nan(old), data[0], old)
-    both_zero = (old == 0.0) & (data[0] == 0.0)
-    signed = (old.as_(f"u{old.type.bits}") & data[0].as_(f"u{old.type.bits}")).as_(old.type)
-    return w.select(both_zero, signed, value)
+    return _choose_float(w, old, data[0], lambda one, other: one > other, "__and__")
+
+
+def swap_if_equal_floats(new: int, wanted: int) -> Combine:
+    """Return the compare-and-swap of floats in LDS, whose data are at these places: -0 equals +0, NaN nothing."""
+
+    def swap(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        return w.select(flush_input(w, old) == flush_input(w, data[wanted]), flush_input(w, data[new]), old)
+
+    return swap
 
 
 def _increment(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
@@ -164,6 +193,10 @@ def _masked_or(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
     return (old & ~data[0]) | data[1]
 
 
+def _add_bfloats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    return (old.to("f32") + data[0].to("f32")).to("bf16")
+
+
 def _packed(kind: str) -> Combine:
     def add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
         halves = []
@@ -171,7 +204,8 @@ def _packed(kind: str) -> Combine:
             left, right = (
                 w.wrap(w.ir.trunc((word >> shift).llvm, ir.IntType(16)), "u16").as_(kind) for word in (old, data[0])
             )
-            total = left + right if kind == "f16" else (left.to("f32") + right.to("f32")).to(kind)
+            sum_of = _add_floats if kind == "f16" else _add_bfloats
+            total = sum_of(w, left, [right])
             halves.append(w.wrap(w.ir.zext(total.as_("u16").llvm, I32), "u32"))
         return halves[0] | (halves[1] << 16)
 
@@ -214,7 +248,7 @@ ATOMICS: tuple[Atomic, ...] = (
     *_integer("", "mskor_b", _masked_or, data_count=2),
     Atomic(("csub", "csub_u32", "sub_clamp_u32"), ("sub_clamp_u32",), Type("u", 32), _subtract_clamp),
     Atomic(("cond_sub_u32",), ("cond_sub_u32",), Type("u", 32), _conditional_subtract),
-    Atomic(("add_f32",), ("add_f32",), Type("f", 32), _add),
+    Atomic(("add_f32",), ("add_f32",), Type("f", 32), _add_floats),
     Atomic(("add_f64",), ("add_f64",), Type("f", 64), _add),
     Atomic(("fmin", "min_f32", "min_num_f32"), ("min_f32", "min_num_f32"), Type("f", 32), _float_min),
     Atomic(("fmax", "max_f32", "max_num_f32"), ("max_f32", "max_num_f32"), Type("f", 32), _float_max),

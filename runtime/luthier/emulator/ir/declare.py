@@ -72,13 +72,15 @@ class Operation(Struct, frozen=True):
     too. Empty: all have it. One that begins later under the same name takes its place."""
     until: tuple[int, ...] = ()
     """Descendants of these that do not have it any more."""
+    denormals_by_mode: bool = False
+    """Operands are given as integers, and are floats of which MODE says whether denormals are kept."""
     counted: bool = True
     """False for the emulator's own stand-ins for instructions."""
 
     @property
     def uses_float(self) -> bool:
         """Return whether code depends on the MODE register."""
-        return any(spec.type.is_float for spec in (*self.sources, *self.results))
+        return self.denormals_by_mode or any(spec.type.is_float for spec in (*self.sources, *self.results))
 
 
 def _operand_names(text: str, defaults: tuple[str, ...], count: int) -> list[str]:

@@ -54,6 +54,8 @@ class BufferAccess(Struct):
     """OOB_SELECT (from GFX10 on)."""
     scratch: Value
     """Scalar scc: it is a wave's scratch, where a lane must stay within its own."""
+    private: Value
+    """Scalar scc: it is one of private memory, whose number of records GFX9 does not look at."""
     scalar_offset: Value
     lanes: Value
     """Per lane: it takes part."""
@@ -68,6 +70,7 @@ class BufferAccess(Struct):
         if w.major == 9:
             strict = field_good | w.wrap(w.splat(~self.swizzled).llvm, "mask")
             good = w.select(self.structured, index_good & strict, linear)
+            good = good | w.wrap(w.splat(self.private).llvm, "mask")
         else:
             whole = w.select(self.structured, index_good & field_good, linear)
             nonempty = w.wrap(w.splat(self.all_records != 0).llvm, "mask")
@@ -161,6 +164,7 @@ def buffer_access(
         swizzled,
         words[3] >> 28 & 3,
         add_tid & ~swizzled & (wide_stride == w.load(w.wave_field("scratch_size"), "u64")),
+        add_tid if not form & 2 else w.wrap((stride != stride).llvm, SCC),
         scalar_offset,
         w.exec,
     )

@@ -291,7 +291,8 @@ def _hardware_register(w: WaveBuilder, register: int) -> Value:
     if register == _HW_MODE:
         return w.load(w.wave_field("mode"), "u32")
     if register == _HW_STATUS and w.major < 12:
-        empty = (w.exec_bits == 0).to("u32") << 9 | (w.load(w.address(w.wave, layout.VCC), "u64") == 0).to("u32") << 10
+        vcc = w.load(w.address(w.wave, layout.VCC), f"u{w.wave_size}")
+        empty = (w.exec_bits == 0).to("u32") << 9 | (vcc == 0).to("u32") << 10
         return w.load(w.wave_field("scc"), "u32") | empty
     if register == _SH_MEM_BASES and w.major < 12:
         private, shared = (w.load(w.wave_field(name), "u64") >> 48 for name in ("private_base", "shared_base"))

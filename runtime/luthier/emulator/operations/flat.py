@@ -194,10 +194,19 @@ for _atomic in ATOMICS:
         _declare_atomic(_atomic)
 
 
-def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
-    """Put what each lane loaded into LDS at M0[15:0] + offset + lane * bytes."""
-    size = 4 * len(rows)
-    places = w.splat((w.m0 & 0xFFFF) + offset.scalar()) + w.lane_id() * size
+def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value], *, by_words: bool = False) -> None:
+    """Put what each lane loaded into LDS at M0 + offset + lane * bytes; of three dwords the next lane skips one.
+
+    M0 has 16 bits for that, and 18 where LDS is larger (CDNA4's document, 9.1.9 and 10.3).
+
+    Args:
+        by_words: whether the lowest two bits do not count in the latter case.
+    """
+    size, step = 4 * len(rows), 4 * (len(rows) + (len(rows) == 3))
+    bits = 0xFFFF
+    if w.modifiers.get("wide_lds"):
+        bits = 0x3FFFC if by_words else 0x3FFFF
+    places = w.splat((w.m0 & bits) + offset.scalar()) + w.lane_id() * step
     hosts, inside = lds_access(w, places, size)
     scatter_rows(w, hosts, rows, inside)
 
@@ -212,7 +221,7 @@ def _load_to_lds(
     else:
         value = gather_small(w, hosts, bits)
         rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
-    to_lds(w, offset, rows)
+    to_lds(w, offset, rows, by_words=True)
 
 
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes, swap_if_equal_floats
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.memory_code import (
@@ -188,7 +188,9 @@ def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
     data = f"data0:u32x{atomic.units}" + (f" data1:u32x{atomic.units}" if atomic.data_count == 2 else "")
     signature = f"addr:u32 #offset {data} -> " + (f"vdst:u32x{atomic.units}" if returning else "")
 
-    @operations.wave(names, signature)
+    by_mode = atomic.type.is_float
+
+    @operations.wave(names, signature, denormals_by_mode=by_mode, generations=by_mode)
     def run(w: WaveBuilder, *slots: Slot) -> None:
         """old = LDS[addr + offset]; LDS = op(old, D); with return, D = old."""
         result = slots[0] if returning else None
@@ -392,19 +394,9 @@ def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
 
 
 def _declare_float_compare(bits: int) -> None:
-    def swap_old(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-        """Return the result of compare-and-swap before GFX11: data is the comparison, then the new value.
-
-        -0 equals +0, NaN nothing.
-        """
-        return w.select(old == data[0], data[1], old)
-
-    def swap_new(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-        """Return the result of compare-and-swap from GFX11 on: data is the new value, then the comparison."""
-        return w.select(old == data[1], data[0], old)
-
     kind = Type("f", bits)
-    for name, combine in (("cmpst", swap_old), ("cmpstore", swap_new)):
+    before_gfx11, since_gfx11 = swap_if_equal_floats(new=1, wanted=0), swap_if_equal_floats(new=0, wanted=1)
+    for name, combine in (("cmpst", before_gfx11), ("cmpstore", since_gfx11)):
         atomic = Atomic((), (), kind, combine, "", 2)
         _declare_atomic(atomic, f"ds_{name}_f{bits}", False)
         _declare_atomic(atomic, f"ds_{name}_rtn_f{bits}", True)

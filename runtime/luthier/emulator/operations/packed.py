@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.operands import finish_float, flush_input
+from luthier.emulator.ir.operands import finish_float, flush_denormal, flush_input
 from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.small_floats import bfloat
 from luthier.emulator.operations.valu_int import clamps, narrow
@@ -299,10 +299,14 @@ _mix_half("v_fma_mixhi_f16 v_mad_mixhi_f16", True)
 def _float_dot(names: str, element: str) -> None:
     @operations.lane(names, f"{element}x2 {element}x2 f32 -> f32", exact=False)
     def dot(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
-        """D = S2 + S0.low * S1.low + S0.high * S1.high; hardware may round in between, here each sum is rounded."""
+        """D = S2 + S0.low * S1.low + S0.high * S1.high; hardware may round in between, here each sum is rounded.
+
+        Whatever MODE says, S2 and D have no denormals (CDNA4's document, 6.4).
+        """
+        z = flush_denormal(b, z)
         for left, right in zip(x, y, strict=True):
             z = b.fma(left.to("f32"), right.to("f32"), z)
-        return z
+        return flush_denormal(b, z)
 
 
 _float_dot("v_dot2_f32_f16 v_dot2c_f32_f16 v_dot2acc_f32_f16", "f16")

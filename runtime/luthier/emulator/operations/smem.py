@@ -151,15 +151,24 @@ def _declare_atomic(atomic: Atomic) -> None:
             offset: Slot,
             base_type: str = base_type,
         ) -> None:
-            """old = memory; memory = op(old, D); with GLC, D = old."""
+            """old = memory; memory = op(old, D); with GLC, D = old. Beyond a buffer nothing is done, and old is 0."""
             source = data if data.present else result
             where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
-            start = base.scalar() if base_type == "u64" else _buffer(w, base)[0]
-            address = start + where
             step = 4 * atomic.units
             place = w.slot_address(source.position)
             values = [w.load(w.address(place, index * step), kind, align=4) for index in range(atomic.data_count)]
-            old = apply_atomic(w, atomic, check_scalar(w, address, step), values)
+            if base_type == "u64":
+                old = apply_atomic(w, atomic, check_scalar(w, base.scalar() + where, step), values)
+            else:
+                start, size = _buffer(w, base)
+                before = w.ir.block
+                with w.ir.if_then((where + step <= size).llvm):
+                    done = apply_atomic(w, atomic, check_scalar(w, start + where, step), values)
+                    after = w.ir.block
+                merged = w.ir.phi(done.llvm.type)
+                merged.add_incoming(done.llvm, after)
+                merged.add_incoming(w.number(0, kind).llvm, before)
+                old = w.wrap(merged, kind)
             if result.present:
                 result.write_scalar(old)
 
