@@ -83,6 +83,39 @@ def test_a_late_result_overwrites(target: str) -> None:
     assert [finding.access for finding in findings] == ["overwrites"]
 
 
+IMAGE = (0, 0xC1400000, 0x7, 0x80000FAC, 0x1F, 0, 0, 0)
+"""Descriptor of 32 numbers in one dimension, but for its address, on GFX10.3 and GFX11."""
+SAMPLER = (0x8002, 0xFFF000, 0, 0)
+"""Of the nearest one, by its number."""
+
+
+def sample_begin(target: str) -> str:
+    """As `begin`, and an image of the buffer, its sampler, and the number of each lane's element in v2."""
+    words = [f"s_mov_b32 s{20 + place}, {word:#x}" for place, word in enumerate((*IMAGE, *SAMPLER)) if place > 1]
+    place = f"s_lshr_b64 s[20:21], s[2:3], 8; s_or_b32 s21, s21, {IMAGE[1]:#x}"
+    return f"{begin(target)}; {place}; {'; '.join(words)}; v_and_b32_e32 v2, 31, v0; v_cvt_f32_u32_e32 v2, v2"
+
+
+SAMPLE = "image_sample {}, v2, s[20:27], s[28:31] dmask:0x1 dim:SQ_RSRC_IMG_1D"
+
+
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1100"])
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_kinds_of_results_are_counted_in_order(target: str, limit: int) -> None:
+    text = f"{sample_begin(target)}; {SAMPLE.format('v10')}; {load(target)} v11, v1, s[2:3] offset:128; "
+    text += f"s_waitcnt vmcnt({limit}); v_mov_b32 v12, v10; {store(target)} v1, v12, s[2:3] offset:128"
+    data, findings = launch(target, text)
+    assert [(finding.register, finding.enough) for finding in findings] == [("v10", 1)] * (limit > 1)
+    assert data[32:].tolist() == [POISON if limit > 1 else number for number in range(100, 132)]
+
+
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1100"])
+def test_kinds_of_results_are_written_in_any_order(target: str) -> None:
+    text = f"{sample_begin(target)}; {SAMPLE.format('v10')}; {load(target)} v10, v1, s[2:3] offset:128; "
+    _, findings = launch(target, text + "s_waitcnt vmcnt(0)")
+    assert [(finding.access, finding.enough) for finding in findings] == [("overwrites", 0)]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_other_lanes_are_no_use(target: str) -> None:
     """What lanes that the load leaves out do with the register is their own affair."""

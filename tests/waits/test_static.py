@@ -149,6 +149,25 @@ CASES = [
         "s_waitcnt vmcnt(0)",
         ["overwrites v10 vmcnt(0)"],
     ),
+    # They are counted in order all the same.
+    (
+        "gfx1030",
+        "image_sample v10, v[2:3], s[0:7], s[8:11] dmask:0x1 dim:SQ_RSRC_IMG_2D; global_load_dword v12, v[2:3], off; "
+        "s_waitcnt vmcnt(1); v_mov_b32 v1, v10",
+        [],
+    ),
+    (
+        "gfx1100",
+        "global_load_b32 v12, v[2:3], off; image_sample v10, v[2:3], s[0:7], s[8:11] dmask:0x1 dim:SQ_RSRC_IMG_2D; "
+        "global_load_b32 v13, v[2:3], off; s_waitcnt vmcnt(1); v_mov_b32 v1, v10; v_mov_b32 v2, v12; v_mov_b32 v3, v13",
+        ["reads v13 vmcnt(0)"],
+    ),
+    (
+        "gfx1200",
+        "image_msaa_load v[10:13], [v2, v3, v4], s[0:7] dmask:0x1 dim:SQ_RSRC_IMG_2D_MSAA; s_wait_loadcnt 0x0; "
+        "v_mov_b32 v1, v10",
+        ["reads v10 samplecnt(0)"],
+    ),
     # How many coordinates an image of GFX9 has is in its descriptor: only the first one is read for sure.
     (
         "gfx906",

@@ -38,6 +38,8 @@ class Stream(NamedTuple):
     replaces: tuple[str, ...] = ()
     """Streams whose results one of this may overwrite while they are outstanding, since results are written in the
     order of issue."""
+    beside: tuple[str, ...] = ()
+    """Other streams of the counter, which it counts down in the order of issue of them all."""
 
 
 class Field(NamedTuple):
@@ -77,7 +79,7 @@ class Waits(Struct, frozen=True, eq=False, kw_only=True):
             for place in places:
                 if place.counter not in counters:
                     raise TargetError(f"{name} waits for {place.counter}, which is no counter")
-        for name in (*self.releases.values(), *(other for stream in self.streams for other in stream.replaces)):
+        for name in (*self.releases.values(), *(other for row in self.streams for other in (*row.replaces, *row.beside))):
             if name not in streams:
                 raise TargetError(f"{name} is no stream of counters")
 

@@ -391,7 +391,7 @@ SPAN = Layout(first=2, count=1, half=1)
 HALF_LOW, HALF_HIGH = 1, 2
 FACT_ENDS, FACT_ANY_LANE = 1, 2
 """The wave ends; registers of lanes that are not active count, too."""
-STREAM = Layout(counter=1, most=1, ordered=1, locks=1)
+STREAM = Layout(counter=1, most=1, ordered=1, locks=1, beside=4)
 FOUND = Layout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
 """A use of an outstanding register: records of both instructions. FOUND.lane of a scalar register: ABSENT."""
 HIT = Layout(producers=8, rule=4, more=4)

@@ -45,7 +45,8 @@ void Watch::begin(const char *watch, unsigned wave_size, unsigned waves, const c
   for (uint64_t index = 0; index < get(watch, watch::stream_count); ++index) {
     const char *row = rows + index * stream::kSize;
     streams_.push_back({unsigned(get(row, stream::counter)), unsigned(get(row, stream::most)),
-                        get(row, stream::ordered) != 0, get(row, stream::locks) != 0});
+                        get(row, stream::ordered) != 0, get(row, stream::locks) != 0,
+                        unsigned(get(row, stream::beside))});
   }
   for (Wave &wave : waves_)
     forget(wave);
@@ -195,21 +196,28 @@ void Watch::issue(Wave &mine, char *wave) {
       continue;
     const Stream &kind = streams_[stream - 1];
     Operation *operation = made[kind.locks];
-    Queue &queue = mine.queues[stream - 1];
     if (!kind.ordered && !operation)
       continue;
     if (operation)
       operation->left |= 1u << (stream - 1);
-    queue.push_back(operation);
-    if (kind.ordered && queue.size() > kind.most) { // it has waited for the oldest
-      Operation *oldest = queue.front();
-      queue.erase(queue.begin());
-      done(mine, wave, stream - 1, oldest);
-    }
+    push(mine, wave, stream - 1, operation);
+    for (unsigned other = 0; other < streams_.size(); ++other)
+      if (kind.beside >> other & 1 && !mine.queues[other].empty())
+        push(mine, wave, other, nullptr);
   }
   for (Operation *operation : made)
     if (operation && !operation->left)
       drop(operation);
+}
+
+void Watch::push(Wave &mine, char *wave, unsigned stream, Operation *operation) {
+  Queue &queue = mine.queues[stream];
+  queue.push_back(operation);
+  if (streams_[stream].ordered && queue.size() > streams_[stream].most) { // it has waited for the oldest
+    Operation *oldest = queue.front();
+    queue.erase(queue.begin());
+    done(mine, wave, stream, oldest);
+  }
 }
 
 void Watch::done(Wave &mine, char *wave, unsigned stream, Operation *operation) {

@@ -55,6 +55,7 @@ private:
   void late(char *wave, uint64_t record);
   void issue(Wave &mine, char *wave);
   void wait(Wave &mine, char *wave, const char *fact);
+  void push(Wave &mine, char *wave, unsigned stream, Operation *operation);
   void done(Wave &mine, char *wave, unsigned stream, Operation *operation);
   void drop(Operation *operation);
   void forget(Wave &mine);
@@ -71,6 +72,7 @@ private:
   struct Stream {
     unsigned counter, most;
     bool ordered, locks;
+    unsigned beside; // those whose operations are counted in order with its own
   };
   std::vector<Stream> streams_;
   std::vector<Wave> waves_;

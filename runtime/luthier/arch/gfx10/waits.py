@@ -12,10 +12,14 @@ SPLIT = {
     "S_WAITCNT_LGKMCNT": (Field("lgkmcnt", ((0, 6),)),),
     "S_WAITCNT_EXPCNT": (Field("expcnt", ((0, 3),)),),
 }
+# The counter goes down in the order of issue; only results of different kinds may be written in another (LLVM,
+# SIInsertWaitcnts, hasOtherPendingVmemTypes).
+_KINDS = ("vector", "sample", "bvh")
 STREAMS = (
-    ("vmcnt", Stream("vector", 0, replaces=("vector",))),
-    ("vmcnt", Stream("sample", 0, replaces=("sample",))),
-    ("vmcnt", Stream("bvh", 0, replaces=("bvh",))),
+    *(
+        ("vmcnt", Stream(kind, 0, replaces=(kind,), beside=tuple(other for other in _KINDS if other != kind)))
+        for kind in _KINDS
+    ),
     ("vscnt", Stream("store", 0)),
     ("lgkmcnt", Stream("lds", 0, replaces=("lds",))),
     ("lgkmcnt", Stream("gds", 0)),

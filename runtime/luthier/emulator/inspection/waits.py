@@ -85,14 +85,10 @@ class WaitFacts:
     def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0) -> None:
         self.model: WaitModel = wait_model(code.isa.target.target)
         self.facts: NDArray[np.void] = zeros(code.count + 1 + more, _FACT)
-        streams = zeros(len(self.model.streams) * layout.STREAM.size, np.uint8)
-        self.streams = streams.reshape(len(self.model.streams), layout.STREAM.size)
-        for row, stream in zip(self.streams, self.model.streams, strict=True):
-            most = self.model.counters[stream.counter].most
-            for name, value in zip(
-                layout.STREAM.fields, (stream.counter, most, stream.ordered, stream.locks), strict=True
-            ):
-                row[layout.STREAM[name]] = value
+        self.streams: NDArray[np.void] = zeros(len(self.model.streams), layout.STREAM.dtype())
+        for number, (stream, others) in enumerate(zip(self.model.streams, self.model.beside, strict=True)):
+            most, beside = self.model.counters[stream.counter].most, sum(1 << other for other in others)
+            self.streams[number] = (stream.counter, most, stream.ordered, stream.locks, beside)
         self._decoded = decoded(code)
         self._filled = np.zeros(len(self.facts), np.bool_)
         self._flags: dict[int, int] = {}

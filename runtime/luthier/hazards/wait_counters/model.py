@@ -5,8 +5,9 @@ instruction adds 1 to one counter (FLAT to two), and ``s_waitcnt`` and its succe
 a limit. The results of an instruction are in its registers once its counters show that it is done, not before.
 
 Operations that are done in the order in which they were issued are a *stream*. Streams of one counter are not ordered
-relative to each other. So an operation is certainly done when its counter is not above the number of *younger
-operations of its own stream*: were it not, all of those would not be either. In an unordered stream that is 0.
+relative to each other, but for those *beside* each other, which are counted in the order of issue. So an operation is
+certainly done when its counter is not above the number of *younger operations of its own stream* and those beside it:
+were it not, all of those would not be either. In an unordered stream that is 0.
 
 Counters are finite. An instruction that would make one overflow waits for older operations.
 
@@ -76,6 +77,11 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
         """Return for each stream those whose results its own may overwrite."""
         return tuple(frozenset(self.stream_index[name] for name in stream.replaces) for stream in self.streams)
 
+    @cached_property
+    def beside(self) -> tuple[tuple[int, ...], ...]:
+        """Return for each stream those whose operations are counted in order with its own."""
+        return tuple(tuple(self.stream_index[name] for name in stream.beside) for stream in self.streams)
+
     @lru_cache(maxsize=1 << 14)  # noqa: B019  there is one for each generation, for good
     def issues(self, opcode: Opcode, gds: bool = False) -> tuple[Issue, ...]:
         """Return the streams that an instruction adds to; none for most.
@@ -125,7 +131,7 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
             return ("flat", "flat lds") if "flat" in self.stream_index else ("vector", "lds")
         if pseudo.startswith("IMAGE_BVH"):
             return ("bvh",) if "bvh" in self.stream_index else ("vector",)
-        if pseudo.startswith(("IMAGE_SAMPLE", "IMAGE_GATHER", "IMAGE_GET_LOD")):
+        if pseudo.startswith(("IMAGE_SAMPLE", "IMAGE_GATHER", "IMAGE_GET_LOD", "IMAGE_MSAA_LOAD")):
             return ("sample",) if "sample" in self.stream_index else ("vector",)
         return ("vector",)
 

@@ -53,6 +53,7 @@ class Machine:
         self._ordered = tuple(stream.ordered for stream in model.streams)
         self._counter = tuple(stream.counter for stream in model.streams)
         self._limit = tuple(model.counters[stream.counter].most for stream in model.streams)
+        self._beside = model.beside
 
     def unknown(self) -> State:
         """Return the state after unknown code that waits for all that writes registers, as functions do."""
@@ -176,6 +177,10 @@ class Machine:
         elif queue or units:
             queues[stream] = trim((units, *queue[: limit - 1]))
             held[stream] = held[stream] | units if len(queue) < limit else _union(queues[stream])
+        for other in self._beside[stream]:
+            if queues[other]:
+                queues[other] = trim((0, *queues[other][: limit - 1]))
+                held[other] = _union(queues[other])
 
 
 def merge(first: State, second: State) -> State:
