@@ -80,6 +80,7 @@ s_branch 1
 s_branch 63
 s_denorm_mode 0
 ds_read_addtid_b32 {v}
+v_mov_b32 {v}, src_lds_direct
 ds_read_b32 {v}, {v}
 ds_load_b32 {v}, {v}
 ds_write_b32 {v}, {v}

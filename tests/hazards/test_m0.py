@@ -25,6 +25,7 @@ USES = [  # what uses M0 at once, and where it is one of the table's
     ("global_load_lds_dword v[2:3], off", ("gfx942",)),
     ("s_sendmsg sendmsg(MSG_INTERRUPT)", GFX9),
     ("ds_read_addtid_b32 v1", GFX9),
+    ("v_mov_b32_e32 v1, src_lds_direct", ("gfx906",)),
 ]
 
 

@@ -103,6 +103,31 @@ def test_the_index_is_a_part_of_m0(text: str) -> None:
     assert not effects.kills >> r.M0 & 1
 
 
+@pytest.mark.parametrize(
+    ("target", "text", "first", "count"),
+    [
+        ("gfx1100", "buffer_load_b32 v[0:1], off, s[4:7], 0", 0, 2),
+        ("gfx1030", "buffer_load_dword v[0:1], off, s[4:7], 0", 0, 2),
+        ("gfx906", "buffer_load_format_xyz v[5:8], off, s[4:7], 0", 5, 4),
+        ("gfx906", "image_load v[4:8], v[10:11], s[8:15] dmask:0xf unorm", 4, 5),
+        ("gfx1030", "image_load v[4:8], [v10, v12], s[8:15] dmask:0xf dim:SQ_RSRC_IMG_2D", 4, 5),
+        ("gfx1100", "image_load v[4:5], [v10, v11], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D", 4, 2),
+    ],
+)
+def test_a_status_is_not_always_written(target: str, text: str, first: int, count: int) -> None:
+    """That a load fails is said in a register behind its data, which keeps its value otherwise."""
+    registers = (1 << count) - 1 << r.VGPR_FIRST + first
+    effects = effects_of(target, f"{text} tfe")
+    assert effects.writes & registers == registers
+    assert not effects.kills & registers
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030"])
+def test_an_operand_in_lds_is_where_m0_says(target: str) -> None:
+    assert effects_of(target, "v_mov_b32 v0, src_lds_direct").reads >> r.M0 & 1
+    assert not effects_of(target, "v_mov_b32 v0, s0").reads >> r.M0 & 1
+
+
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1150", "gfx1200"])
 def test_dual_operations_are_both_their_halves(target: str) -> None:
     """Every pair, with registers of either parity: what the two operations by themselves do."""

@@ -253,6 +253,9 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A memory instruction may still be reading its SGPRs, or a scalar load writing them, when what follows writes
     them, unless a wait for everything stands between (LLVM, GCNHazardRecognizer, fixVMEMtoScalarWriteHazards and
     fixSMEMtoVectorWriteHazards)."""
+    inserted_waits: tuple[str, ...] = INHERITED
+    """Assembly before and behind inserted code, the branch around it included: memory instructions and branches on one
+    side may be hazardous to those on the other."""
     scalar_wait: str | None = INHERITED
     """Waits until SGPRs that scalar instructions wrote may be read, where vector instructions had read them before
     (LLVM, AMDGPUWaitSGPRHazards); None where the hardware does."""

@@ -79,7 +79,10 @@ class Waits(Struct, frozen=True, eq=False, kw_only=True):
             for place in places:
                 if place.counter not in counters:
                     raise TargetError(f"{name} waits for {place.counter}, which is no counter")
-        for name in (*self.releases.values(), *(other for row in self.streams for other in (*row.replaces, *row.beside))):
+        for name in (
+            *self.releases.values(),
+            *(other for row in self.streams for other in (*row.replaces, *row.beside)),
+        ):
             if name not in streams:
                 raise TargetError(f"{name} is no stream of counters")
 

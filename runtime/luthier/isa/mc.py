@@ -216,7 +216,7 @@ class Isa:
         if self.wave_size == 64:
             return number
         name = self._native.register(number)[0]
-        return _register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
+        return register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
 
     def register(self, number: int) -> Register:
         """Return the register `number`.
@@ -234,7 +234,7 @@ class Isa:
         Raises:
             DecodeError: there is none.
         """
-        number = _register_numbers().get(name)
+        number = register_numbers().get(name)
         if number is None:
             raise DecodeError(f"LLVM has no register {name!r}")
         return self.register(number)
@@ -313,6 +313,10 @@ def _isa(target: TargetId, wave_size: int) -> Isa:
     return Isa(target, wave_size)
 
 
+LDS_DIRECT = "LDS_DIRECT"
+"""LLVM's name of an operand that is read from LDS, at the address in M0."""
+
+
 # The tables below are the same for every processor.
 
 
@@ -327,7 +331,8 @@ def _any() -> _mc.Isa:
 
 
 @functools.cache
-def _register_numbers() -> dict[str, int]:
+def register_numbers() -> dict[str, int]:
+    """Return LLVM's number of each register, by its name."""
     return _any().register_numbers()
 
 

@@ -146,8 +146,9 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     target = lowering.target
     wave, mask = (64, "exec") if lowering.wave_size == 64 else (32, "exec_lo")
     lowering.runs_without_lanes = lowering.writes_inactive_lanes = True
-    # LLVM does not look into this, and the application's vector instructions may have read the same SGPRs.
-    settled = [] if target.scalar_wait is None else [target.scalar_wait]
+    # LLVM does not look into this, and the application's vector instructions may have read the same SGPRs, or memory
+    # instructions still read EXEC.
+    settled = [*target.inserted_waits, *([] if target.scalar_wait is None else [target.scalar_wait])]
     lines = [
         *settled,
         f"s_mov_b{wave} $0, {mask}",

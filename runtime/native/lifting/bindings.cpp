@@ -427,6 +427,8 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   take("dst_sel", form->select);
   take("dst_unused", form->unused);
   take("simm16", form->hardware);
+  take("tfe", form->failure);
+  take("lwe", form->warning);
   take("vaddr", form->address);
   take("coordinates", form->coordinates);
   take("lanes", form->lanes);
@@ -444,7 +446,8 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
     for (const uint8_t position : *each)
       within(int(position), size_t(form->operands), "operand");
   for (const int position :
-       {form->row, form->bank, form->bound, form->select, form->unused, form->hardware, form->address})
+       {form->row, form->bank, form->bound, form->select, form->unused, form->hardware, form->failure, form->warning,
+        form->address})
     if (position >= form->operands)
       throw std::invalid_argument("no such operand");
   if (form->special == Special::Coordinates && form->address < 0)

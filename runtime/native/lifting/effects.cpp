@@ -126,6 +126,10 @@ void effectsOf(const EffectTable &table, const OpcodeForm &form, const Operands 
     if (!table.half[reg])
       out.kills |= table.masks[reg];
   }
+  // The status behind the data is written where an access fails, and the data then perhaps not.
+  for (const int position : {form.failure, form.warning})
+    if (position >= 0 && operands.value[position])
+      out.kills &= Scalars;
   for (const uint8_t position : form.partialWrites)
     out.writes |= table.masks[size_t(operands.reg(position))];
   if (form.special != Special::None)

@@ -45,6 +45,7 @@ struct OpcodeForm {
   int row = -1, bank = -1, bound = -1;       ///< of DPP
   int select = -1, unused = -1;              ///< of SDWA's destination
   int hardware = -1;                         ///< of s_getreg and s_setreg
+  int failure = -1, warning = -1;            ///< tfe and lwe of images: with one the result's last register is a status
   int address = -1;                          ///< of an image's coordinates, the first of which alone it names
   int coordinates = 0;                       ///< registers in a row that these have at most
   uint8_t lanes = 0;                         ///< of a write of EXEC, unless one of the next three says more

@@ -62,6 +62,7 @@ AMDGCN = Generation(
     getpc_clears_high=False,
     replay_wait=None,
     waits_free_sgprs=False,
+    inserted_waits=(),
     scalar_wait=None,
     lane_mask_wait=None,
     passes=(),

@@ -15,6 +15,7 @@ GFX10_3 = Generation(
     lds_by_lane=True,
     supports_xnack=False,
     waits_free_sgprs=False,
+    inserted_waits=(),
 )
 
 _GENERIC = "gfx10-3-generic"

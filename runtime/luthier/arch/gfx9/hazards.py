@@ -58,6 +58,14 @@ ROWS = (
         1,
         _VEGA,
     ),
+    row(
+        "SALU writes M0, operand in LDS with an address in M0",
+        ("SALU", "writes M0"),
+        ("VALU", "reads LDS at M0"),
+        1,
+        "LLVM, checkReadM0Hazards",
+        until=("GFX90A",),
+    ),
     # Not buffer loads, which documents do not name; LLVM keeps these apart, too.
     row(
         "SALU writes M0, store of LDS, or scratch or global load to LDS",

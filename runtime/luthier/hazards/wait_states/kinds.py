@@ -16,6 +16,7 @@ from msgspec import Struct
 from luthier.arch.gfx12.hazards import DS_NOPS as DS_NOPS
 from luthier.isa import registers as r
 from luthier.isa.instructions import InstructionFlag
+from luthier.isa.mc import LDS_DIRECT, register_numbers
 from luthier.isa.opcodes import Opcode
 
 _F = InstructionFlag
@@ -258,6 +259,14 @@ def pairs(units: int) -> int:
     return low | low << 1
 
 
+def _lds_at_m0(i: Instance) -> int:
+    """Return M0 where an operand is in LDS at the address that it holds."""
+    number, address = register_numbers()[LDS_DIRECT], 1 << r.M0
+    if number not in i.values:
+        return 0
+    return address if (address, number) in zip(i.operands, i.values, strict=False) else 0
+
+
 def _others_than_vcc(units: int) -> int:
     return units & _NOT_VCC
 
@@ -316,6 +325,7 @@ ROLES: Mapping[str, Role] = {
     "writes M0": lambda i: i.writes & 1 << r.M0,
     "reads M0": lambda i: (1 << r.M0) * _is_gds(i),
     "uses M0": lambda i: 1 << r.M0,
+    "reads LDS at M0": _lds_at_m0,
     "reads vectors": lambda i: i.reads & r.VECTOR_MASK,
     "reads VGPRs": lambda i: i.reads & r.VGPR_MASK,
     "reads or keeps VGPRs": lambda i: (

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from luthier import _mc
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa import registers as r
+from luthier.isa.mc import LDS_DIRECT, register_numbers
 from luthier.lifting.instructions import semantics as sem
 from luthier.lifting.instructions.forms import EMPTY_WAY, exec_rule, mask_form
 from luthier.lifting.instructions.semantics import Control, Lanes
@@ -316,8 +317,13 @@ def unit_bytes(units: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
-    """Return the first unit and number of units of each LLVM register, as lists."""
-    return isa.register_first_unit.tolist(), isa.register_unit_count.tolist()
+    """Return the first unit and number of units of each LLVM register, as lists.
+
+    That of LDS_DIRECT is M0: an operand that is read from LDS, where M0 says.
+    """
+    first: list[int] = isa.register_first_unit.tolist()
+    first[register_numbers()[LDS_DIRECT]] = r.M0
+    return first, isa.register_unit_count.tolist()
 
 
 @lru_cache(maxsize=64)
@@ -366,7 +372,7 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
 
 UNKNOWN_OPCODE = 1 << 16
 """Stands for -1, a word that LLVM does not know, in the native table; LLVM's numbers have 16 bits."""
-_SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16", "vaddr")
+_SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16", "tfe", "lwe", "vaddr")
 
 
 _UNKNOWN_FORM: dict[str, object] = {
@@ -401,6 +407,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     pseudo = opcode.pseudo
     flags = opcode.flags
     narrow = sem.result_is_narrow(pseudo) or "_D16" in pseudo or sem.TRANSPOSING_LOAD.search(pseudo) is not None
+    fails = "_TFE_" in f"{pseudo}_"  # a status behind the data is written where an access fails, the data perhaps not
     reads: list[int] = []
     full: list[int] = []
     partial: list[int] = []
@@ -418,7 +425,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         if not operand.is_def:
             continue
         keeps = index in preserved and not flags & InstructionFlag.DPP  # DPP's `old` is checked in each instruction
-        if keeps or narrow or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES):
+        if keeps or narrow or fails or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES):
             partial.append(index)
         else:
             full.append(index)
@@ -486,9 +493,9 @@ class _Masks(dict[int, int]):
 
     def __init__(self, isa: Isa) -> None:
         super().__init__()
-        self._first, self._count = isa.register_first_unit, isa.register_unit_count
+        self._first, self._count = register_lists(isa)
 
     def __missing__(self, number: int) -> int:
-        first, count = int(self._first[number]), int(self._count[number])
+        first, count = self._first[number], self._count[number]
         mask = self[number] = 0 if first < 0 or first == r.UNTRACKED else ((1 << count) - 1) << first
         return mask

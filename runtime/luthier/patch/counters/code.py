@@ -232,7 +232,7 @@ class CounterCode:
         lines = min(forms, key=len)
         if take_back:
             lines = [line.replace("global_atomic_add_x2", "global_atomic_sub_x2") for line in lines]
-        return self.assemble([*waits, *lines], {"luthier_cell": batch.symbol})
+        return self.assemble([*self._target.inserted_waits, *waits, *lines], {"luthier_cell": batch.symbol})
 
     def _flush_together(
         self, batch: Batch, vectors: tuple[int, int, int, int], scalars: int, *, fresh: bool

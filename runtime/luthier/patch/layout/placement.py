@@ -14,6 +14,7 @@ from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.layout.dispatchers import Dispatcher
 from luthier.patch.layout.slots import Branch, Layout, lay_out, next_hop
+from luthier.patch.payloads.code import OFFSET_3F
 from luthier.patch.payloads.entry import BRANCH_SIZE, EntryCode
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.splicing.splicer import Splicer
@@ -367,7 +368,7 @@ class Placement:
         Raises:
             PatchError: such an offset.
         """
-        if self.lifted.target.offset_3f_bug and np.any(words == 0x3F):
+        if self.lifted.target.offset_3f_bug and np.any(words == OFFSET_3F):
             # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
             raise PatchError(
                 "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=self.lifted.kernel.name

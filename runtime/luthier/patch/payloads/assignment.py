@@ -385,9 +385,10 @@ class Binder:
             if kept is None:
                 return None
             place = replace(place, kept=kept)
-        # Vector instructions may still read as lane masks what is overwritten, or not have written what is compared.
-        if wanted or self._results.are_awaited(at, site.at, call.guard.reads):
-            place = replace(place, lead=self._boundaries.everywhere)
+        # Vector instructions may still read as lane masks what is overwritten, or not have written what is compared; a
+        # branch may not stand between some instructions.
+        if wanted or lifted.target.inserted_waits or self._results.are_awaited(at, site.at, call.guard.reads):
+            place = replace(place, lead=(*lifted.target.inserted_waits, *self._boundaries.everywhere))
         if self._masks.matter:
             place = replace(place, lead=(*place.lead, *self._masks.before(mask_of((*vcc, *(place.kept or ()))))))
         early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()

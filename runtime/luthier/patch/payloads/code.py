@@ -12,6 +12,8 @@ from luthier.isa import Isa
 
 ORIGINAL = "luthier.original"
 """Symbol of what is added to the original's virtual addresses where it is loaded."""
+OFFSET_3F = 0x3F
+"""Distance of a branch in words that some targets take wrongly (`Generation.offset_3f_bug`)."""
 
 
 class Reference(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from luthier.hazards.wait_counters.model import Limit, wait_model
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.isa.registers import M0, SGPRS, mask_of
 from luthier.patch.boundary.scalar_reads import Leftovers, copies_settled, settled
-from luthier.patch.payloads.code import BoundPayload, Reference, snippet
+from luthier.patch.payloads.code import OFFSET_3F, BoundPayload, Reference, snippet
 from luthier.patch.registers import lane_masks
 from luthier.patch.registers.binding import Binding, last_copies
 from luthier.patch.registers.copies import LANES, PRIVATE, copy_text, parallel_copy, private_offset, unit_text
@@ -98,10 +99,16 @@ def emit(
         _outputs(isa, template, binding),
         [*_restoring(isa, template, binding, frame), *after],
     )
-    writer = _Writer(isa, template, binding, around)
-    writer.begin(waits, limits)
-    writer.write_body()
-    writer.end()
+    padded: Counter[int] = Counter()
+    while True:
+        writer = _Writer(isa, template, binding, around, padded)
+        writer.begin(waits, limits)
+        writer.write_body()
+        writer.end()
+        wrong = _wrong_branches(isa, template, writer)
+        if not wrong:
+            break
+        padded.update(wrong)
     code = bytearray(b"".join(writer.pieces))
     _set_branches(code, template, writer)
     counters = _ProgramCounters(isa, template, writer.place_of)
@@ -207,6 +214,9 @@ def _restoring(isa: Isa, template: Template, binding: Binding, frame: int) -> li
 class _Writer:
     """Puts a payload together.
 
+    Args:
+        padded: instructions of the template before which there are so many s_nop, for the distances of branches.
+
     Attributes:
         pieces: its bytes; its own branches and addresses are still to be filled in.
         instructions: how many they are.
@@ -214,22 +224,30 @@ class _Writer:
         guarded: whether it begins with a branch to its end, for waves without lanes.
         start_of: [instruction of the template] byte offset behind the inputs before it: where branches to it go.
         place_of: [instruction of the template] its own byte offset.
+        branch, landing: byte offsets of the branch for waves without lanes, if it is guarded, and of where it goes.
         size: bytes so far.
     """
 
-    def __init__(self, isa: Isa, template: Template, binding: Binding, around: _Around) -> None:
+    def __init__(
+        self, isa: Isa, template: Template, binding: Binding, around: _Around, padded: Mapping[int, int]
+    ) -> None:
         self._isa, self._template, self._binding, self._around = isa, template, binding, around
+        self._padded = padded
         self.pieces: list[bytes] = []
         self.instructions = self.size = 0
         self.immediates: list[int] = []
         self.start_of: list[int] = []
         self.place_of: list[int] = []
         self.guarded = not template.runs_without_lanes and binding.link is None
+        self._apart = isa.target.target.inserted_waits if binding.link is None else ()
+        self.branch = self.landing = 0
         self._skipped = 0
 
     def begin(self, waits: Sequence[str], limits: Limits) -> None:
         """Write what waits for the application. The template's own waits are left out where `limits` say for what, and
         in a payload that is called, since who calls it has waited."""
+        self._add_text(self._apart)
+        self.branch = self.size
         if self.guarded:
             self._add_text(["s_cbranch_execz 0"])
         self._add_text(waits)
@@ -249,6 +267,7 @@ class _Writer:
         # Every path through the payload comes past its outputs, and nothing but jumps to its end follows.
         leaving = template.outputs[0].position if template.outputs else len(template.code)
         for index in range(len(template.code) + 1):
+            self._add_text(["s_nop 0"] * self._padded.get(index, 0))
             self._take_in(index)
             self.start_of.append(self.size)
             if index == leaving:
@@ -260,6 +279,10 @@ class _Writer:
     def end(self) -> None:
         """Write what gives registers back, and the way back to who called the payload."""
         self._add_text(self._around.restore)
+        if self.guarded:
+            self._add_text(_padding(self._isa, self.size - self.branch))
+        self.landing = self.size
+        self._add_text(self._apart)
         if self._binding.link is not None:
             wait = self._isa.target.target.scalar_wait  # the application may have read by vectors what the call wrote
             self._add_text([*([] if wait is None else [wait]), f"s_setpc_b64 {_pair_text(self._binding.link)}"])
@@ -286,12 +309,23 @@ class _Writer:
         self.instructions += instructions
 
 
+def _wrong_branches(isa: Isa, template: Template, writer: _Writer) -> list[int]:
+    """Return the instructions that branches of the template go to over a distance which they do not take."""
+    if not isa.target.target.offset_3f_bug:
+        return []
+    return [
+        destination
+        for index, destination in template.branches.items()
+        if writer.start_of[destination] - writer.place_of[index] == 4 + 4 * OFFSET_3F
+    ]
+
+
 def _set_branches(code: bytearray, template: Template, writer: _Writer) -> None:
     """Fill in the template's branches, and the one for waves without lanes."""
     for index, destination in template.branches.items():
         _set_branch(code, writer.place_of[index], writer.start_of[destination])
     if writer.guarded:
-        _set_branch(code, 0, len(code))
+        _set_branch(code, writer.branch, writer.landing)
 
 
 class _ProgramCounters:
@@ -391,19 +425,24 @@ def emit_call(
         copies += _input(isa, units[taken.unit], source)
     numbers = [f"s_mov_b32 {unit_text(units[own.unit])}, {_PLACEHOLDER:#x}" for own in template.immediates]
     guard = [] if template.runs_without_lanes else ["s_cbranch_execz 0"]
+    apart, few = snippet(isa, "\n".join(isa.target.target.inserted_waits))
     copied, count = snippet(isa, "\n".join([*guard, *copies, *numbers]))
     # The payload is entered with nothing outstanding.
     settling = settled(isa.target.target, [*copies, *numbers])[len(copies) + len(numbers) :]
     waiting, waits_more = snippet(isa, "\n".join(settling))
-    before = copied + waiting
+    before = apart + copied + waiting
     call, _ = snippet(isa, f"s_call_b64 {_pair_text(binding.link)}, 0")
     behind, more = snippet(isa, "\n".join(after))
+    if guard:
+        padding, padded = snippet(isa, "\n".join(_padding(isa, len(copied + waiting + call + behind))))
+        behind, more = behind + padding, more + padded
     code = bytearray(before + call + behind)
     if guard:
-        _set_branch(code, 0, len(code))
-    first = len(copied) - 8 * len(numbers) + 4
+        _set_branch(code, len(apart), len(code))
+    first = len(apart + copied) - 8 * len(numbers) + 4
     immediates = tuple(range(first, first + 8 * len(numbers), 8))
-    return BoundPayload(bytes(code), (), count + waits_more + 1 + more, immediates, len(before))
+    instructions = count + waits_more + 1 + more + 2 * few
+    return BoundPayload(bytes(code) + apart, (), instructions, immediates, len(before))
 
 
 def _pair_text(unit: int) -> str:
@@ -415,6 +454,11 @@ def _is_high(modifier: str, hook: str) -> bool:
     if modifier not in ("rel32@lo", "rel32@hi"):
         raise PatchError(f"hook {hook} refers to a symbol in a way that is not PC-relative ({modifier or 'plain'})")
     return modifier == "rel32@hi"
+
+
+def _padding(isa: Isa, size: int) -> list[str]:
+    """Return assembly behind which a branch over so many bytes, its own included, may land."""
+    return ["s_nop 0"] if isa.target.target.offset_3f_bug and size // 4 - 1 == OFFSET_3F else []
 
 
 def _set_branch(code: bytearray, place: int, destination: int) -> None:
