@@ -375,8 +375,24 @@ def _trig_preop(env: Environment) -> None:
     _put(env, n.from_fraction(Fraction(bits) * Fraction(2) ** scale, "f", 64, env.rounding(64)))
 
 
-def _dot(name: str, kind: str, elements: tuple[str, str], width: int, count: int, result: tuple[str, int]) -> None:
-    """Sums of products in which each step is a fused multiplication and addition."""
+def _flushed(value: V) -> V:
+    return V(value.bits & 1 << value.width - 1, value.kind, value.width) if n.is_denormal(value) else value
+
+
+def _dot(
+    name: str,
+    kind: str,
+    elements: tuple[str, str],
+    width: int,
+    count: int,
+    result: tuple[str, int],
+    *,
+    flushes: bool = False,
+) -> None:
+    """Sums of products in which each step is a fused multiplication and addition.
+
+    `flushes`: what is added to and the sum have no denormals, whatever MODE says (CDNA4's document, 6.4).
+    """
 
     @native("bounded: each sum rounded once, products exact", name)
     def run(env: Environment) -> None:
@@ -384,6 +400,7 @@ def _dot(name: str, kind: str, elements: tuple[str, str], width: int, count: int
         total = V(target.bits & ((1 << result[1]) - 1), *result)
         sum_kind = ("f", 32) if kind == "wide" else result
         total = n.convert(total, *sum_kind)
+        total = _flushed(total) if flushes else total
         for index in range(count):
             pair = []
             for source, element in zip(("S0", "S1"), elements, strict=True):
@@ -393,13 +410,14 @@ def _dot(name: str, kind: str, elements: tuple[str, str], width: int, count: int
                     value = FUNCTIONS[f"{element}_to_f32"](env, value)
                 pair.append(n.convert(value, *sum_kind))
             total = n.fma(pair[0], pair[1], total, env.rounding(sum_kind[1]))
-        _put(env, n.convert(total, *result))
+        total = n.convert(total, *result)
+        _put(env, _flushed(total) if flushes else total)
 
 
 for _name in ("v_dot2_f32_f16", "v_dot2c_f32_f16", "v_dot2acc_f32_f16"):
-    _dot(_name, "wide", ("f", "f"), 16, 2, ("f", 32))
+    _dot(_name, "wide", ("f", "f"), 16, 2, ("f", 32), flushes=True)
 for _name in ("v_dot2_f32_bf16", "v_dot2c_f32_bf16", "v_dot2acc_f32_bf16"):
-    _dot(_name, "wide", ("bf", "bf"), 16, 2, ("f", 32))
+    _dot(_name, "wide", ("bf", "bf"), 16, 2, ("f", 32), flushes=True)
 _dot("v_dot2_f16_f16", "narrow", ("f", "f"), 16, 2, ("f", 16))
 _dot("v_dot2_bf16_bf16", "wide", ("bf", "bf"), 16, 2, ("bf", 16))
 for _left in ("fp8", "bf8"):

@@ -33,6 +33,9 @@ class Operand:
     """Of a 16-bit half: whether it is the upper one."""
 
 
+NOTHING = Operand("", "none")
+
+
 @dataclass
 class Instruction:
     """A decoded instruction, operands by name."""
@@ -49,7 +52,11 @@ class Instruction:
     """Immediates by name."""
 
     def modifiers(self, source: int) -> int:
-        return self.values.get(f"src{source}_modifiers", 0)
+        bits = self.values.get(f"src{source}_modifiers", 0)
+        constant = self.operands.get(f"src{source}", NOTHING).kind == "imm"
+        if constant and not bits & OP_SEL_HI and self.name.startswith(("v_fma_mix", "v_mad_mix")):
+            return bits & ~OP_SEL | OP_SEL_HI  # of 16 bits all the same (LLVM, VOP3P_Mix_Profile)
+        return bits
 
 
 def view(isa: Isa, code: InstructionArray, index: int, name: str) -> Instruction:
