@@ -92,14 +92,14 @@ def tools(make_module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             clash=make_module("// of another tool" + HOOKS, in_file=True).name,
         )
     )
-    (folder / "broken_tool.py").write_text("raise RuntimeError('at import')\n")
+    (folder / "failing_tool.py").write_text("raise RuntimeError('at import')\n")
     metadata = folder / "steps_tool-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: steps-tool\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
         "[luthier.tools]\nsteps = steps_tool:Steps\nidle = steps_tool:Idle\nsecond = steps_tool:Second\n"
         "refused = steps_tool:Refused\n"
-        "clash = steps_tool:Clash\nbroken = broken_tool:X\n"
+        "clash = steps_tool:Clash\nbroken = failing_tool:X\n"
         "no_tool = json:dumps\n"
     )
     monkeypatch.syspath_prepend(str(folder))
