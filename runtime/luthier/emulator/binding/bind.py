@@ -222,7 +222,7 @@ class Binder:
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
-        if "_LDS_" in opcode.name and self.target.emulated_major == 9 and self.target.lds_bytes > _LDS_OF_M0:
+        if "_LDS_" in opcode.name and self.target.lds_bytes > _LDS_OF_M0:
             extra.append(("wide_lds", 1))
         if "_M0_" in opcode.name:
             extra.append(("from_m0", 1))

@@ -5,6 +5,7 @@ Each lane's operation is one host atomic instruction (or a compare-and-swap loop
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from llvmlite import ir
@@ -132,29 +133,30 @@ def _add_floats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
     return total if w.mode.denormals(total.type.bits) & 2 else flush_denormal(w, total)
 
 
-def _choose_float(w: WaveBuilder, old: Value, new: Value, better: Callable[[Value, Value], Value], sign: str) -> Value:
-    """Return one of two floats; denormals that are flushed count as zeros, but are chosen as they are before GFX12.
+def _choice(
+    better: Callable[[Value, Value], Value], sign: Callable[[Value, Value], Value], *, flushed: bool
+) -> Combine:
+    """Return the choice of one of two floats; denormals that are flushed count as zeros.
 
     Args:
         better: whether the first one is chosen.
         sign: how the signs of two zeros are combined.
+        flushed: whether the result is flushed, too, as it is from GFX12 on.
     """
-    left, right = flush_input(w, old), flush_input(w, new)
-    if w.major >= 12:
-        old, new = left, right
-    value = w.select(better(right, left) | w.is_nan(left), new, old)
-    both_zero = (old == 0.0) & (new == 0.0)
-    bits = f"u{old.type.bits}"
-    signs = getattr(old.as_(bits), sign)(new.as_(bits)).as_(old.type)
-    return w.select(both_zero, signs, value)
+
+    def choose(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        left, right = flush_input(w, old), flush_input(w, data[0])
+        chosen, other = (left, right) if flushed else (old, data[0])
+        value = w.select(better(right, left) | w.is_nan(left), other, chosen)
+        both_zero = (chosen == 0.0) & (other == 0.0)
+        bits = f"u{old.type.bits}"
+        return w.select(both_zero, sign(chosen.as_(bits), other.as_(bits)).as_(old.type), value)
+
+    return choose
 
 
-def _float_min(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    return _choose_float(w, old, data[0], lambda one, other: one < other, "__or__")
-
-
-def _float_max(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    return _choose_float(w, old, data[0], lambda one, other: one > other, "__and__")
+_MIN, _MIN_NUM = (_choice(operator.lt, operator.or_, flushed=flushed) for flushed in (False, True))
+_MAX, _MAX_NUM = (_choice(operator.gt, operator.and_, flushed=flushed) for flushed in (False, True))
 
 
 def swap_if_equal_floats(new: int, wanted: int) -> Combine:
@@ -250,10 +252,12 @@ ATOMICS: tuple[Atomic, ...] = (
     Atomic(("cond_sub_u32",), ("cond_sub_u32",), Type("u", 32), _conditional_subtract),
     Atomic(("add_f32",), ("add_f32",), Type("f", 32), _add_floats),
     Atomic(("add_f64",), ("add_f64",), Type("f", 64), _add),
-    Atomic(("fmin", "min_f32", "min_num_f32"), ("min_f32", "min_num_f32"), Type("f", 32), _float_min),
-    Atomic(("fmax", "max_f32", "max_num_f32"), ("max_f32", "max_num_f32"), Type("f", 32), _float_max),
-    Atomic(("fmin_x2", "min_f64", "min_num_f64"), ("min_f64", "min_num_f64"), Type("f", 64), _float_min),
-    Atomic(("fmax_x2", "max_f64", "max_num_f64"), ("max_f64", "max_num_f64"), Type("f", 64), _float_max),
+    Atomic(("fmin", "min_f32"), ("min_f32",), Type("f", 32), _MIN),
+    Atomic(("fmax", "max_f32"), ("max_f32",), Type("f", 32), _MAX),
+    Atomic(("fmin_x2", "min_f64"), ("min_f64",), Type("f", 64), _MIN),
+    Atomic(("fmax_x2", "max_f64"), ("max_f64",), Type("f", 64), _MAX),
+    *(Atomic((name,), (name,), Type("f", int(name[-2:])), _MIN_NUM) for name in ("min_num_f32", "min_num_f64")),
+    *(Atomic((name,), (name,), Type("f", int(name[-2:])), _MAX_NUM) for name in ("max_num_f32", "max_num_f64")),
     Atomic(("fcmpswap", "cmpswap_f32"), (), Type("f", 32), _swap_if_equal, "", 2),
     Atomic(("fcmpswap_x2", "cmpswap_f64"), (), Type("f", 64), _swap_if_equal, "", 2),
     Atomic(("pk_add_f16",), ("pk_add_f16",), Type("f", 16, 2), _packed("f16")),

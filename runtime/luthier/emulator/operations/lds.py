@@ -190,7 +190,7 @@ def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
 
     by_mode = atomic.type.is_float
 
-    @operations.wave(names, signature, denormals_by_mode=by_mode, generations=by_mode)
+    @operations.wave(names, signature, denormals_by_mode=by_mode)
     def run(w: WaveBuilder, *slots: Slot) -> None:
         """old = LDS[addr + offset]; LDS = op(old, D); with return, D = old."""
         result = slots[0] if returning else None
