@@ -1,7 +1,7 @@
 """Device modules built into the source tree, by an editable install or `luthier build`, follow their sources.
 
-Such a build leaves a record beside them of everything it read. Whoever loads the modules asks `refresh`, which builds
-them again if anything has changed since.
+Such a build leaves a record beside them of everything it read, and of the variables by which the compiler found it.
+Whoever loads the modules asks `refresh`, which builds them again if anything has changed since.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from luthier.terminal import say, say_text
 
 from luthier_build.package import BuiltModule, compile_tool
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
+from luthier_build.toolchain import header_variables
 from luthier_build.workspace import write_atomic, written_since
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
@@ -82,12 +83,14 @@ def write_record(
         "targets": {module.name: module.targets or settings.targets for module in settings.modules},
         "luthier": __version__,
         "project": str(project),
+        "folder": str(destination.resolve()),
         "package": settings.package,
         "given": given,
         "table": table,
         "setup": _digest(project / "setup.py"),
         "rebuild": settings.editable_rebuild,
         "inputs": states,
+        "variables": header_variables(),
     }
     write_atomic(destination / RECORD, json.dumps(record, indent=0) + "\n")
 
@@ -148,6 +151,8 @@ def refresh(folder: Path, target: TargetId | None = None) -> None:
         package, project, table = str(record["package"]), Path(record["project"]), record["table"]
         inputs: dict[str, list[int] | None] = record["inputs"]
         changed = [name for name, state in _states(map(Path, inputs)).items() if inputs[name] != state]
+        then, now = dict(record.get("variables", {})), header_variables()
+        changed += [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
         again = f"pip install --no-build-isolation -e {project}"
         rebuild = os.environ.get(VARIABLE, "1" if record["rebuild"] else "0")
         given, setup = dict(record["given"]), record["setup"]

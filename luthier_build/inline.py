@@ -87,7 +87,7 @@ def compile_inline(
             (device,) = compile_modules(
                 [module], settings, toolchain, project=folder, folder=folder / "build", report=report
             )
-            manifest = describe_module(device, PACKAGE, toolchain, folder, folder / "build")
+            manifest = describe_module(device, PACKAGE, toolchain, folder, folder / "build", report)
             if not manifest.hooks:
                 raise BuildError("no hooks in the source: the definition of one starts with LUTHIER_HOOK_ANNOTATE")
             if settings.check_hooks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,13 +13,15 @@ from pathlib import Path
 from luthier import __version__
 from luthier.errors import BuildError
 from luthier.module import Manifest
+from luthier.module.manifest import FORMAT
+from luthier.objects.bundles import FAT_BINARY_MAGICS
 
 from luthier_build import sources, stubs
 from luthier_build.compile import DeviceModule, compile_modules
 from luthier_build.manifest import make_manifest
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.stubs import GENERATED
-from luthier_build.toolchain import Toolchain
+from luthier_build.toolchain import Toolchain, header_variables
 from luthier_build.units import Report, read_contents
 from luthier_build.workspace import (
     build_folder,
@@ -55,7 +57,7 @@ def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
 def source_files(settings: Settings, project: Path) -> list[str]:
     """Return what a source distribution must carry: sources, and headers beside them and in include folders.
 
-    Paths are relative to the project.
+    Paths are relative to the project. Symbolic links are among them by their own names, and what they lead to.
 
     Raises:
         BuildError: a source outside the project, which no source distribution could carry.
@@ -63,18 +65,24 @@ def source_files(settings: Settings, project: Path) -> list[str]:
     found: set[Path] = set()
     project = project.resolve()
     for module in settings.modules:
-        folders = [(project / name).resolve() for name in (*module.include_dirs, *settings.include_dirs)]
+        folders = [_named(project / name) for name in (*module.include_dirs, *settings.include_dirs)]
         for folder in folders:
-            if folder.is_relative_to(project) and folder.is_dir():
+            if folder.resolve().is_relative_to(project) and folder.is_dir():
                 found.update(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
         for source in module.sources:
-            path = (project / source).resolve()
-            if not path.is_relative_to(project):
+            path = _named(project / source)
+            if not path.resolve().is_relative_to(project):
                 raise BuildError(f"module {module.name!r}: source {source} lies outside the project {project}")
             if path.parent.is_dir():
                 found.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
             _add_included(path, folders, project, found)
-    return sorted(str(path.relative_to(project)) for path in found)
+    every = {*found, *(path.resolve() for path in found)}
+    return sorted(str(path.relative_to(project)) for path in every if path.is_relative_to(project))
+
+
+def _named(path: Path) -> Path:
+    """Return a path without dots, its symbolic links as they are."""
+    return Path(os.path.normpath(path))
 
 
 def _add_included(path: Path, folders: Sequence[Path], project: Path, found: set[Path]) -> None:
@@ -93,8 +101,8 @@ def _add_included(path: Path, folders: Sequence[Path], project: Path, found: set
             continue  # a missing source is the compilation's to report
         for name in names:
             for folder in (here.parent, *folders):
-                included = (folder / name).resolve()
-                if included.is_relative_to(project) and included.is_file():
+                included = _named(folder / name)
+                if included.resolve().is_relative_to(project) and included.is_file():
                     waiting.append(included)
 
 
@@ -113,11 +121,14 @@ def compile_tool(
         whole: these are all device modules that the package has: what a build made of others there is removed.
 
     Raises:
-        BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written.
+        BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written, a
+            file of the author's where an artefact is to be.
     """
     if not settings.modules:
         raise BuildError("no device modules: add a table [tool.luthier.modules.NAME] with sources to pyproject.toml")
     source_files(settings, project)
+    for declared in settings.modules:
+        check_replaceable(destination / name for name in artefact_names(declared))
     if settings.verbose:
         for name, origin in settings.origins.items():
             report(f"{name.replace('_', '-')} = {getattr(settings, name)!r} (from {origin})")
@@ -127,7 +138,7 @@ def compile_tool(
     with build_folder((project / settings.build_dir).resolve()) as folder:
         devices = compile_modules(settings.modules, settings, chosen, project=project, folder=folder, report=report)
         for device in devices:
-            manifest = describe_module(device, settings.package, chosen, project.resolve(), folder)
+            manifest = describe_module(device, settings.package, chosen, project.resolve(), folder, report)
             paths = tuple(destination / name for name in artefact_names(settings.module(device.name)))
             built.append(BuiltModule(device, manifest, paths, start))
             if settings.check_hooks:
@@ -145,14 +156,29 @@ def compile_tool(
 
 
 def python_files(manifest: Manifest, python: Path, stub: Path) -> dict[Path, str]:
-    """Return the Python module and its stub with their text.
+    """Return the Python module and its stub with their text."""
+    return {python: stubs.python_module(manifest), stub: stubs.stub(manifest)}
+
+
+def check_replaceable(artefacts: Iterable[Path]) -> None:
+    """Refuse to build where an artefact would replace a file that no build has made.
 
     Raises:
-        BuildError: it would replace a file of the author's.
+        BuildError: there is such a file of the author's.
     """
-    if python.exists() and GENERATED not in python.read_text(errors="replace"):
-        raise BuildError(f"{python} exists and would be replaced by the device module of that name: rename one of them")
-    return {python: stubs.python_module(manifest), stub: stubs.stub(manifest)}
+    for path in artefacts:
+        if path.is_file() and not _is_made(path):
+            raise BuildError(
+                f"{path} exists and would be replaced by the device module of that name: rename one of them"
+            )
+
+
+def _is_made(artefact: Path) -> bool:
+    """Return whether a file with the name of an artefact is one."""
+    content = artefact.read_bytes()
+    if artefact.suffix == ".hipfb":
+        return content.startswith(FAT_BINARY_MAGICS)
+    return (FORMAT if artefact.suffix == ".json" else GENERATED).encode() in content
 
 
 def remove_stale(folder: Path, settings: Settings, report: Report = print) -> None:
@@ -195,16 +221,24 @@ def find_toolchain(settings: Settings) -> Toolchain:
     return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
-def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> Manifest:
+def describe_module(
+    device: DeviceModule,
+    package: str,
+    toolchain: Toolchain,
+    project: Path,
+    folder: Path,
+    report: Report = print,
+) -> Manifest:
     """Return the manifest, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
-    key = digest_text(package, __version__, str(toolchain.llvm_major), str(sources.available()), *device.arguments)
+    environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
+    key = digest_text(package, __version__, *environment, *device.arguments)
     if is_current(output, key):
         return Manifest.read(output)
     forget(output)
     manifest = describe_objects(
-        device.name, package, toolchain, device.objects, device.sources, device.arguments, project
+        device.name, package, toolchain, device.objects, device.sources, device.arguments, project, report
     )
     write_atomic(output, manifest.to_json())
     remember(output, key, inputs)
@@ -219,6 +253,7 @@ def describe_objects(
     source_paths: Sequence[Path],
     arguments: Sequence[str],
     project: Path,
+    report: Report = print,
 ) -> Manifest:
     """Return the manifest of a module from its code objects and, where libclang is there, its sources.
 
@@ -232,7 +267,7 @@ def describe_objects(
     """
     declarations = {}
     if sources.available():
-        declarations = sources.read_declarations(toolchain, arguments, source_paths[-1], project)
+        declarations = sources.read_declarations(toolchain, arguments, source_paths[-1], project, report)
     contents = [read_contents(path, target) for target, path in objects.items()]
     compiler = toolchain.version.partition("\n")[0]
     return make_manifest(package, name, f"{name}.hipfb", compiler, contents, declarations)

@@ -22,7 +22,7 @@ from luthier.support.processes import run
 
 from luthier_build.cache import cache_dir, keep_own, locked
 from luthier_build.plugin import include_dir
-from luthier_build.toolchain import Toolchain
+from luthier_build.toolchain import Toolchain, header_variables
 from luthier_build.workspace import (
     digest,
     digest_text,
@@ -48,8 +48,6 @@ _KNOWN = re.compile(
     r"|--(offload-arch|rocm-path|hip-version|rocm-device-lib-path)=.*"
 )
 """Flags with which headers are precompiled, each time anew."""
-_SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-"""Variables by which the compiler finds other headers."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Beginning:
         cls, toolchain: Toolchain, target: str, flags: Sequence[str] = (), folder: Path | None = None
     ) -> Beginning | None:
         """Return that of HIP device code under some flags beside those of the target; None if it is not certain."""
-        if any(os.environ.get(name) for name in _SEARCHED):
+        if header_variables():
             return None
         own, included = _split_includes(flag for flag in flags if not _WITHOUT_EFFECT.fullmatch(flag))
         if not all(map(_KNOWN.fullmatch, own)) or not any(flag.startswith("-O") for flag in own):

@@ -19,16 +19,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import os
+import re
 import secrets
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import SCons.Errors
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.module.packages import follow_sources
 from luthier.terminal import say_raw, say_text
 from luthier.tool import find_entry_points
 from SCons.Action import Action
@@ -36,9 +39,8 @@ from SCons.Builder import Builder
 from SCons.Scanner import FindPathDirs, ScannerBase
 from SCons.Scanner.C import CScanner
 
-from luthier_build.editable import refresh
 from luthier_build.layout import package_folder
-from luthier_build.package import artefact_names, describe_objects, find_toolchain, python_files
+from luthier_build.package import artefact_names, check_replaceable, describe_objects, find_toolchain, python_files
 from luthier_build.plugin import include_dir
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
 from luthier_build.stubs import GENERATED
@@ -48,6 +50,8 @@ from luthier_build.workspace import digest, digest_text, write_together
 
 _SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
 _c_scanner = CScanner()
+_NAMING = re.compile(r"(-I|-isystem|-iquote|-idirafter|(?P<file>-include|-imacros))(?P<name>.*)")
+"""Compiler flags that name a folder of headers or a file to include; without a name, the next flag is it."""
 
 
 def exists(env: Any) -> bool:
@@ -106,7 +110,8 @@ def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
         destination: where the package's folder is made; default: ``build/scons`` in the project.
 
     Returns:
-        The nodes of all files of the package, its Python files included.
+        The nodes of the device modules' files and of the Python files of the package and its subpackages. Data files
+        are for `env.InstallAs`.
     """
     root = env.Dir(project).srcnode()
     try:
@@ -123,12 +128,20 @@ def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
     nodes = []
     for module in settings.modules:
         nodes += _module(env, module, settings, folder, root)
-    package = env.Dir(str(package_folder(Path(root.abspath), settings.package)))
-    made = {node.name for node in nodes}
-    for file in env.Glob(f"{package.abspath}/*.py") + env.Glob(f"{package.abspath}/py.typed"):
-        if file.name not in made and GENERATED not in file.get_text_contents():
-            nodes += env.InstallAs(folder.File(file.name), file)
+    package = root.Dir(os.path.relpath(package_folder(Path(root.abspath), settings.package), root.abspath))
+    made = {folder.rel_path(node) for node in nodes}
+    for file in _python_files(package):
+        name = package.rel_path(file)
+        if name not in made and GENERATED not in file.get_text_contents():
+            nodes += env.InstallAs(folder.File(name), file)
     return nodes
+
+
+def _python_files(package: Any) -> Iterator[Any]:
+    """Yield the Python files of a package and its subpackages, also those that are yet to be made."""
+    yield from (*package.glob("*.py"), *package.glob("py.typed"))
+    for inner in package.glob("*/__init__.py"):
+        yield from _python_files(inner.dir)
 
 
 def _settings(env: Any, table: dict[str, Any]) -> Settings:
@@ -151,15 +164,23 @@ def _plain(value: object) -> object:
 
 
 def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, project: Any) -> list[Any]:
+    artefacts = [folder.File(name) for name in artefact_names(module)]
     try:
+        check_replaceable(Path(node.abspath) for node in artefacts)  # now: SCons removes targets before it builds them
         toolchain = find_toolchain(settings)
         headers = include_dir()
         units = plan_units(module, settings, toolchain, project=Path(project.abspath), headers=headers)
     except LuthierError as problem:
         raise SCons.Errors.UserError(str(problem)) from problem
     sources = [project.File(source) for source in module.sources]
-    search = [project.Dir(name) for name in (*module.include_dirs, *settings.include_dirs)]
-    common = {"CPPPATH": [*search, env.Dir(str(headers))], "LUTHIER_TOOLCHAIN": toolchain, "LUTHIER_SETTINGS": settings}
+    folders, files = _named_in([*settings.flags, *module.flags])
+    search = [project.Dir(name) for name in (*module.include_dirs, *settings.include_dirs, *folders)]
+    common = {
+        "CPPPATH": [*search, env.Dir(str(headers))],
+        "LUTHIER_INCLUDED": [file for name in files if (file := env.FindFile(name, [project, *search]))],
+        "LUTHIER_TOOLCHAIN": toolchain,
+        "LUTHIER_SETTINGS": settings,
+    }
     # By package, for two tools of a project may each call their module `device`.
     intermediate = project.Dir("/".join(filter(None, ("build/scons.objects", settings.package, module.name))))
     objects = []
@@ -171,7 +192,6 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
         env.Depends(node, [env.File(name) for name in _plugin_files(unit)])
         env.Clean(node, intermediate.File(f"{Path(unit.file_name).stem}.d"))
         objects.append(node)
-    artefacts = [folder.File(name) for name in artefact_names(module)]
     return list(
         env.LuthierModuleFiles(
             artefacts,
@@ -188,9 +208,22 @@ def _plugin_files(unit: Unit) -> set[str]:
     return {flag.partition("=")[2] for flag in unit.plugin if flag.startswith("-fpass-plugin=")}
 
 
+def _named_in(flags: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the folders of headers, and the files to include, that compiler flags name."""
+    folders: list[str] = []
+    files: list[str] = []
+    words = iter([flag for flag in flags if flag != "-Xclang"])
+    for word in words:
+        if found := _NAMING.fullmatch(word):
+            place = files if found["file"] else folders
+            place.append(found["name"] or next(words, ""))
+    return folders, files
+
+
 def _includes(node: Any, env: Any, path: Any) -> list[Any]:
-    """Return files that a HIP source includes; code objects, which are sources too, include nothing."""
-    return [] if str(node).endswith(".hsaco") else list(_c_scanner(node, env, path))
+    """Return files that a HIP source includes, by itself or by flags; code objects, which are sources too, include
+    nothing."""
+    return [] if str(node).endswith(".hsaco") else [*env["LUTHIER_INCLUDED"], *_c_scanner(node, env, path)]
 
 
 def _compile(target: list[Any], source: list[Any], env: Any) -> int:
@@ -272,7 +305,7 @@ def _content_of(tool: str) -> str:
     roots = [Path(folder) for folder in spec.submodule_search_locations or ()]
     for root in roots:
         with contextlib.suppress(LuthierError):  # which the patching itself will say
-            refresh(root)
+            follow_sources(root)
     files = {
         str(path.relative_to(root)): path
         for root in roots

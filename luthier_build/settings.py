@@ -114,7 +114,7 @@ def _value(name: str, raw: object, origin: str) -> Any:
     if isinstance(default, int):
         if isinstance(raw, int) and not isinstance(raw, bool):
             return raw
-        if isinstance(raw, str) and raw.strip().isdigit():
+        if isinstance(raw, str) and raw.strip().isdecimal():
             return int(raw)
         raise BuildError(f"{key} from {origin} must be a whole number, not {raw!r}")
     if isinstance(default, tuple):

@@ -39,6 +39,18 @@ def finalize_distribution(distribution: Distribution) -> None:
     if not any(name == COMMAND for name, _ in build.sub_commands):
         with_device = [*build.sub_commands, (COMMAND, None)]
         distribution.cmdclass["build"] = type("build", (build,), {"sub_commands": with_device})
+    distribution.cmdclass["sdist"] = _without_record(distribution.get_command_class("sdist"))
+
+
+def _without_record(sdist: Any) -> type[Any]:
+    """Return a command for source distributions that leaves out what tells an editable install of its sources."""
+
+    def make_release_tree(self: Any, base_dir: str, files: list[str]) -> None:
+        from luthier.module.packages import RECORD
+
+        sdist.make_release_tree(self, base_dir, [name for name in files if Path(name).name != RECORD])
+
+    return type("sdist", (sdist,), {"make_release_tree": make_release_tree})
 
 
 def check_keyword(distribution: Distribution, name: str, value: object) -> None:
@@ -119,6 +131,8 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
 
     def run(self) -> None:
         """Do what the command line asks for; the exit status."""
+        from luthier.module.packages import RECORD
+
         from luthier_build.editable import for_first_targets, write_record
         from luthier_build.package import compile_tool
 
@@ -132,6 +146,8 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
             if into_sources:
                 keyword = getattr(self.distribution, "luthier", None)
                 write_record(destination, Path.cwd(), self.settings, built, keyword)
+            else:  # what is installed follows no sources, also where data files of the package came along
+                (destination / RECORD).unlink(missing_ok=True)
         except LuthierError as problem:
             raise CompileError(str(problem)) from problem
 

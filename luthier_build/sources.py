@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from luthier.errors import BuildError
 
 if TYPE_CHECKING:
-    from clang.cindex import Cursor, Type
+    from clang.cindex import Cursor, Diagnostic, Type
 
     from luthier_build.toolchain import Toolchain
 
@@ -68,7 +69,10 @@ class SourceDeclaration:
 
 def available() -> bool:
     """Return whether libclang's Python bindings are installed."""
-    return importlib.util.find_spec("clang") is not None and importlib.util.find_spec("clang.cindex") is not None
+    try:
+        return importlib.util.find_spec("clang.cindex") is not None
+    except ImportError:  # no `clang`, or somebody's module of that name
+        return False
 
 
 @functools.cache
@@ -90,9 +94,16 @@ def _library_of(clang: Path, major: int) -> str | None:
 
 
 def read_declarations(
-    toolchain: Toolchain, arguments: Sequence[str], source: Path, project: Path
+    toolchain: Toolchain,
+    arguments: Sequence[str],
+    source: Path,
+    project: Path,
+    report: Callable[[str], object] = print,
 ) -> dict[str, SourceDeclaration]:
     """Return the declaration of every function and variable outside system headers, by mangled name.
+
+    There are none, and the reason is reported, where libclang finds an error: types may then be others than those that
+    were compiled.
 
     Args:
         toolchain: its headers are used, and its libclang if it has one.
@@ -102,31 +113,37 @@ def read_declarations(
         BuildError: libclang cannot be loaded or does not understand the source at all.
     """
     cindex = _bindings(_library_of(toolchain.clang, toolchain.llvm_major))
-    pairs = zip(["", *arguments], arguments, strict=False)
-    absolute = [_from_project(part, previous, project) for previous, part in pairs]
+    own = ["-nogpulib", "-w", f"-resource-dir={toolchain.resource_dir}", f"-working-directory={project}"]
     try:
-        unit = cindex.Index.create().parse(
-            str(source), [*absolute, "-nogpulib", "-w", f"-resource-dir={toolchain.resource_dir}"]
-        )
+        unit = cindex.Index.create().parse(os.fsencode(source), list(map(os.fsencode, [*arguments, *own])))
     except (cindex.LibclangError, cindex.TranslationUnitLoadError) as problem:
         raise BuildError(f"libclang cannot read {source}: {problem}", object=str(source)) from problem
+    for told in unit.diagnostics:
+        # A libclang that is not the compiler's own may find some in headers of the compiler, which it can pass over.
+        passed = told.severity < told.Fatal and told.location.is_in_system_header
+        if told.severity >= told.Error and not passed:
+            report(
+                f"{_place(told, project)}: hooks are described by their LLVM types, for libclang finds an error: "
+                f"{_text(told, 'spelling')}"
+            )
+            return {}
     found: dict[str, SourceDeclaration] = {}
     for cursor, comment in _walk(unit.cursor, "", cindex):
         declaration = _declaration(cursor, comment, project, cindex)
-        known = found.get(cursor.mangled_name, declaration)
+        symbol = _text(cursor, "mangled_name")
+        known = found.get(symbol, declaration)
         documentation = declaration.documentation or known.documentation
         best = declaration if cursor.is_definition() else known
-        found[cursor.mangled_name] = replace(best, documentation=documentation)
+        found[symbol] = replace(best, documentation=documentation)
     return found
 
 
-def _from_project(argument: str, previous: str, project: Path) -> str:
-    """Return `argument` with a relative path in it made absolute: libclang has no working folder of its own."""
-    if previous == "-include":  # else it is found as other headers are
-        return str(project / argument) if (project / argument).is_file() else argument
-    if argument.startswith("-I") and len(argument) > 2:
-        return f"-I{project / argument[2:]}"
-    return argument
+def _text(item: Any, attribute: str, errors: str = "replace") -> str:
+    """Return a text of libclang's; what is no UTF-8, which the bindings refuse, is decoded as `errors` says."""
+    try:
+        return getattr(item, attribute) or ""
+    except UnicodeDecodeError as problem:
+        return problem.object.decode(errors=errors)
 
 
 def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cursor, str]]:
@@ -137,9 +154,9 @@ def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cur
             continue
         kind = _known_kind(cursor)
         if kind in (kinds.FUNCTION_DECL, kinds.CXX_METHOD, kinds.VAR_DECL):
-            yield cursor, cursor.raw_comment or outer_comment
+            yield cursor, _text(cursor, "raw_comment") or outer_comment
         elif kind in (kinds.LINKAGE_SPEC, kinds.UNEXPOSED_DECL):
-            yield from _walk(cursor, cursor.raw_comment or "", cindex)
+            yield from _walk(cursor, _text(cursor, "raw_comment"), cindex)
         elif kind in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL):
             yield from _walk(cursor, "", cindex)
 
@@ -147,10 +164,11 @@ def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cur
 def _qualified(cursor: Cursor, cindex: Any) -> str:
     """Return the name with those of the namespaces and classes it is in, wherever it is defined."""
     kinds = cindex.CursorKind
-    name, parent = str(cursor.spelling), cursor.semantic_parent
+    name, parent = _text(cursor, "spelling"), cursor.semantic_parent
     while parent is not None and _known_kind(parent) != kinds.TRANSLATION_UNIT:
-        if _known_kind(parent) in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL) and parent.spelling:
-            name = f"{parent.spelling}::{name}"
+        outer = _text(parent, "spelling")
+        if _known_kind(parent) in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL) and outer:
+            name = f"{outer}::{name}"
         parent = parent.semantic_parent
     return name
 
@@ -163,12 +181,12 @@ def _known_kind(item: Cursor | Type) -> Any:
         return None
 
 
-def _place(cursor: Cursor, project: Path) -> str:
-    location = cursor.location
-    path = Path(location.file.name) if location.file else Path("?")
+def _place(item: Cursor | Diagnostic, project: Path) -> str:
+    location = item.location
+    path = Path(_text(location.file, "name", "surrogateescape") if location.file else "?")
     if path.is_relative_to(project):
         path = path.relative_to(project)
-    return f"{path}:{location.line}:{location.column}"
+    return f"{os.fsencode(path).decode(errors='replace')}:{location.line}:{location.column}"
 
 
 def _declaration(cursor: Cursor, comment: str, project: Path, cindex: Any) -> SourceDeclaration:
@@ -176,15 +194,15 @@ def _declaration(cursor: Cursor, comment: str, project: Path, cindex: Any) -> So
     functions = (kinds.FUNCTION_DECL, kinds.CXX_METHOD)
     parameters = tuple(
         SourceParameter(
-            argument.spelling or f"arg{position}",
-            argument.type.spelling,
+            _text(argument, "spelling") or f"arg{position}",
+            _text(argument.type, "spelling"),
             _kind(argument.type, cindex),
             argument.type.get_size(),
             _place(argument, project),
         )
         for position, argument in enumerate(cursor.get_arguments() if cursor.kind in functions else ())
     )
-    spelled = cursor.result_type.spelling if cursor.kind in functions else cursor.type.spelling
+    spelled = _text(cursor.result_type if cursor.kind in functions else cursor.type, "spelling")
     return SourceDeclaration(
         _qualified(cursor, cindex), spelled, parameters, clean_comment(comment), _place(cursor, project)
     )
@@ -200,9 +218,10 @@ def _kind(declared: Type, cindex: Any) -> str:
     for name, members in _KINDS.items():
         if kind is not None and kind in (getattr(kinds, member) for member in members):
             return name
-    if canonical.spelling.removeprefix("const ") in ("_Float16", "__bf16"):
+    spelled = _text(canonical, "spelling")
+    if spelled.removeprefix("const ") in ("_Float16", "__bf16"):
         return "float"
-    return canonical.spelling if kind is None else str(kind.name).lower()
+    return spelled if kind is None else str(kind.name).lower()
 
 
 def clean_comment(raw: str) -> str:

@@ -25,6 +25,7 @@ READABLE_LLVM = 22
 
 _SYSTEM = Path("/usr")  # where Linux distributions put HIP
 _VARIABLES = ("LUTHIER_CLANG", "LUTHIER_ROCM_PATH", "ROCM_PATH", "PATH")
+_HEADER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ class Toolchain:
             f"no C++ headers of LLVM {self.llvm_major} beside {self.clang}, which Luthier's compiler plugin is built "
             f"with: install the package {package}"
         )
+
+
+def header_variables() -> dict[str, str]:
+    """Return the variables of the environment by which a compiler finds other headers, those that are set."""
+    return {name: value for name in _HEADER_VARIABLES if (value := os.environ.get(name))}
 
 
 def plugin_sources() -> Path:

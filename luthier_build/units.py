@@ -20,7 +20,7 @@ from luthier.support.processes import run
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.precompiled import Beginning, compile_after, is_part
 from luthier_build.settings import ModuleSettings, Settings
-from luthier_build.toolchain import Toolchain
+from luthier_build.toolchain import Toolchain, header_variables
 from luthier_build.workspace import digest, digest_text, read_depfile, replacing
 
 Report = Callable[[str], object]
@@ -44,7 +44,7 @@ class Unit:
     beginning: Beginning | None = field(repr=False)
     """What the compiler reads before the source, if that is the same for others; None if it is not."""
     key: str = field(repr=False)
-    """Changes when the command, the compiler, the plugin or Luthier does; not when an input does."""
+    """Changes when the command, the environment, the compiler, the plugin or Luthier does; not when an input does."""
 
     @property
     def file_name(self) -> str:
@@ -102,6 +102,7 @@ def plan_units(
         toolchain.version,
         digest(plugin_for(toolchain)),
         __version__,
+        str(header_variables()),
     )
     # Flags may name a file among Luthier's headers, which lie elsewhere in every isolated build.
     installed = os.fspath(include_dir())

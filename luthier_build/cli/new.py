@@ -191,14 +191,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 @functools.cache
+def _required() -> frozenset[str]:
+    """Return distributions that Luthier requires, and pip's own: a tool called so would be installed in their place."""
+    requirements = importlib.metadata.requires("luthier") or ()
+    named = (re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements)
+    return frozenset(map(_canonical, (*named, "pip", "setuptools", "wheel")))
+
+
+@functools.cache
 def _needed() -> frozenset[str]:
     """Return packages that come with something Luthier requires, e.g. ``numpy``: a tool must not take their place."""
-    required = {
-        re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
-        for requirement in importlib.metadata.requires("luthier") or ()
-    }
     every = importlib.metadata.packages_distributions()
-    return frozenset(one for one, owners in every.items() if any(owner.lower() in required for owner in owners))
+    return frozenset(one for one, owners in every.items() if not _required().isdisjoint(map(_canonical, owners)))
 
 
 def _package(name: str) -> str:
@@ -214,6 +218,8 @@ def _taken(package: str) -> str | None:
     """Return what a package of that name would hide, or its tool's class; None if nothing."""
     if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or package in _needed():
         return "a module of that name"
+    if _canonical(package) in _required():
+        return "a distribution of that name, which Luthier or pip needs"
     if keyword.iskeyword(package) or keyword.iskeyword(_class_name(package)):
         return "a word of Python's"
     if package in ("build", "dist", "tests"):

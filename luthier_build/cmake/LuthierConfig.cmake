@@ -142,8 +142,12 @@ endfunction()
 
 function(luthier_instrument)
   luthier_instrument_flags(flags)
-  # As one option: CMake would otherwise drop a second -Xclang.
-  list(JOIN flags " " joined)
+  # As one option, whose words are quoted as for a shell: CMake would otherwise drop a second -Xclang.
+  set(joined)
+  foreach(flag IN LISTS flags)
+    string(REGEX REPLACE "([\"\\])" "\\\\\\1" flag "${flag}")
+    string(APPEND joined " \"${flag}\"")
+  endforeach()
   foreach(target IN LISTS ARGN)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:HIP>:SHELL:${joined}>")
   endforeach()

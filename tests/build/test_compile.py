@@ -107,6 +107,25 @@ def test_only_what_changed_is_compiled_again(
     assert changed(project, toolchain, settings=with_extra) == ("gfx942",)
 
 
+@pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"])
+def test_variables_that_name_headers_are_part_of_the_key(
+    make_project: MakeProject, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    project = make_project({"device.hip": ""})
+    keys = set()
+    for value in ("", "/one", "/two"):
+        monkeypatch.setenv(variable, value)
+        (unit,) = units_module.plan_units(
+            ModuleSettings("device", ("device.hip",)),
+            Settings(targets=("gfx942",)),
+            toolchain,
+            project=project,
+            headers=project,
+        )
+        keys.add(unit.key)
+    assert len(keys) == 3
+
+
 def test_the_same_sources_give_the_same_bytes_in_any_folder(hook: str, toolchain: Toolchain, tmp_path: Path) -> None:
     text = hook + "LUTHIER_HOOK_ANNOTATE check(int v) { if (v < 0) *(volatile const char **)nullptr = __FILE__; }\n"
     contents = []

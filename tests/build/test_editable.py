@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -76,9 +77,19 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     os.utime(project / "followed/device.hip")  # touched, but the same
     assert python(project, HOOKS) == ("count ['pace']\n", "")
 
+    told = python(project, HOOKS, CPATH="/elsewhere", LUTHIER_EDITABLE_REBUILD="0")[1]
+    assert "CPATH has changed since the device modules were built" in told
+
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a"]')
     code = "from followed import device; print(*device.targets)"
     assert python(project, code)[0] == "gfx90a\n"
+
+
+def test_a_copy_follows_nothing(project: Path, tmp_path: Path) -> None:
+    """A record in a wheel, or in a folder that somebody copied, is that of another place."""
+    copy = shutil.copytree(project / "followed", tmp_path / "site/followed")
+    shutil.rmtree(project)
+    assert python(copy.parent, HOOKS) == ("count ['step']\n", "")
 
 
 def instrumented(*targets: str) -> str:

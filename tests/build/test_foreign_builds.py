@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,28 @@ def test_a_tool_built_and_installed_by_a_foreign_cmake_project(
     (verdict,) = verify_object(load_object(app), Stores())
     assert not verdict.problems
     assert verdict.counters["stores"] > 0
+
+
+def test_flags_with_blanks_and_quotes_stay_whole(commands: Path, tmp_path: Path) -> None:
+    """As `luthier_instrument` hands them to CMake, which splits them as a shell does."""
+    flags = ["-Xclang", '-fplugin=/the cache/"p"/it\'s.so', "-Xclang", "-fdepfile-entry=/x"]
+    compiler = tmp_path / "luthier-cc"
+    compiler.write_text(f"#!/bin/sh\ncat <<'END'\n{shlex.join(flags)}\nEND\n")
+    compiler.chmod(0o755)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\n"
+        "project(quoting LANGUAGES NONE)\n"
+        "set(CMAKE_HIP_COMPILER clang++)\n"
+        "find_package(Luthier REQUIRED)\n"
+        "function(target_compile_options target scope option)\n"
+        '  file(WRITE "${CMAKE_BINARY_DIR}/option" "${option}")\n'
+        "endfunction()\n"
+        "luthier_instrument(app)\n"
+    )
+    given = [f"-DLuthier_DIR={folder('cmake-dir')}", f"-DLuthier_CC={compiler}"]
+    run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", *given], PATH=f"{commands}:{os.environ['PATH']}")
+    option = (tmp_path / "build/option").read_text()
+    assert shlex.split(option.removeprefix("$<$<COMPILE_LANGUAGE:HIP>:SHELL:").removesuffix(">")) == flags
 
 
 @pytest.mark.parametrize(

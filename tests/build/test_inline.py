@@ -108,6 +108,12 @@ def test_settings_headers_and_definitions_make_other_modules(tmp_path: Path, mon
     assert hooks(include_dirs=["include"], flags=["-DOTHER=third"]) == ["third"]
     header.write_text("#define NAME fourth\n")
     assert hooks(include_dirs=["include"]) == ["fourth"]
+    for name in ("fifth", "sixth"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "size.h").write_text(f"#define NAME {name}\n")
+        monkeypatch.setenv("CPATH", str(tmp_path / name))
+        assert hooks() == [name]
+    monkeypatch.delenv("CPATH")
     monkeypatch.setenv("LUTHIER_INCLUDE_DIRS", str(tmp_path / "include"))
     monkeypatch.setenv("LUTHIER_TARGETS", "gfx90a")
     assert [str(target) for target in luthier.load_inline(source).targets] == ["gfx90a"]

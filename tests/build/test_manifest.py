@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from luthier.errors import BuildError, ToolError
@@ -48,8 +50,14 @@ LUTHIER_HOOK_ANNOTATE nothing() { luthier::writeReg<uint32_t>(0, luthier::readRe
 """
 
 
-def build(project: Path, toolchain: Toolchain, targets: list[str]) -> Manifest:
-    settings = load_settings({"package": "tool", "targets": targets, "modules": {"device": ["device.hip"]}})
+def build(
+    project: Path,
+    toolchain: Toolchain,
+    targets: list[str],
+    source: str = "device.hip",
+    flags: Sequence[str] = (),
+) -> Manifest:
+    settings = load_settings({"package": "tool", "targets": targets, "flags": flags, "modules": {"device": [source]}})
     (built,) = compile_tool(
         settings, project=project, destination=project / "out", toolchain=toolchain, report=lambda _: None
     )
@@ -112,6 +120,48 @@ def test_without_libclang_the_bitcode_alone_is_enough(
     assert {variable.name for variable in manifest.variables} == {
         *("total", "table", "scale", "deep::er::level", "Holder::held")
     }
+
+
+def test_the_sources_are_read_where_they_are_compiled(
+    make_project: MakeProject, toolchain: Toolchain, hook: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not in the folder that the build was started from, which has other types."""
+    text = "#include <step.h>\n" + hook.replace("uint32_t step", "step_t step")
+    project = make_project({"device.hip": text, "inc/step.h": "typedef unsigned step_t;\n"})
+    (tmp_path / "other/inc").mkdir(parents=True)
+    (tmp_path / "other/inc/step.h").write_text("typedef float step_t;\n")
+    monkeypatch.chdir(tmp_path / "other")
+    manifest = build(project, toolchain, ["gfx942"], flags=["-isystem", "inc"])
+    assert manifest.hooks[0].parameters == (Parameter("step", "step_t", "uint", 4, "i32"),)
+
+
+def test_what_libclang_does_not_understand_is_reported_and_nothing_of_it_used(
+    tmp_path: Path, toolchain: Toolchain
+) -> None:
+    source = tmp_path / "device.hip"
+    source.write_text("typedef missing_t step_t;\nint count(step_t step);\n")
+    told: list[str] = []
+    arguments = toolchain.device_flags("gfx942")
+    assert sources_module.read_declarations(toolchain, arguments, source, tmp_path, told.append) == {}
+    assert told == [
+        "device.hip:1:9: hooks are described by their LLVM types, for libclang finds an error: "
+        "unknown type name 'missing_t'"
+    ]
+
+
+def test_names_and_comments_that_are_no_utf8(make_project: MakeProject, toolchain: Toolchain, hook: str) -> None:
+    name = "d\udce9vice.hip"
+    project = make_project({name: ""})
+    (project / name).write_bytes(hook.replace("/// Counts.", "/// Zählt.").encode("latin-1"))
+    (found,) = build(project, toolchain, ["gfx942"], name).hooks
+    assert found.documentation == "Z\ufffdhlt."
+    assert found.location == "d\ufffdvice.hip:7:23"
+
+
+def test_a_foreign_module_called_clang_is_no_libclang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "clang.cindex", raising=False)
+    monkeypatch.setitem(sys.modules, "clang", ModuleType("clang"))
+    assert not sources_module.available()
 
 
 @pytest.mark.covering(1)

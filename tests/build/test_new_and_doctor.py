@@ -69,7 +69,10 @@ def test_what_it_tells_to_install_is_a_folder_not_somebodys_package(
 
 @pytest.mark.parametrize(
     "name",
-    ["numpy", "Msgpack", "elftools", "llvmlite", "", "9lives", "a--b", "class", "json", "luthier", "a b", "../x", "-x"],
+    [
+        *("numpy", "Msgpack", "elftools", "llvmlite", "libclang", "Hip.Python", "pip", "setuptools", "wheel"),
+        *("", "9lives", "a--b", "class", "json", "luthier", "a b", "../x", "-x"),
+    ],
 )
 def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "--directory", str(tmp_path), "--", name]) == 1

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from luthier_build.package import source_files
+from luthier_build.settings import load_settings
+
 pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
@@ -200,6 +203,43 @@ def test_sdist_then_wheel(sample: Path) -> None:
             "sample_tool/device.py",
             "sample_tool/device.pyi",
         }
+
+
+@pytest.mark.thorough
+def test_what_is_installed_has_no_record_of_an_editable_install(sample: Path) -> None:
+    path = sample / "pyproject.toml"
+    path.write_text(path.read_text().replace("include-package-data = false\n", ""))
+    (sample / "MANIFEST.in").write_text("graft sample_tool\n")
+    run(sys.executable, "-c", "from luthier.cli.main import main; main()", "build", cwd=sample)
+    assert (sample / "sample_tool/.luthier-editable.json").exists()
+    (sample / "sample_tool/limits.json").write_text("{}")
+    build(sample, "--sdist", "--wheel")
+    with tarfile.open(sample / "dist/sample_tool-1.0.tar.gz") as archive:
+        names = {name.rpartition("/")[2] for name in archive.getnames()}
+    with zipfile.ZipFile(sample / "dist/sample_tool-1.0-py3-none-any.whl") as wheel:
+        installed = {name.rpartition("/")[2] for name in wheel.namelist()}
+    assert "limits.json" in names & installed
+    assert ".luthier-editable.json" not in names | installed
+
+
+def test_sdist_carries_symbolic_links_by_their_own_names(make_project: MakeProject) -> None:
+    project = make_project({"common/hooks.hip": '#include "size.h"\n', "common/sizes.h": "", "include/a.h": ""})
+    (project / "tool").mkdir()
+    for name, place in {
+        "tool/device.hip": "../common/hooks.hip",
+        "tool/size.h": "../common/sizes.h",
+        "headers": "include",
+    }.items():
+        (project / name).symlink_to(place)
+    table = {"include-dirs": ["headers"], "modules": {"device": ["tool/device.hip"]}}
+    assert source_files(load_settings(table, environment={}), project) == [
+        "common/hooks.hip",
+        "common/sizes.h",
+        "headers/a.h",
+        "include/a.h",
+        "tool/device.hip",
+        "tool/size.h",
+    ]
 
 
 @pytest.mark.thorough

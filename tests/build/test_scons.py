@@ -102,6 +102,40 @@ def test_build_nothing_to_do_changes_and_clean(project: Path) -> None:
     assert not [name for name in left if "gfx90a" not in name]  # a target no longer asked for is no longer known
 
 
+def test_what_a_build_depends_on_and_installs(project: Path) -> None:
+    """Headers that only flags name, and subpackages; in a folder whose name is a pattern."""
+    (project / "pyproject.toml").write_text(
+        PYPROJECT.replace(
+            "[tool.luthier]\n", '[tool.luthier]\nflags = ["-include", "pre.h", "-isystem", "third", "-Iown"]\n'
+        )
+    )
+    for name, text in {
+        "third/pre.h": '#include "deep.h"\n',
+        "third/deep.h": "",
+        "own/size.h": "",
+        "sample_tool/inner/__init__.py": "",
+        "sample_tool/inner/more.py": "",
+        "sample_tool/scripts/no_package.py": "",
+    }.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    source = project / "sample_tool/device.hip"
+    source.write_text('#include "size.h"\n' + source.read_text())
+    project = project.rename(project.with_name("project [x]"))
+    told = {line.rpartition("+-")[2] for line in scons(project, "-n", "--tree=all").splitlines()}
+    assert {"third/pre.h", "third/deep.h", "own/size.h", "include/innermost.h"} <= told
+    assert {f"{OUTPUT}/{name}" for name in ("__init__.py", "inner/__init__.py", "inner/more.py")} <= told
+    assert not any("no_package" in line for line in told if line.startswith("build"))
+
+
+def test_a_file_of_the_authors_is_not_replaced(project: Path) -> None:
+    own = project / OUTPUT / "device.json"
+    own.parent.mkdir(parents=True)
+    own.write_text("{}")
+    assert "device.json exists and would be replaced" in scons(project, fails=True)
+    assert own.read_text() == "{}"
+
+
 @pytest.mark.thorough
 def test_a_new_plugin_compiles_again(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     plugin = plugin_for(toolchain)

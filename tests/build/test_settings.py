@@ -105,6 +105,7 @@ def test_lists_in_text() -> None:
         ({"targets": []}, "targets from pyproject.toml is empty"),
         ({"targets": ["gfx942", "gfx942"]}, "given twice"),
         ({"jobs": "many"}, "jobs from pyproject.toml must be a whole number, not 'many'"),
+        ({"jobs": "²"}, "jobs from pyproject.toml must be a whole number, not '²'"),
         ({"jobs": True}, "must be a whole number"),
         ({"compress": "perhaps"}, "compress from pyproject.toml must be true or false"),
         ({"package": ["a"]}, "package from pyproject.toml must be a string"),

@@ -79,15 +79,16 @@ def test_a_type_checker_knows_the_hooks(tmp_path: Path) -> None:
     assert error.startswith('error: Module has no attribute "coutn"')
 
 
-def test_a_python_module_of_that_name_is_not_replaced(
-    hook: str, make_project: MakeProject, toolchain: Toolchain
-) -> None:
-    project = make_project({"device.hip": hook, "tool/device.py": "mine = 1\n"})
+def test_a_file_of_that_name_is_not_replaced(hook: str, make_project: MakeProject, toolchain: Toolchain) -> None:
+    project = make_project({"device.hip": hook, "tool/__init__.py": ""})
     settings = load_settings({"package": "tool", "targets": ["gfx942"], "modules": {"device": ["device.hip"]}})
-    with pytest.raises(BuildError, match=r"device\.py exists and would be replaced"):
-        compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
-    assert [path.name for path in (project / "tool").iterdir()] == ["device.py"]
-    (project / "tool/device.py").unlink()
+    for suffix in ("hipfb", "json", "py", "pyi"):
+        own = project / f"tool/device.{suffix}"
+        own.write_text("mine = 1\n")
+        with pytest.raises(BuildError, match=rf"device\.{suffix} exists and would be replaced"):
+            compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
+        assert own.read_text() == "mine = 1\n"
+        own.unlink()
     for _ in range(2):
         compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
 

@@ -19,8 +19,19 @@ REFRESHERS = "luthier.refreshers"
 again where needed, and for one more target."""
 
 
+def _is_followed(folder: Path) -> bool:
+    """Return whether a package's folder has the record of a build into it, not one that was copied along with it."""
+    try:
+        return bool(json.loads((folder / RECORD).read_text())["folder"] == str(folder.resolve()))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # a damaged one: who builds again says so
+
+
 def follow_sources(folder: Path, target: TargetId | None = None) -> None:
-    """Build what lies in a source tree again if its sources have changed; nothing to do for what was installed.
+    """Build what lies in a source tree again if its sources have changed; nothing to do for what was installed or
+    copied elsewhere.
 
     Args:
         target: of an application, which it must have code for if it can.
@@ -28,7 +39,7 @@ def follow_sources(folder: Path, target: TargetId | None = None) -> None:
     Raises:
         LuthierError: they have changed and cannot be built.
     """
-    if (folder / RECORD).is_file():
+    if _is_followed(folder):
         for point in points_of(REFRESHERS):
             refresh = load(point, f"what builds {folder} again", BuildError, kind=(Callable, "function"))
             refresh(folder, target)
@@ -36,11 +47,10 @@ def follow_sources(folder: Path, target: TargetId | None = None) -> None:
 
 def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
     """Return the targets that each module in a source tree is compiled for when it is needed; none of what was
-    installed."""
-    try:
-        recorded = json.loads((folder / RECORD).read_text()).get("targets", {})
-    except FileNotFoundError:
+    installed or copied elsewhere."""
+    if not _is_followed(folder):
         return {}
+    recorded = json.loads((folder / RECORD).read_text()).get("targets", {})
     return {module: tuple(map(TargetId.parse, targets)) for module, targets in recorded.items()}
 
 
