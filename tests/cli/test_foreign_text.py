@@ -199,6 +199,14 @@ def test_names_in_code_objects(name: bytes, fat: Path, tmp_path: Path, capfd: py
         assert out or err
 
 
+def test_a_capture_is_named_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a\nb").mkdir()
+    (tmp_path / "a\nb" / "none.lcap").touch()
+    assert main(["replay", str(tmp_path / "a\nb")]) == 2
+    (line,) = capfd.readouterr().out.splitlines()
+    assert line.startswith(rf"{tmp_path}/a\u000ab/none.lcap: ")
+
+
 def test_arguments_that_are_quoted() -> None:
     """`luthier objects *` in a stranger's folder."""
     for arguments in (["objects", "x", *HOSTILE[:2]], [HOSTILE[0]], ["report", "x", "--format", HOSTILE[4]]):

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from luthier.cli.main import main
 from luthier.report.compare import changed, compared
 from luthier.run.folder import RunFolder
 from run_folders import code, kernel, launch, write_run
+from strict_json_reader import strictly
 
 
 def _run(folder: Path, digest: str, times: int, vgprs: int, more: str | None = None) -> RunFolder:
@@ -50,6 +52,45 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     short = changed(kernels)
     assert {row[0] for row in short.rows} == {"k", "added", "gone"}
     assert short.title == f"kernels, {len(kernels.rows) - len(short.rows)} the same"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [
+        (np.nan, np.nan, 0),
+        (np.inf, np.inf, 0),
+        (-np.inf, -np.inf, 0),
+        (0.0, 0.0, 0),
+        (np.inf, 1.0, np.inf),
+        (-np.inf, np.inf, -np.inf),
+        (np.nan, 1.0, np.nan),
+        (1.0, np.nan, np.nan),
+    ],
+)
+def test_what_is_no_number_differs_from_numbers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], one: float, other: float, difference: float
+) -> None:
+    """Not from itself; the row comes first, and as JSON it is text."""
+    value = {"tool": "t", "process": 1, "device": 0, "first": 0}
+    runs = [
+        RunFolder(
+            write_run(
+                tmp_path / name,
+                counters=[{**value, "variable": "v", "real": [number]}, {**value, "tool": "u", "unsigned": [size]}],
+            )
+        )
+        for name, number, size in (("a", one, 9), ("b", other, 8))
+    ]
+    *_, variables = compared(*runs)
+    found = {row[0]: row for row in variables.rows}
+    assert found["t"][-2] == pytest.approx(difference, nan_ok=True)
+    assert [row[0] for row in changed(variables).rows] == (["t", "u"] if difference else ["u"])
+    paths = [str(run.path) for run in runs]
+    assert main(["report", paths[0], "--against", paths[1], "--format", "json"]) == 0
+    assert len(strictly(capfd.readouterr().out)["tables"][2]["rows"]) == 2
+    assert main(["report", paths[0], "--against", paths[1], "--fail-if", "t.v != 0"]) == bool(difference)
+    if not difference:
+        assert main(["report", paths[0], "--against", paths[1], "--fail-if", "t.v != 0%"]) == 0
 
 
 @pytest.mark.thorough

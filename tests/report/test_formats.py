@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +13,11 @@ import pytest
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
+from luthier.run.folder import SUMMARY
+from luthier.run.tables import Column, Schema, TableWriter
 from planted import plant
 from run_folders import kernel, write_run
+from strict_json_reader import strictly
 
 from luthier_build.cli.doctor import Finding, examine
 
@@ -70,6 +75,51 @@ def test_a_package_adds_formats(
     assert main(["report", run, "--format", "rows", "-o", str(tmp_path / "tables")]) == 0
     assert (tmp_path / "tables" / "kernels.rows").read_text() == out.read_text()
     assert len(list((tmp_path / "tables").iterdir())) > 3
+
+
+def test_json_has_text_for_what_is_no_number(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = {"title": "x", "columns": ["rate"], "rows": [[math.nan], [0.5]]}
+    counter = {"tool": "t", "variable": "v", "process": 1, "device": 0, "first": 0, "real": [math.nan, -math.inf, 0.5]}
+    summary = {"tools": [{"tool": "t", "options": {"limit": math.inf}, "tables": [table]}]}
+    run = str(write_run(tmp_path / "run", summary, counters=[counter]))
+    assert main(["report", run, "--format", "json"]) == 0
+    everything = strictly(capfd.readouterr().out)
+    assert everything["tables"]["counters"][0]["real"] == ["nan", "-inf", 0.5]
+    assert everything["summary"]["tools"][0]["options"] == {"limit": "inf"}
+    assert everything["summary"]["tools"][0]["tables"][0]["rows"] == [["nan"], [0.5]]
+    assert main(["report", run, "--format", "csv", "--table", "counters"]) == 0
+    (row,) = csv.DictReader(capfd.readouterr().out.splitlines())
+    assert strictly(row["real"]) == ["nan", "-inf", 0.5]
+    assert main(["merge", run, run, "-o", str(tmp_path / "merged")]) == 0
+    (tool,) = strictly((tmp_path / "merged" / SUMMARY).read_text())["tools"]
+    assert [row[1] for row in tool["tables"][0]["rows"]] == ["nan", 0.5, "nan", 0.5]
+    with TableWriter(tmp_path / "run", Schema("trace-points", "", (Column("at", "float64", ""),))) as writer:
+        writer.append({"at": [math.nan, math.nan]})
+    assert main(["report", run, "--format", "json", "--trace", "trace-points", "--by", "at", "--sum", "at"]) == 0
+    strictly(capfd.readouterr().out)
+
+
+@pytest.mark.parametrize("wrong", ["there", "link", "damaged"])
+def test_a_folder_of_tables_is_whole_or_not_there(
+    run: str, tmp_path: Path, wrong: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the file, and nothing else comes to be beside it."""
+    out = tmp_path / "tables"
+    out.mkdir()
+    if wrong == "there":
+        (out / "launches.csv").write_text("mine")
+    elif wrong == "link":
+        (out / "launches.csv").symlink_to(tmp_path / "nowhere")
+    else:
+        table = Path(run) / "launches.parquet"
+        table.write_bytes(table.read_bytes()[:-9])
+    before = list(out.iterdir())
+    assert main(["report", run, "--format", "csv", "-o", str(out)]) == 1
+    assert (
+        "launches.parquet is damaged" if wrong == "damaged" else "launches.csv: File exists"
+    ) in capfd.readouterr().err
+    assert list(out.iterdir()) == before
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_what_a_format_cannot_do_is_told(add: Plant, run: str, capsys: pytest.CaptureFixture[str]) -> None:

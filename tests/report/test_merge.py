@@ -132,6 +132,28 @@ def test_ranks_with_the_same_process_numbers(tmp_path: Path, capfd: pytest.Captu
     assert document(merged)[1][0]["heat"][0]["values"][:3] == [None, 10 + 11 + 12, None]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_is_merged_again_has_numbers_of_its_own(
+    tmp_path: Path, order: tuple[int, int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two ranks as one, before or behind a third one; on the time line all numbers are such as Perfetto reads."""
+    *two, last = map(RunFolder, _ranks(tmp_path, 3))
+    merge(two, tmp_path / "two")
+    both = [RunFolder(tmp_path / "two"), last]
+    merge([both[at] for at in order], tmp_path / "all")
+    merged = RunFolder(tmp_path / "all")
+    processes = [one["process"] for one in merged.summary["processes"]]
+    assert sorted(processes) == [number + (rank << 32) for rank in range(3) for number in (5, 6)]
+    assert Counter(row["process"] for row in merged.rows("launches")) == dict.fromkeys(processes, 1)
+    assert main(["report", str(tmp_path / "all"), "--format", "perfetto"]) == 0
+    events = json.loads(capfd.readouterr().out)["traceEvents"]
+    named = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    assert len(named) == 6
+    assert all(0 < pid < 1 << 31 for pid in named)
+    assert Counter(one["pid"] for one in events if one["ph"] == "X") == dict.fromkeys(named, 1)
+    assert sum(f"(process {number})" in name for name in named.values() for number in processes) == 4
+
+
 @pytest.mark.parametrize("wrong", ["columns", "full", "damaged", "nothing"])
 def test_what_merge_refuses(tmp_path: Path, wrong: str, capfd: pytest.CaptureFixture[str]) -> None:
     ranks = _ranks(tmp_path, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,6 +140,12 @@ def test_where_source_is_looked_for(tmp_path: Path) -> None:
     assert "too many" in read(str(tmp_path / "large.hip"))[1]
     assert read(str(tmp_path / "folder.hip"))[0] is None
     assert read("/x\0.hip", tmp_path)[0] is None
+    odd = tmp_path / os.fsdecode(b"odd\xff") / os.fsdecode(b"\xe9.hip")
+    odd.parent.mkdir()
+    odd.write_text("odd")
+    kept = os.fsencode(odd).decode(errors="replace")  # as a run has it
+    assert read(kept)[0] == read(kept.replace(str(tmp_path), "/build"), tmp_path)[0] == "odd"
+    assert read("/x\0/\ufffd.hip", tmp_path)[0] is None
     (late,) = read_sources([str(tmp_path / "a.hip")], (), began_ns=1)
     assert "changed after the run" in late.note
 

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 from commands import MAIN
+from luthier.cli.main import main
+from luthier.run.folder import SUMMARY
+from strict_json_reader import strictly
 
 TOOLS = """
+import math
 from luthier import Table, Tool
 
 class Idle(Tool):
@@ -23,15 +27,20 @@ class Unable(Idle):
     def instrument(self, task):
         task.leave_out("there is no way")
 
+class Numberless(Idle):
+    def report(self, run):
+        yield Table("", ("variable", "value"), [("a", math.nan), ("b", -math.inf), ("c", 0.5)])
+
 class BadReport(Idle):
     def report(self, run):
-        raise KeyError("oops")  # line 15
+        raise KeyError("oops")  # line 20
 
 class BadInstrument(Idle):
     def instrument(self, task):
-        {}["oops"]  # line 19
+        {}["oops"]  # line 24
 """
-NAMES = {"idle": "Idle", "unable": "Unable", "bad_report": "BadReport", "bad_instrument": "BadInstrument"}
+NAMES = {"idle": "Idle", "unable": "Unable", "numberless": "Numberless"}
+NAMES |= {"bad_report": "BadReport", "bad_instrument": "BadInstrument"}
 Ended = Callable[..., tuple[int, str]]
 
 
@@ -65,7 +74,7 @@ def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "function", "line"), [("bad_report", "report", 15), ("bad_instrument", "instrument", 19)]
+    ("tool", "function", "line"), [("bad_report", "report", 20), ("bad_instrument", "instrument", 24)]
 )
 def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: str, line: int) -> None:
     """It is an error, also where nothing need be instrumented, and names tool, file, line and kernel."""
@@ -74,3 +83,18 @@ def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: st
     wanted = f"tool {tool} failed in {function} at {tmp_path / 'some_tools.py'}:{line}: KeyError: 'oops'"
     assert f"luthier run: error: {wanted}" in said
     assert ("(kernel " in said) == (tool == "bad_instrument")
+
+
+def test_results_are_json_whatever_the_numbers(ended: Ended, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are text in files, and numbers again for people and conditions."""
+    run, all_of_it = str(tmp_path / "run"), tmp_path / "all.json"
+    code, said = ended("numberless", "-o", run, "--json", str(all_of_it))
+    assert code == 0, said
+    rows = [["a", "nan"], ["b", "-inf"], ["c", 0.5]]
+    for path in (all_of_it, Path(run) / SUMMARY):
+        (tool,) = strictly(path.read_text())["tools"]
+        assert tool["tables"][0]["rows"] == rows
+    assert main(["report", run]) == 0
+    assert capfd.readouterr().out.startswith("numberless\n  variable  value\n  a           nan\n  b          -inf\n")
+    assert main(["report", run, "--fail-if", "numberless.a > 0", "--fail-if", "numberless.c < 0"]) == 0
+    assert main(["report", run, "--fail-if", "numberless.b < 0"]) == 1

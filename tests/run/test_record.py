@@ -16,7 +16,7 @@ import pytest
 from luthier import Cell, InstrumentationTask, Tool, ToolModule
 from luthier.cli.main import main
 from luthier.errors import LuthierError
-from luthier.run.elements import element_type
+from luthier.module.elements import element_type
 from luthier.run.folder import SUMMARY, RunFolder
 from luthier.run.schema import CALLS, TABLES
 from luthier.run.sessions import HEAD, RECORD, ROW, ROWS, Session
@@ -43,9 +43,13 @@ __device__ float weights[3] = {1.5f, 2.5f, -3.0f};
 __device__ int64_t table[2][40000] = {{-7, 8}};
 struct Pair { int a; float b; int c; };
 __device__ Pair pair = {1, 2, 3};
+__device__ float ratio = 1.5f;
+__device__ double least = -__builtin_inf();
+__device__ int balance = -3;
+__device__ unsigned two[2] = {1, 2};
 LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
 LUTHIER_HOOK_ANNOTATE keep(uint64_t a) {
-  if (a == 77) { weights[0] = 0; table[0][0] = 0; pair.a = 0; }
+  if (a == 77) { weights[0] = 0; table[0][0] = 0; pair.a = 0; ratio = 0; least = 0; balance = 0; two[0] = 0; }
 }
 LUTHIER_HOOK_ANNOTATE bad() { __syncthreads(); }
 """,
@@ -53,6 +57,7 @@ LUTHIER_HOOK_ANNOTATE bad() { __syncthreads(); }
         "gfx1030",
     )
     types = {"counter": "uint64_t", "weights": "float[3]", "table": "int64_t[2][40000]", "pair": "Pair"}
+    types |= {"ratio": "float", "least": "double", "balance": "int", "two": "unsigned[2]"}
     for symbol, variable in module.variables.items():
         object.__setattr__(variable, "type", types.get(symbol, ""))
 
@@ -89,6 +94,7 @@ def folder(made: Path, build_program: Build, under_tools: UnderTools, many_kinds
         ran = under_tools("emu:gfx90a", [many_kinds()], build_program("processes"), folder=made)
         assert (ran.code, ran.summary["faults"]) == (0, []), ran.err
         assert ran.out == SAYS["processes"]
+        (made.parent / "values.json").write_text(json.dumps(ran.summary["variables"]))
     return made
 
 
@@ -152,6 +158,20 @@ def test_counters_have_their_types(folder: Path) -> None:
     assert sum(len(row["signed"]) for row in found["table"]) == 4 * 80000
     assert [row["signed"][:3] for row in found["table"] if row["first"] == 0] == [[-7, 8, 0]] * 4
     assert np.frombuffer(found["pair"][0]["raw"], "<i4")[[0, 2]].tolist() == [1, 3]
+
+
+def test_variables_are_added_up_by_their_types(folder: Path) -> None:
+    """Those that are one number, in each of four processes; of the others the values are told."""
+    (tool,) = RunFolder(folder).summary["tools"]
+    sums = dict(tool["tables"][0]["rows"])
+    assert sums.keys() == {"counter", "total", "ratio", "least", "balance"}
+    assert (sums["ratio"], sums["balance"]) == (6, -12)
+    assert sums["least"] == "-inf", "JSON has no number for it"
+    values = {one["variable"]: one["value"] for one in json.loads((folder.parent / "values.json").read_text())}
+    assert (values["ratio"], values["least"], values["balance"]) == (1.5, -np.inf, -3)
+    assert values["two"] == [1, 2]
+    assert bytes.fromhex(values["weights"]) == np.array([1.5, 2.5, -3], "<f4").tobytes()
+    assert values["counter"] > 0
 
 
 def test_counts_are_those_of_the_variable(folder: Path) -> None:

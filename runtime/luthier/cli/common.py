@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import ToolError
 from luthier.extensions.records import Extensions
+from luthier.support import strict_json
 from luthier.terminal import say_text, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -158,4 +158,4 @@ def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[s
 
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
-    say_text(json.dumps(value, indent=2))
+    say_text(strict_json.dumps(value, indent=2))

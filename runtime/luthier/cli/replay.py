@@ -15,7 +15,8 @@ from luthier.cli.progress import Progress
 from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, is_gpu, row_elsewhere
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
-from luthier.terminal import say, say_text
+from luthier.support import strict_json
+from luthier.terminal import say, say_text, visible
 
 CAPTURE = ".lcap"
 """End of the name of a capture's file."""
@@ -198,7 +199,7 @@ def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
             output = Path(args.output or Path(folder) / "run")
             told = replay_on_under_tools(client, _files(args), {**options, "time_limit": args.time_limit}, output)
     if args.json:
-        say_text(json.dumps(told, indent=2))
+        say_text(strict_json.dumps(told, indent=2))
     else:
         for row in told["replays"]:
             _print(row)
@@ -256,7 +257,7 @@ def _print(row: Mapping[str, Any]) -> None:
     count = f", {row['instructions']} wave-instructions, {row['seconds']:.3f} s" if "instructions" in row else ""
     if "recorded_instructions" in row:
         count += f"; recorded {row['recorded_instructions']}"
-    say_text(f"{row['file']}: {row['what']}{count}")
+    say_text(f"{visible(row['file'])}: {row['what']}{count}")
     if row.get("groups"):
         ids = ", ".join(str(tuple(group)) for group in row["groups"][:_SHOWN])
         more = f" and {len(row['groups']) - _SHOWN} more" if len(row["groups"]) > _SHOWN else ""

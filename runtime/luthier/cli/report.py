@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
+import errno
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables
 from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
+from luthier.support import strict_json
 from luthier.support.files import writing_atomically
 from luthier.terminal import data_output, say
 
@@ -171,19 +173,23 @@ def _writer(
 
 
 def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
-    """Write all tables, a file each.
+    """Write all tables, a new file each, or none of them.
 
     Raises:
-        LuthierError: it cannot be written.
+        LuthierError: one cannot be written, or is there already.
     """
     assert format.write_table is not None
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in folder.names:
-            with (out / f"{name}{format.suffix}").open("xb") as file:
-                format.write_table(folder, name, file)
     except OSError as problem:
         raise LuthierError(f"cannot write {out}: {problem.strerror or problem}") from problem
+    paths = {name: out / f"{name}{format.suffix}" for name in folder.names}
+    for path in paths.values():
+        if os.path.lexists(path):
+            raise LuthierError(f"cannot write {path}: {os.strerror(errno.EEXIST)}")
+    with ExitStack() as written:
+        for name, path in paths.items():
+            format.write_table(folder, name, written.enter_context(writing_atomically(path)))
 
 
 @contextmanager
@@ -229,7 +235,7 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
     memory = MEMORY if args.memory is None else args.memory
     tables = summaries(folder, args.trace, by, sums, args.top, memory)
     if args.format == "json":
-        out.write(json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
+        out.write(strict_json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
         return
     out.write(f"{_text(tables, args)}\n".encode())
 
@@ -258,7 +264,7 @@ def _write_places(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -
 
     tables = [by_place(folder, kind, args.top) for kind in args.by]
     if args.format == "json":
-        text = json.dumps([table.to_json() for table in tables], indent=2)
+        text = strict_json.dumps([table.to_json() for table in tables], indent=2)
     elif args.format == "csv":
         text = tables[0].csv().rstrip("\n")
     else:

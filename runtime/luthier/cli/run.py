@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import os
 import resource
@@ -34,6 +33,7 @@ from luthier.cli.findings import (
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
+from luthier.support import strict_json
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
@@ -378,7 +378,7 @@ def _report(
         summary = results.summary(instrumentation, kept, code, reported, executed)
         if findings is not None:
             summary["findings"] = [one.to_json() for one in findings.told]
-        text = json.dumps(summary, indent=2)
+        text = strict_json.dumps(summary, indent=2)
         if args.json == "-":
             say_text(text, file=sys.stderr)
         else:

@@ -15,7 +15,7 @@ from luthier.cli.replay_process import SANITIZED
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
-from luthier.terminal import say_text
+from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
@@ -108,6 +108,6 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
         for finding in found:
             collector.keep(finding)
         if row["status"] and not (found and row.get("is_finding")):
-            say_text(f"luthier: {row['file']}: {row['what']}", file=sys.stderr)
+            say_text(f"luthier: {visible(row['file'])}: {row['what']}", file=sys.stderr)
         status = max(status, int(row["status"]))
     return status

@@ -10,7 +10,7 @@ from typing import Any
 from luthier.cli.common import print_json, say_fitting
 from luthier.cli.replay import captures_of, rows_of
 from luthier.errors import LuthierError
-from luthier.terminal import say_text
+from luthier.terminal import say_text, visible
 from luthier.tool import parse_tools
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(row: Mapping[str, Any]) -> None:
-    say_text(f"{row['file']}: {row['what']}")
+    say_text(f"{visible(row['file'])}: {row['what']}")
     for line in row.get("lines", ()):
         say_text(f"  {line}")
     for line in row.get("refusals", ()):

@@ -15,14 +15,14 @@ from luthier.support.device_memory import Variable
 from luthier.support.table import Table
 from luthier.tool import Tool
 from luthier.tool.counts import KernelCounts, MissingSums, completed
-from luthier.tool.observation import LaunchedKernel, LiveChannel
+from luthier.tool.observation import LaunchedKernel, LiveChannel, TypedVariable, total
 
 
-class _HereVariable(Variable):
+class _HereVariable(TypedVariable):
     """A variable with what `luthier.tool.observation.LiveVariable` has besides."""
 
     def __init__(self, variable: Variable, sums: MissingSums) -> None:
-        super().__init__(variable.name, variable.size)
+        super().__init__(variable.name, variable.size, "")  # of its type a patched object says nothing
         self.pid, self.gpu = os.getpid(), 0
         self._variable, self._sums = variable, sums
 
@@ -32,11 +32,6 @@ class _HereVariable(Variable):
     def _store(self, data: NDArray[Any]) -> None:
         self._variable.write(data)
         self._sums.written()
-
-    @property
-    def value(self) -> int:
-        """Return the contents as an unsigned integer."""
-        return int(self.read(int))
 
 
 class HereRun:
@@ -85,9 +80,9 @@ class HereRun:
         """Return the counts that go to no variable, for each kernel."""
         return [counters.read(self._module) for counters in self._patched.counters.values()]
 
-    def total(self, name: str) -> int:
-        """Return the variable's value as an integer; 0 if there is none."""
-        return sum(variable.value for variable in self.variables(name))
+    def total(self, name: str) -> int | float:
+        """Return the variable's value; 0 if there is none."""
+        return total(self.variables(name))
 
 
 def reported(tool: Tool, module: Any, patched: PatchedObject) -> list[Table]:

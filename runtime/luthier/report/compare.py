@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -138,7 +139,15 @@ def _difference(one: float | None, other: float | None) -> tuple[Cell, Cell]:
     """Return difference and ratio of two values; None where only one run has a value."""
     if one is None or other is None:
         return None, None
-    return one - other, None if other == 0 else round(one / other, 6)
+    by = difference(one, other)
+    return by, None if other == 0 else 1.0 if by == 0 else round(one / other, 6)
+
+
+def difference(one: float, other: float) -> float:
+    """Return by how much a value is larger than another; 0 if both are no numbers (NaN), or the same infinity."""
+    by = one - other
+    same = one == other or (math.isnan(one) and math.isnan(other))
+    return 0.0 if same and math.isnan(by) else by
 
 
 def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
@@ -147,7 +156,7 @@ def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
     for row in rows:
         name, (what, one, other) = row[0], row[-5:-2]
         if what in ("executed", "value", "time_ns"):
-            by = abs(float(one or 0) - float(other or 0)) * (1e-9 if what == "time_ns" else 1)
-            costs[str(name)] = costs.get(str(name), 0) + by
+            by = abs(difference(float(one or 0), float(other or 0))) * (1e-9 if what == "time_ns" else 1)
+            costs[str(name)] = costs.get(str(name), 0) + (math.inf if math.isnan(by) else by)
         costs.setdefault(str(name), 0)
     return costs

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import matches
-from luthier.report.compare import compared
+from luthier.report.compare import compared, difference
 from luthier.run.folder import RunFolder
+from luthier.support import strict_json
 from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Cell, Table
 
@@ -236,8 +237,9 @@ def _number(cell: Cell, condition: Condition) -> float | None:
     Raises:
         LuthierError: it is text.
     """
-    if cell is None or isinstance(cell, bool | int | float):
-        return None if cell is None else cell
+    value = strict_json.number(cell)
+    if value is None or isinstance(value, bool | int | float):
+        return value
     raise LuthierError(f"--fail-if {condition.text!r}: the column has {str(cell)[:40]!r}, which is no number")
 
 
@@ -266,8 +268,8 @@ def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdic
     violations = []
     for row in both:
         one, other = float(row[-4] or 0), float(row[-3] or 0)
-        if condition.holds(_change(one, other) if condition.percent else one - other):
-            change = f"{_change(one, other):+.6g} %" if other else f"{one - other:+.6g}"
+        if condition.holds(_change(one, other) if condition.percent else difference(one, other)):
+            change = f"{_change(one, other):+.6g} %" if other else f"{difference(one, other):+.6g}"
             value = f"{one:.6g} against {other:.6g}, {change}"
             kernel = str(row[0]) if table.columns[0] == "kernel" and not condition.reduction else ""
             key = f"{condition.reduction} of all" if condition.reduction else _key(row[1:], keys - 1)
@@ -277,9 +279,10 @@ def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdic
 
 def _change(one: float, other: float) -> float:
     """Return by how many per cent of the other value the first one is larger."""
-    if other == 0:
-        return 0.0 if one == 0 else math.copysign(math.inf, one)
-    return 100 * (one - other) / abs(other)
+    by = difference(one, other)
+    if other == 0 or by == 0:
+        return math.copysign(math.inf, by) if by else 0.0
+    return 100 * by / abs(other)
 
 
 def _key(row: Sequence[Cell], size: int) -> str:

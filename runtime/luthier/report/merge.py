@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +12,7 @@ from luthier.errors import LuthierError
 from luthier.run import schema
 from luthier.run.folder import Claim, RunFolder
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
+from luthier.support import strict_json
 
 _KERNEL_SUMS = ("launches", "instrumented")
 _FIRST = ("listings", "blocks")
@@ -23,7 +24,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
 
     Launches, variables and records are put one after the other; counts and launches of a kernel are added up; sites
     that several runs have alike are there once. A process number that another run has, too, gets the run's number, from
-    0, times 2^32 added to it.
+    0, times 2^32 added to it, or the next multiple that makes it a number of no other process.
 
     Args:
         runs: at least one.
@@ -46,7 +47,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
                 writer.append(columns)
             writer.close()
             rows_of[name] = writer.rows
-        claim.finish(json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2))
+        claim.finish(strict_json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2))
 
 
 Pids = list[dict[int, int]]
@@ -58,8 +59,13 @@ def _processes(runs: Sequence[RunFolder]) -> Pids:
     found: Pids = []
     for at, run in enumerate(runs):
         own = [one["process"] for one in run.summary["processes"]]
-        found.append({pid: pid + (at << 32 if pid in taken else 0) for pid in own})
-        taken.update(found[-1].values())
+        used = taken.union(own)
+        found.append({})
+        for pid in dict.fromkeys(own):
+            free = (pid + (number << 32) for number in itertools.count(at))
+            found[-1][pid] = next(one for one in free if one not in used) if pid in taken else pid
+            used.add(found[-1][pid])
+        taken = used
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from luthier.objects import names
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
+from luthier.support.strict_json import plain
 from luthier.support.table import Table
 
 _FACTS = (
@@ -134,12 +134,3 @@ def as_in_source(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return tables of `tool_tables` with kernels named as the terminal names them."""
     spelled = names.as_in_source(Table(str(one["title"]), one["columns"], one["rows"]) for one in tables)
     return [one | {"title": table.title, "rows": table.rows} for one, table in zip(tables, spelled, strict=True)]
-
-
-def plain(value: Any) -> Any:
-    """Return a value with what JSON has no number for as text, at any depth."""
-    if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [plain(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

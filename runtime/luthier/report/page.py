@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -28,6 +27,7 @@ from luthier.report.shapes import shapes
 from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
+from luthier.support import strict_json
 from luthier.terminal import visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
@@ -58,10 +58,8 @@ def document(
     sizes, sizes_left_out = shapes(run, numbers, kernels)
     paths: dict[str, int] = {}
     data = {
-        "summary": overview.plain(
-            {key: run.summary.get(key) for key in _SUMMARY}
-            | {"tools": [{"tool": tool["tool"], "options": tool.get("options")} for tool in run.summary["tools"]]}
-        ),
+        "summary": {key: run.summary.get(key) for key in _SUMMARY}
+        | {"tools": [{"tool": tool["tool"], "options": tool.get("options")} for tool in run.summary["tools"]]},
         "kernels": [kernel | {"units": _units(found.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(found),
         "hot": hot_lines(found, paths),
@@ -121,7 +119,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
         "commands": [one.summary["command"] for one in (run, against)],
         "paths": [str(one.path) for one in (run, against)],
         "tools": [[tool["tool"] for tool in one.summary["tools"]] for one in (run, against)],
-        "tables": [_finite(table.to_json()) for table in compared(run, against)],
+        "tables": [table.to_json() for table in compared(run, against)],
         "blocks": rows[:_BLOCKS],
         "blocks_left_out": max(len(rows) - _BLOCKS, 0),
         "blocks_same": same,
@@ -130,11 +128,6 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
     }
     scripts = [_asset(f"{name}.js") for name in ("dom", "table", "comparison")]
     _assemble("comparison.html", "Two Luthier runs", scripts, _asset("page.css"), [_piece("comparison", data)], out)
-
-
-def _finite(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the table with text for numbers that JSON does not have."""
-    return table | {"rows": [[overview.plain(cell) for cell in row] for row in table["rows"]]}
 
 
 def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]) -> None:
@@ -158,7 +151,7 @@ def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces:
 
 def _piece(name: str, value: Any) -> str:
     """Return data in a form that no script can be made of, whatever is in it: base64 of compressed JSON."""
-    text = visible_json(json.dumps(value, separators=(",", ":"), allow_nan=False, default=str))
+    text = visible_json(strict_json.dumps(value, separators=(",", ":"), default=str))
     packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -54,7 +56,7 @@ def read_sources(paths: Iterable[str], roots: Sequence[Path], began_ns: int | No
 def _read(path: str, roots: Sequence[Path], room: int, began_ns: int | None) -> tuple[SourceFile, int]:
     if PurePosixPath(path).suffix.lower().removeprefix(".") not in SUFFIXES:
         return SourceFile(path, None, "its name does not end as that of a source file"), 0
-    for candidate in _candidates(path, roots):
+    for candidate in chain.from_iterable(map(_spelled, _candidates(path, roots))):
         try:
             with open(os.open(candidate, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 about = os.fstat(file.fileno())
@@ -80,3 +82,19 @@ def _candidates(path: str, roots: Sequence[Path]) -> Iterator[Path]:
                 yield root.joinpath(*parts[at:])
     if path.startswith("/"):
         yield Path(path)
+
+
+def _spelled(path: Path) -> Iterator[Path]:
+    """Yield the files that a path may be: in names that are no UTF-8, a run has U+FFFD for what could not be read."""
+    if _UNREAD not in str(path):
+        yield path
+        return
+    for folder in _spelled(path.parent):
+        if _UNREAD not in path.name:
+            yield folder / path.name
+            continue
+        with suppress(OSError, ValueError):  # ValueError: as above
+            yield from (one for one in folder.iterdir() if os.fsencode(one.name).decode(errors="replace") == path.name)
+
+
+_UNREAD = "\N{REPLACEMENT CHARACTER}"

@@ -16,6 +16,7 @@ from luthier.objects.names import as_in_source
 from luthier.run import schema
 from luthier.run.summary import read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
+from luthier.support import strict_json
 from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Table
 
@@ -173,7 +174,11 @@ class RunFolder:
     def tool_tables(self) -> list[Table]:
         """Return the tables that the tools reported."""
         return [
-            Table(f"{tool['tool']} {table['title']}".strip(), table["columns"], table["rows"])
+            Table(
+                f"{tool['tool']} {table['title']}".strip(),
+                table["columns"],
+                [[strict_json.number(cell) for cell in row] for row in table["rows"]],
+            )
             for tool in self.summary["tools"]
             for table in tool["tables"]
         ]

@@ -6,7 +6,6 @@ without it is of a run that was killed.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from luthier.objects import CodeObject
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
 from luthier.run.api_calls import Calls, columns_of
-from luthier.run.elements import element_type
 from luthier.run.events import RANGES
 from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
@@ -29,6 +27,7 @@ from luthier.run.patching import digest_of
 from luthier.run.sessions import Session
 from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
+from luthier.support import strict_json
 from luthier.tool import Share
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import ApiEvent, LiveVariable
@@ -182,7 +181,7 @@ class Recorder:
                 writer = self._table(table)
                 writer.close()
                 rows_of[table.name] = writer.rows
-            text = json.dumps(
+            text = strict_json.dumps(
                 {**summary, "began_ns": self._began, "ended_ns": time.time_ns(), "tables": rows_of}, indent=2
             )
             self._claim.finish(text)
@@ -297,15 +296,15 @@ def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
                 "type": variable.type,
                 "bytes": variable.size,
             }
-            for first, name, values in _parts(variable, variable.type):
+            for first, name, values in _parts(variable):
                 yield {"first": [first], name: [values]}, same
 
 
-def _parts(variable: LiveVariable, type: str) -> Iterator[tuple[int, str, Any]]:
+def _parts(variable: LiveVariable) -> Iterator[tuple[int, str, Any]]:
     """Yield the number of the first element in each part of a variable, the column, and its value."""
-    dtype = element_type(type, variable.size)
-    column = "raw" if dtype is None else {"u": "unsigned", "i": "signed", "f": "real"}[dtype.kind]
-    values = variable.read(dtype)
+    elements = variable.elements
+    column = "raw" if elements is None else {"u": "unsigned", "i": "signed", "f": "real"}[elements.dtype.kind]
+    values = variable.read() if elements is None else elements
     for first in range(0, len(values), _PART):
         yield first, column, values[first : first + _PART]
 

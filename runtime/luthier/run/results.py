@@ -15,6 +15,7 @@ from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.support.table import Table
 from luthier.tool.counts import CellModule
+from luthier.tool.observation import LiveVariable
 from luthier.tool.tool import failed
 
 
@@ -119,13 +120,25 @@ def summary(
                 "module": block.module.name,
                 "process": session.pid,
                 "device": variable.gpu,
-                "value": variable.value if variable.size <= 8 else variable.read().hex(),
+                "value": _value(variable),
             }
             for session in instrumentation.sessions
             for block, variable in session.variables()
             if not isinstance(block.module, CellModule)  # nobody's variable
         ],
     }
+
+
+def _value(variable: LiveVariable) -> Any:
+    """Return a variable of at most 8 bytes as a number, or a list of several, any other as hexadecimal text."""
+    elements = variable.elements if variable.size <= _SMALL else None
+    if elements is None:
+        return variable.read().hex()
+    return elements.tolist() if len(elements) > 1 else elements.item()
+
+
+_SMALL = 8
+"""Bytes of the largest variable whose value is told as numbers: others are tables, which the tools report."""
 
 
 def check_tools(instrumentation: Instrumentation) -> None:

@@ -14,7 +14,7 @@ from luthier.patch import by_kind
 from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
 from luthier.tool.counts import KernelCounts
-from luthier.tool.observation import LiveChannel, LiveVariable
+from luthier.tool.observation import LiveChannel, LiveVariable, total
 
 if TYPE_CHECKING:
     from luthier.patch.output.companion import Companion
@@ -182,9 +182,9 @@ class View:
             found.append(counters.together(memories, _waves(sessions, companion)))
         return found
 
-    def total(self, name: str) -> int:
-        """Return the sum of the variable's values as integers over devices and processes; 0 if there is none yet."""
-        return sum(variable.value for variable in self.variables(name))
+    def total(self, name: str) -> int | float:
+        """Return the sum of the variable's values over devices and processes; 0 if there is none yet."""
+        return total(self.variables(name))
 
 
 def _waves(sessions: Iterable[Session], companion: Companion) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -14,14 +14,57 @@ from numpy.typing import NDArray
 from luthier.channels import Channel, Ring
 from luthier.errors import ToolError
 from luthier.module import DeviceVariable
+from luthier.module.elements import element_type
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.arguments import Argument, arguments_of
 from luthier.support import device_memory as storage
 from luthier.tool.counts import KernelCounts, MissingSums, completed
 
 
-class LiveVariable(storage.Variable):
-    """A tool's variable on one device of one process: its memory is read and written as it is now, while kernels run
+class TypedVariable(storage.Variable):
+    """A tool's variable, with its C++ type.
+
+    Args:
+        type: empty when it is not known.
+    """
+
+    def __init__(self, name: str, size: int, type: str) -> None:
+        super().__init__(name, size)
+        self.type = type
+        """C++ type, or empty when it is not known."""
+
+    @property
+    def value(self) -> int:
+        """Return the contents as an unsigned integer, whatever the type is."""
+        return int(self.read(int))
+
+    @property
+    def elements(self) -> NDArray[Any] | None:
+        """Return the elements by the type, however many dimensions it has; None if they are no numbers.
+
+        Of a type that is not known, 1, 2, 4 or 8 bytes are an unsigned number.
+        """
+        dtype = self._element_type
+        return None if dtype is None else self.read(dtype)
+
+    @property
+    def number(self) -> int | float | None:
+        """Return the only one of `elements`; None if there are several, or none."""
+        dtype = self._element_type
+        return self.read(dtype).item() if dtype is not None and dtype.itemsize == self.size else None
+
+    @property
+    def _element_type(self) -> np.dtype[Any] | None:
+        return element_type(self.type, self.size)
+
+
+def total(variables: Iterable[TypedVariable]) -> int | float:
+    """Return the sum of the variables' numbers, or where one is no single number, of its contents as an integer."""
+    return sum(one.value if (number := one.number) is None else number for one in variables)
+
+
+class LiveVariable(TypedVariable):
+    """A `TypedVariable` on one device of one process: its memory is read and written as it is now, while kernels run
     and after.
 
     Args:
@@ -31,13 +74,11 @@ class LiveVariable(storage.Variable):
     def __init__(
         self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8], sums: MissingSums | None = None
     ) -> None:
-        super().__init__(variable.name, variable.size)
+        super().__init__(variable.name, variable.size, variable.type)
         self.pid = pid
         """Process."""
         self.gpu = gpu
         """Number of the device."""
-        self.type = variable.type
-        """C++ type, or empty when it is not known."""
         self._initial = variable.storage.initial
         self._memory = memory
         self._sums = sums
@@ -50,11 +91,6 @@ class LiveVariable(storage.Variable):
         self._memory[:] = data
         if self._sums is not None:
             self._sums.written()
-
-    @property
-    def value(self) -> int:
-        """Return the contents as an unsigned integer."""
-        return int(self.read(int))
 
     def reset(self) -> None:
         """Give it its initial value."""
@@ -132,8 +168,12 @@ class Run(Protocol):
         They are those of `InstrumentationTask.count`.
         """
 
-    def total(self, name: str) -> int:
-        """Return the sum of the variable's values as integers over devices and processes; 0 if there is none yet."""
+    def total(self, name: str) -> int | float:
+        """Return the sum of the variable's values over devices and processes; 0 if there is none yet.
+
+        A value is the number that the variable's C++ type makes of it, or where it is not one number, the contents as
+        an unsigned integer.
+        """
 
 
 class LoadedObject(Struct, frozen=True):

@@ -175,11 +175,11 @@ class Tool:
     def report(self, run: Run) -> Iterable[Table]:
         """Return the findings of the run, as tables.
 
-        By default: the sums of all variables of at most 8 bytes, and `tables` of what was counted.
+        By default: the sums of all variables that are one number, and `tables` of what was counted.
         """
         from luthier.support.table import Table
 
-        names = dict.fromkeys(variable.name for variable in run.variables() if variable.size <= 8)
+        names = dict.fromkeys(variable.name for variable in run.variables() if variable.number is not None)
         sums = [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
         return [*sums, *(table for counts in run.counts() for table in self.tables(counts))]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import IO, TYPE_CHECKING, Any
 
 from luthier.report.formats.declare import ReportFormat
 from luthier.report.formats.json import hexadecimal
+from luthier.support import strict_json
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -39,7 +39,7 @@ def _nested(type: Any) -> bool:
 def _text(value: Any) -> str | None:
     if value is None:
         return None
-    return value.hex() if isinstance(value, bytes) else json.dumps(value, default=hexadecimal)
+    return value.hex() if isinstance(value, bytes) else strict_json.dumps(value, default=hexadecimal)
 
 
 FORMAT = ReportFormat(help="one table, or a file for each in a folder", write_table=write_table, suffix=".csv")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import IO, TYPE_CHECKING
 
 from luthier.errors import LuthierError
 from luthier.report.formats.declare import ReportFormat
+from luthier.support import strict_json
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
     """Write the summary and all tables as one object. Bytes are hexadecimal."""
-    out.write(b'{"summary": ' + json.dumps(folder.summary).encode() + b',\n"tables": {')
+    out.write(b'{"summary": ' + strict_json.dumps(folder.summary).encode() + b',\n"tables": {')
     for number, name in enumerate(folder.names):
-        out.write((",\n" if number else "\n").encode() + json.dumps(name).encode() + b": ")
+        out.write((",\n" if number else "\n").encode() + strict_json.dumps(name).encode() + b": ")
         _write_rows(folder, name, out)
     out.write(b"}}\n")
 
@@ -30,7 +30,7 @@ def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:
 def _write_rows(folder: RunFolder, name: str, out: IO[bytes]) -> None:
     out.write(b"[")
     for number, row in enumerate(folder.rows(name)):
-        out.write((b",\n" if number else b"\n") + json.dumps(row, default=hexadecimal).encode())
+        out.write((b",\n" if number else b"\n") + strict_json.dumps(row, default=hexadecimal).encode())
     out.write(b"]")
 
 
@@ -49,7 +49,7 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
     """Write what both runs have, and what is different."""
     from luthier.report.compare import as_json
 
-    out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
+    out.write(strict_json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
 
 
 FORMAT = ReportFormat(

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import LuthierError
 from luthier.report.formats.declare import ReportFormat
+from luthier.support import strict_json
 from luthier.terminal import visible_json
 
 if TYPE_CHECKING:
@@ -28,19 +29,37 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
     """
     began = folder.summary.get("began_ns") or 0
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
-    separator = b"\n"
+    separator, pids = b"\n", _Pids()
     for event in _TimeLine(folder, began).events():
-        out.write(separator + _json(event).encode())
+        out.write(separator + _json(event | {"pid": pids[event["pid"]]}).encode())
         separator = b",\n"
     out.write(b"]}\n")
 
 
 def _json(event: Any) -> str:
     """Return an event as JSON, with its letters as they are: Perfetto does not read their escapes."""
-    text = json.dumps(event, separators=(",", ":"))
+    text = strict_json.dumps(event, separators=(",", ":"))
     if "\\u" in text:
         text = json.dumps(json.loads(visible_json(text)), separators=(",", ":"), ensure_ascii=False)
     return text
+
+
+class _Pids(dict[int, int]):
+    """Processes -> their numbers on the time line: their own, or where it is too large, another one that is free."""
+
+    def __missing__(self, process: int) -> int:
+        used = set(self.values())
+        free = (one for one in range(_LARGEST_PID, 0, -1) if one not in used)
+        self[process] = process if _fits(process) and process not in used else next(free)
+        return self[process]
+
+
+def _fits(process: int | None) -> bool:
+    return process is not None and 0 <= process <= _LARGEST_PID
+
+
+_LARGEST_PID = (1 << 31) - 1
+"""What Perfetto reads as a process's number; those of merged runs may be larger, and it would take them for 0."""
 
 
 class _TimeLine:
@@ -59,7 +78,8 @@ class _TimeLine:
         """Yield them, each track's name before what is on it."""
         for process in self._folder.summary["processes"]:
             rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
-            name = f"{rank}{process.get('command') or ''}"
+            number = "" if _fits(process["process"]) else f" (process {process['process']})"
+            name = f"{rank}{process.get('command') or ''}{number}".strip()
             yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
         yield from self._launches()
         if "calls" in self._folder.names:

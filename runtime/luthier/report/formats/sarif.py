@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from luthier.report.formats.declare import ReportFormat
+from luthier.support import strict_json
 
 if TYPE_CHECKING:
     from luthier.report.conditions import Verdict
@@ -40,7 +40,7 @@ def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     ended = {"executionSuccessful": True, **({"toolExecutionNotifications": told} if told else {})}
     results = [_result(one, rules) for one in found.results]
     data = log("luthier report", __version__, rules, results, invocations=[ended])
-    out.write(json.dumps(data, indent=2).encode() + b"\n")
+    out.write(strict_json.dumps(data, indent=2).encode() + b"\n")
 
 
 def _result(one: Result, rules: dict[str, str]) -> dict[str, Any]:
