@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from effort import FAMILIES
+from luthier.devices import open_device
 from luthier.isa import InstructionFlag
+from luthier.lifting import Instruction
+from luthier.module import Hook
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.tool import Tool
@@ -41,7 +47,14 @@ LUTHIER_HOOK_ANNOTATE two() {
   luthier::sAtomicAdd<uint64_t>(&sums[0], 1);
   luthier::sAtomicAdd<uint64_t>(&sums[1], 1);
 }
+LUTHIER_HOOK_ANNOTATE wraps() {
+  const uint32_t narrow = static_cast<uint32_t>(__builtin_popcountll(__builtin_amdgcn_read_exec())) * 0xFFFFFFFDu;
+  luthier::sAtomicAdd<uint64_t>(&sums[0], narrow);
+}
 LUTHIER_HOOK_ANNOTATE other_lanes() { luthier::sAtomicAdd<uint64_t>(&sums[7], __popcll(__ballot(__lane_id() & 1))); }
+
+// What changes lanes
+LUTHIER_HOOK_ANNOTATE saved(uint64_t mask) { luthier::writeReg<uint64_t>(luthier::SGPR8, mask); }
 
 // Plain, but somebody looks at the number
 LUTHIER_HOOK_ANNOTATE looked_at() { luthier::sAtomicAdd<uint64_t>(&read_too, 1); }
@@ -91,7 +104,7 @@ def test_what_is_plain(app, module, target: str) -> None:
     for hook, *arguments in [(module.waves, 3), (module.element, 6), (module.active,), (module.each_lane,)]:
         assert hoisted_alone(object, hook, *arguments), hook
     assert hoisted_alone(object, module.waves, 1 << 20)
-    not_plain = [module.narrow_sum, module.result, module.sometimes, module.two, module.other_lanes]
+    not_plain = [module.narrow_sum, module.result, module.sometimes, module.two, module.wraps, module.other_lanes]
     for hook in not_plain:
         assert not hoisted_alone(object, hook), hook
     assert not hoisted_alone(object, module.value, reg("s[0:1]"))
@@ -109,6 +122,48 @@ def test_numbers_that_others_look_at_stay_exact(app, module) -> None:
     object = load_object(app("divergent_loop", "gfx90a"))
     report = patch_object(object, instrument).report.kernels[0]
     assert 2 * report.hoisted == report.insertions - 1
+
+
+BRANCH = """
+s_load_dwordx2 s[4:5], s[0:1], 0x0
+v_cmp_gt_u32_e32 vcc, 16, v0
+s_and_saveexec_b64 s[8:9], vcc
+s_nop 1
+s_or_b64 exec, exec, s[8:9]
+s_nop 2
+s_nop 3
+v_mov_b32_e32 v2, 1
+s_endpgm
+"""
+MASK, LANE = "s_mov_b64 s[8:9], 0xffff", "s_mov_b64 exec, 1"
+CHANGED: dict[str, tuple[Callable[[InstrumentationTask, Callable[[str], Instruction], Hook], object], int]] = {
+    "nothing": (lambda task, at, saved: None, 64),
+    "the mask, by a hook": (lambda task, at, saved: task.insert_hook_before(at("s_nop 1"), saved, 0xFFFF), 16),
+    "the mask, by an edit": (lambda task, at, saved: task.add_before(at("s_nop 1"), MASK), 16),
+    "lanes, by an edit before": (lambda task, at, saved: task.add_before(at("s_nop 3"), LANE), 64),
+    "lanes, by an edit behind": (lambda task, at, saved: task.add_after(at("s_nop 2"), LANE), 1),
+    "lanes, in the place of another": (lambda task, at, saved: task.replace(at("s_nop 2"), LANE), 1),
+}
+"""By hooks and edits, with the lanes that a hook before the last s_nop then sees."""
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_lanes_that_hooks_and_edits_change(module, what: str) -> None:
+    change, lanes = CHANGED[what]
+    object = assembled(kernel_text(function("k", BRANCH.split("\n")), "gfx90a"), "gfx90a")
+
+    def instrument(task: InstrumentationTask) -> None:
+        def at(text: str) -> Instruction:
+            return next(one for one in task.instructions if one.text == text)
+
+        change(task, at, module.saved)
+        task.insert_hook_before(at("s_nop 3"), module.each_lane)
+
+    for hoist in (False, True):
+        patched = patch_object(object, instrument, strict=True, hoist=hoist)
+        loaded = open_device("emu:gfx90a", threads=1).load(patched.data)
+        loaded.kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=64)
+        assert np.frombuffer(loaded.variable("sums").read(), np.uint64)[2] == 3 + 7 * lanes
 
 
 def check(object, plan: LaunchPlan, module, budget: CounterBudget) -> None:

@@ -104,6 +104,20 @@ def test_lanes_that_hooks_turn_on(app, make_module) -> None:
     assert problem.value.offset == sites[0].address
 
 
+@pytest.mark.parametrize("change", ["add_before", "add_after"])
+def test_lanes_that_added_instructions_turn_off(app, change: str) -> None:
+    object = load_object(app("vector_add", "gfx90a"))
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.count(task.instructions, per="lane")
+        getattr(task, change)(list(task.instructions)[7], "s_mov_b64 exec, 1")
+
+    with pytest.raises(PatchError, match="where hooks write EXEC, or added instructions do") as problem:
+        patch_object(object, instrument, strict=True)
+    instructions = list(lift(object, "vector_add").instructions)
+    assert problem.value.offset == instructions[7 + (change == "add_after")].address
+
+
 @pytest.mark.parametrize("flag", [0, 1])
 def test_ends_in_skip_mode(compile_object, flag: int) -> None:
     """Where a wave ends in vector skip mode nothing can go to memory: before that each block can."""

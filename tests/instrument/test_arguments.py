@@ -30,6 +30,7 @@ SOURCE += """
 LUTHIER_HOOK_ANNOTATE branch(bool condition, uint32_t row) {
   luthier::sAtomicAdd<uint64_t>(&taken[row], condition ? 1 : 0);
 }
+LUTHIER_HOOK_ANNOTATE truth(bool value, uint32_t row) { seen[row * 64 + __lane_id()] = value; }
 LUTHIER_HOOK_ANNOTATE given(uint32_t row, uint8_t small, int64_t large, float real, double wide, bool flag) {
   seen[row * 8] = small; seen[row * 8 + 1] = large; seen[row * 8 + 2] = __float_as_uint(real);
   seen[row * 8 + 3] = __double_as_longlong(wide); seen[row * 8 + 4] = flag;
@@ -220,6 +221,28 @@ def test_numbers_take_no_room(module: ToolModule) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 26
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_whatever_is_not_zero_is_true(target: str, module: ToolModule) -> None:
+    """A register becomes a `bool` as an integer does in C."""
+    lines = [f"s_mov_b32 s10, {value}\nv_and_b32_e32 v8, s10, v0" for value in (0, 1, 2, 0x80000000, 6)]
+    object = build(target, "\n".join([*lines, "s_nop 0"]))
+
+    def everywhere(task: InstrumentationTask) -> None:
+        row = 0
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("v_and_b32"):
+                task.insert_hook_after(instruction, module.truth, reg("s10"), immediate(row))
+                task.insert_hook_after(instruction, module.truth, reg("v8"), immediate(row + 1))
+                row += 2
+
+    lanes = np.arange(Isa.of(target).wave_size)
+    loaded = launch(target, patch_object(object, everywhere, strict=True).data)
+    seen = np.frombuffer(loaded.variable("seen").read(), np.uint64).reshape(-1, 64)[:, : len(lanes)]
+    for row, value in enumerate((0, 1, 2, 0x80000000, 6)):
+        assert (seen[2 * row] == (value != 0)).all()
+        np.testing.assert_array_equal(seen[2 * row + 1], (lanes & value) != 0)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from case_kernels import assemble
 from effort import EVERYTHING, sample
 from luthier import ToolModule, open_device, patch_object, reg
 from luthier.errors import LuthierError, PatchError
 from luthier.isa import Isa
 from luthier.lifting import lift
-from luthier.objects import CodeObject
+from luthier.objects import CodeObject, load_object
 from luthier.tool.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
@@ -245,6 +246,31 @@ def test_instructions_that_llvm_does_not_encode_as_they_are() -> None:
     with pytest.raises(PatchError, match="cannot be encoded anew as it is"):
         task.change_operand(odd, "src0", reg("v3"))
     task.replace(odd, "v_cmp_eq_u32_e32 vcc, v0, v1")
+
+
+@pytest.mark.parametrize(("register", "possible"), [(127, True), (128, False), (255, False)])
+@pytest.mark.parametrize("by", ["edit", "guard"])
+def test_registers_that_the_largest_work_group_leaves_no_room_for(
+    module: ToolModule, register: int, possible: bool, by: str
+) -> None:
+    """A work-group of 1,024 work-items has 128 VGPRs a lane."""
+    object = assembled(kernel_text(function("k", ["s_nop 0", "s_endpgm"]), "gfx90a", workgroup=1024), "gfx90a")
+
+    def instrument(task: InstrumentationTask) -> None:
+        first = next(task.instructions)
+        if by == "edit":
+            task.add_before(first, f"v_mov_b32_e32 v{register}, 0")
+        else:
+            guard = [f"v_cmp_le_u32_e64 {{vcc}}, 3, v{register}"]
+            task.insert_hook_before(first, module.busy, reg("v0"), only_if=guard)
+
+    if not possible:
+        with pytest.raises(PatchError, match=f"need 0 SGPRs and {register + 1} VGPRs; the kernel may have .* and 128"):
+            patch_object(object, instrument, strict=True)
+        return
+    patched = patch_object(object, instrument, strict=True)
+    run("gfx90a", patched.data)
+    assert load_object(patched.data).kernels["k"].largest_workgroup == 1024
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])

@@ -139,3 +139,10 @@ def test_registers_for_one_tool() -> None:
     while task.spare_sgprs(2) is not None:
         pass
     assert task.spare_sgprs(2) is None
+
+
+def test_unknown_code_leaves_no_registers() -> None:
+    lines = ["s_load_dwordx2 s[6:7], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "s_swappc_b64 s[30:31], s[6:7]", "s_endpgm"]
+    lifted = lift(assembled(kernel_text(function("k", lines), "gfx90a"), "gfx90a"), "k")
+    assert lifted.unknown
+    assert InstrumentationTask(lifted).spare_sgprs(1) is None

@@ -71,6 +71,10 @@ LUTHIER_HOOK_ANNOTATE given(uint32_t group, uint64_t item, uint32_t argument, bo
 }
 __device__ uint32_t dimensions;
 LUTHIER_HOOK_ANNOTATE hidden() { dimensions = reinterpret_cast<const uint16_t *>(luthier::implicitArgPtr())[32]; }
+LUTHIER_HOOK_ANNOTATE truth(bool group) {
+  atomicAdd(&given_count, 1ull);
+  atomicAdd(&given_sum, group ? 1ull : 0ull);
+}
 LUTHIER_HOOK_ANNOTATE real(float value) { given_sum = value; }
 """
 )
@@ -258,6 +262,17 @@ def test_arguments_of_hooks(module: ToolModule, tmp_path: Path, target: str) -> 
     assert count
     assert count % len(seen) == 0
     assert loaded.variable("given_sum").read(int) == int(mix(seen).sum(dtype=np.uint64)) * count // len(seen) % 2**64
+
+
+def test_whatever_is_not_zero_is_true(module: ToolModule, tmp_path: Path) -> None:
+    def once(task: InstrumentationTask) -> None:
+        task.insert_hook_at_kernel_entry(module.truth, task.workgroup_id(0))
+
+    object = build(Application(), "gfx90a", tmp_path)
+    shape = Shape((4, 1, 1), (64, 1, 1))
+    _, loaded = run(object, patch_object(object, once, strict=True).data, shape)
+    assert loaded.variable("given_count").read(int) == 4 * 64
+    assert loaded.variable("given_sum").read(int) == 3 * 64
 
 
 def test_arguments_that_there_are_not(module: ToolModule, tmp_path: Path) -> None:

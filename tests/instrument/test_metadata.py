@@ -77,6 +77,23 @@ def edited(object: CodeObject, change: Callable[[dict[str, Any]], object]) -> Co
     return load_object(editor.finish())
 
 
+def test_rows_with_one_descriptor(hooks: ToolModule) -> None:
+    """Only one of the kernels can be what it leads to: the first is patched, the other one refused."""
+    object = accumulators("gfx90a", 4)
+    metadata = copy.deepcopy(object.metadata)
+    metadata[KERNELS].append({**metadata[KERNELS][0], ".name": "twin"})
+    editor = ObjectEditor(object)
+    editor.set_metadata(metadata)
+    object = load_object(editor.finish())
+    patched = patch_object(object, everywhere(hooks.count))
+    (refusal,) = patched.report.refused_kernels
+    assert refusal.kernel == "twin"
+    assert "its descriptor k.kd is that of k, which is patched already" in refusal.message
+    assert outcome(object, patched.data)[1].variable("waves").read(int) == patched.report.kernels[0].insertions
+    alone = patch_object(object, everywhere(hooks.count), ["twin"], strict=True)
+    assert outcome(object, alone.data)[1].variable("waves").read(int) == alone.report.kernels[0].insertions
+
+
 # AGPRs ------------------------------------------------------------------------------------------------------------
 
 

@@ -289,6 +289,12 @@ def test_vgprs_at_or_above_the_first_agpr(compile_object, everywhere: Everywhere
     patched = CodeObject(patch_object(object, everywhere.instrument).data)
     assert patched.kernels["many"].descriptor.accum_offset == 128 // 4 - 1
 
+    def edit(task: InstrumentationTask) -> None:
+        task.replace(next(one for one in task.instructions if one.text == "s_nop 0"), "v_mov_b32_e32 v190, v190")
+
+    after = CodeObject(patch_object(object, edit).data).kernels["many"].descriptor
+    assert after.accum_offset == descriptor.accum_offset
+
     class Reads(Tool):
         def instrument(self, task: InstrumentationTask) -> None:
             lifted = task.lifted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+import numpy as np
 import pytest
 from luthier import immediate
 from luthier.errors import HookError, PatchError
@@ -21,6 +22,8 @@ HOOKS = """
 __device__ uint64_t total = 0;
 LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&total, 1); }
 LUTHIER_HOOK_ANNOTATE take(uint32_t x) { luthier::sAtomicAdd<uint64_t>(&total, x); }
+LUTHIER_HOOK_ANNOTATE point(void *x) { luthier::sAtomicAdd<uint64_t>(&total, reinterpret_cast<uint64_t>(x)); }
+LUTHIER_HOOK_ANNOTATE share(__attribute__((address_space(3))) int *x) { luthier::sAtomicAdd<uint64_t>(&total, (int)x); }
 LUTHIER_HOOK_ANNOTATE real(float x) { luthier::sAtomicAdd<uint64_t>(&total, x > 0 ? 1 : 2); }
 """
 KERNELS = """
@@ -49,10 +52,11 @@ def test_insertions_share_equal_calls_only(module: ToolModule, three: CodeObject
     calls = [insertion.call for insertion in task.insertions]
     assert calls[:6] == calls[6:]
     assert len({call.arguments for call in calls if call.sources == ((),)}) == 2
-    for value in (0.0, -0.0, 0, 1.5):
+    for value in (0.0, -0.0, 0, 1.5, np.float64(0.0), np.float64(-0.0)):
         task.insert_hook_before(0, module.real, value)
     texts = [insertion.call.arguments[0] for insertion in task.insertions[12:]]
-    assert texts[0] == texts[2] != texts[1] != texts[3]
+    assert texts[0] == texts[2] == texts[4] != texts[1] != texts[3]
+    assert texts[5] == texts[1]
 
 
 def test_numbers_of_a_points_own_share_a_call(module: ToolModule, three: CodeObject) -> None:
@@ -113,6 +117,17 @@ def test_what_cannot_be_passed(module: ToolModule, three: CodeObject, argument: 
     with pytest.raises(HookError, match="cannot be passed as i32"):
         task.insert_hook_before(0, module.take, argument)  # type: ignore[arg-type]
     assert not task.insertions
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "immediate"])
+@pytest.mark.parametrize(("hook", "bits"), [("point", 64), ("share", 32)])
+def test_addresses_that_fit_no_pointer(module: ToolModule, three: CodeObject, hook: str, bits: int, own: bool) -> None:
+    task, given = InstrumentationTask(lift(three, "first")), immediate if own else int
+    for value in (0, (1 << bits) - 1, -1, -(1 << bits - 1)):
+        task.insert_hook_before(0, module.hook(hook), given(value))
+    for value in (1 << bits, 1 << 70, -(1 << bits - 1) - 1):
+        with pytest.raises(HookError, match=rf"argument 1 of hook {hook}.*{value} is outside"):
+            task.insert_hook_before(0, module.hook(hook), given(value))
 
 
 def test_lifted_kernels_are_let_go(module: ToolModule, three: CodeObject) -> None:

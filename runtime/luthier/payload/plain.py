@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from luthier.module.llvm_types import integer_bits
 from luthier.payload.ir import Instruction, Value, read_instruction, symbol_of
+
+_MOST_LANES = 64
+"""Lanes of the largest wave."""
 
 
 class PlainCount(Struct, frozen=True):
@@ -39,6 +43,8 @@ def plain_count(body: str) -> PlainCount | None:
         elif one.callee.startswith("llvm.ctpop.") and values[0] in masks:
             times[one.result] = 1
         elif one.opcode == "zext" and values[0] in times:
+            if not 0 <= times[values[0]] * _MOST_LANES < 1 << integer_bits(one.operands[0].type):
+                return None  # the narrower product has wrapped
             times[one.result] = times[values[0]]
         elif one.opcode in ("mul", "shl") and values[0] in times and (factor := one.operands[1].number) is not None:
             times[one.result] = times[values[0]] * (factor if one.opcode == "mul" else 1 << min(factor, 63))

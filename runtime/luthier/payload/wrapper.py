@@ -19,12 +19,19 @@ from luthier.payload.machine import TRIPLE
 from luthier.payload.markers import input_marker
 
 
+def _truth(kind: str, value: str, result: str) -> str:
+    """Return IR of an integer as a `bool`, by C's rule."""
+    return f"{result} = icmp ne {kind} {value}, 0"
+
+
 def _join(kind: str, parts: Sequence[str], result: str) -> list[str]:
     """Return IR that makes a value of type `kind` from 32-bit parts, low part first."""
     if len(parts) == 1:
         if kind == "i32":
             return [f"{result} = add i32 {parts[0]}, 0"]
-        if kind in ("i1", "i8", "i16"):
+        if kind == "i1":
+            return [_truth("i32", parts[0], result)]
+        if kind in ("i8", "i16"):
             return [f"{result} = trunc i32 {parts[0]} to {kind}"]
         if kind in ("half", "bfloat"):
             return [f"{result}.bits = trunc i32 {parts[0]} to i16", f"{result} = bitcast i16 {result}.bits to {kind}"]
@@ -57,7 +64,9 @@ def _launch_value(argument: LaunchArgument, kind: str, result: str) -> list[str]
         load = f"load {memory}, ptr addrspace(4) {result}.place, align {min(align, 16)}"
         if kind != "i1":
             return [*lines, place, f"{result} = {load}"]
-        return [*lines, place, f"{result}.byte = {load}", f"{result} = trunc i8 {result}.byte to i1"]
+        return [*lines, place, f"{result}.byte = {load}", _truth("i8", f"{result}.byte", result)]
+    if kind == "i1":
+        return [*lines, _truth("i32", f"{result}.state", result)]
     bits = integer_bits(kind)
     convert = "add" if bits == 32 else "zext" if bits > 32 else "trunc"
     return [*lines, f"{result} = {convert} i32 {result}.state" + (", 0" if bits == 32 else f" to {kind}")]

@@ -188,6 +188,7 @@ class Edited:
 
     Attributes:
         reads, writes: point -> bit set of the units that instructions added there read and write.
+        added: point -> those that are written by what takes no instruction's place.
         replaced: instruction -> the bytes in its place.
         units: bit set of all of those.
     """
@@ -195,6 +196,7 @@ class Edited:
     def __init__(self, lifted: LiftedRepresentation, edits: list[Edit]) -> None:
         self.reads: dict[int, int] = {}
         self.writes: dict[int, int] = {}
+        self.added: dict[int, int] = {}
         self.replaced: dict[int, bytes] = {}
         self.units = 0
         for edit in edits:
@@ -203,6 +205,8 @@ class Edited:
                 self.reads[point] = self.reads.get(point, 0) | effects.reads
                 self.writes[point] = self.writes.get(point, 0) | effects.writes
                 self.units |= effects.reads | effects.writes
+                if edit.place != "instead":
+                    self.added[point] = self.added.get(point, 0) | effects.writes
             if edit.place == "instead":
                 self.replaced[edit.at] = edit.code
                 # What it wrote is not known any more, nor the lanes that it left active.

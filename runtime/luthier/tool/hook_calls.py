@@ -128,7 +128,7 @@ class HookCalls:
             call = None
         if call is None:
             call = replace(_call_of(hook, arguments, groups, self._kernel), guard=guard)
-            if float not in types:  # 0.0 and -0.0 are equal
+            if not any(isinstance(argument, float) for argument in arguments):  # 0.0 and -0.0 are equal
                 self._made[key] = call
         return call, numbers
 
@@ -244,15 +244,14 @@ def _bits(parameter: Parameter, value: int | float) -> int:
             return int.from_bytes(struct.pack(_FLOATS[kind], float(value)), "little")
         except OverflowError:
             raise HookError(f"{value!r} does not fit {kind}") from None
-    bits = integer_bits(kind)
-    if bits and isinstance(value, int):
+    pointer = kind.startswith("ptr")
+    bits = bits_of(kind) if pointer else integer_bits(kind)
+    if bits and isinstance(value, int) and not (pointer and isinstance(value, bool)):
         low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
         high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1
         if not low <= value <= high:
             raise HookError(f"{value!r} is outside {low} to {high} of {kind}")
         return int(value)
-    if kind.startswith("ptr") and isinstance(value, int) and not isinstance(value, bool):
-        return value
     raise HookError(f"{value!r} cannot be passed as {kind}")
 
 

@@ -184,9 +184,11 @@ class InstrumentationTask:
             count: how many; of several the first is even.
 
         Returns:
-            None where there are none.
+            None where there are none, or where control goes to unknown code, which may use all of them.
         """
         lifted = self.lifted
+        if lifted.unknown:
+            return None
         inputs = lifted.kernel.descriptor.sgpr_inputs.values()
         named = {int(unit) for unit in lifted.named_units}
         first = max([0, *(at + many for at, many in inputs), *(unit - SGPRS[0] + 1 for unit in named & {*SGPRS})])

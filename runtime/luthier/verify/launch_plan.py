@@ -61,11 +61,21 @@ class LaunchPlan(Struct, frozen=True):
             return argument
         try:
             if "scalar" in argument:
-                scalar: np.generic = np.dtype(argument["scalar"]).type(argument["value"])
+                scalar: np.generic = _number_type(argument["scalar"]).type(argument["value"])
                 return scalar
-            kind, count, fill = np.dtype(argument["buffer"]), int(argument["count"]), argument.get("fill", "zero")
-        except (KeyError, TypeError, ValueError) as problem:
+            kind, count, fill = _number_type(argument["buffer"]), int(argument["count"]), argument.get("fill", "zero")
+            return self._buffer(index, kind, count, fill)
+        except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as problem:
             raise LuthierError(f"argument {index + 1} of the launch plan: {problem}", kernel=self.kernel) from None
+
+    def _buffer(self, index: int, kind: np.dtype[Any], count: int, fill: object) -> NDArray[Any]:
+        """Return a filled buffer of `count` numbers.
+
+        Raises:
+            MemoryError, OverflowError, TypeError, ValueError: there is no such buffer.
+        """
+        if count < 0:
+            raise ValueError(f"a buffer of {count} numbers")
         if fill == "zero":
             return np.zeros(count, kind)
         if fill == "arange":
@@ -76,8 +86,20 @@ class LaunchPlan(Struct, frozen=True):
                 return generator.uniform(-1, 1, count).astype(kind)
             return generator.integers(0, 100, count).astype(kind)
         if isinstance(fill, int | float):
-            return np.full(count, fill, kind)
-        raise LuthierError(f"argument {index + 1} of the launch plan: unknown fill {fill!r}", kernel=self.kernel)
+            return np.full(count, kind.type(fill), kind)
+        raise ValueError(f"unknown fill {fill!r}")
+
+
+def _number_type(name: Any) -> np.dtype[Any]:
+    """Return NumPy's type of that name.
+
+    Raises:
+        TypeError: there is none, or it is not one of numbers.
+    """
+    kind: np.dtype[Any] = np.dtype(name)
+    if kind.kind not in "biufc":
+        raise TypeError(f"{name!r} is no type of numbers")
+    return kind
 
 
 def read_plans(path: str | os.PathLike[str]) -> dict[str, LaunchPlan]:
@@ -96,14 +118,17 @@ def read_plans(path: str | os.PathLike[str]) -> dict[str, LaunchPlan]:
             unknown = table.keys() - {"grid", "block", "arguments", "dynamic_lds"}
             if unknown:
                 raise ValueError(f"unknown key {sorted(unknown)[0]!r}")
+            dynamic_lds = int(table.get("dynamic_lds", 0))
+            if dynamic_lds < 0:
+                raise ValueError(f"{dynamic_lds} bytes of dynamic LDS")
             plans[kernel] = LaunchPlan(
                 kernel,
                 _dimensions(table["grid"]),
                 _dimensions(table["block"]),
                 tuple(table.get("arguments", ())),
-                int(table.get("dynamic_lds", 0)),
+                dynamic_lds,
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
             raise LuthierError(f"malformed launch plan: {problem}", object=os.fspath(path), kernel=kernel) from None
     return plans
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from luthier.hazards.wait_counters import Outstanding
-from luthier.lifting import Liveness
+from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.leaving import LeavingCode
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.zones import Zone
@@ -55,14 +55,14 @@ class CountingPlan(Struct):
 class HookUse(Struct, frozen=True, eq=False):
     """Properties of a task's hooks that matter to counting."""
 
-    liveness: Liveness
-    """With all that hooks read."""
+    hooked: LiftedRepresentation
+    """The kernel with all that hooks read and write."""
     units: int
     """Bit set of those that they read or write."""
     points: frozenset[int]
     """Instructions that hooks run before."""
     change_lanes: int | None
-    """Instruction of the first of them that writes EXEC."""
+    """Instruction before which the first of them, or of what is added, writes EXEC."""
     outstanding: Callable[[], Outstanding | None]
     """Finds the application's outstanding operations; None where waits are for more than those."""
     state: StatePlan = field(default_factory=StatePlan)

@@ -70,7 +70,7 @@ def plan_counting(
         return plan
     if hooks.change_lanes is not None and any(request.per == "lane" for request in requests):
         raise PatchError(
-            "active lanes cannot be counted where hooks write EXEC",
+            "active lanes cannot be counted where hooks write EXEC, or added instructions do",
             kernel=lifted.kernel.name,
             offset=lifted.columns.address[hooks.change_lanes],
         )
@@ -125,7 +125,7 @@ class _Planner:
             NoRoom: there are too few registers, and it is not.
         """
         wanted = WantedCounts(
-            self.lifted,
+            self.hooks.hooked,  # hooks may write what the kernel takes EXEC from
             self.requests,
             self.symbol,
             waves_given=self.waves_given,
@@ -222,7 +222,7 @@ class _Planner:
         return not any(place in lifted.index_mode or place in lifted.skipped for place in places)
 
     def _scc_live(self, index: int) -> bool:
-        return bool(self.hooks.liveness.live_before(index).all_bits >> SCC & 1)
+        return bool(self.hooks.hooked.liveness.live_before(index).all_bits >> SCC & 1)
 
     def _exits(self) -> Iterator[tuple[int, int]]:
         """Yield the instructions before which counters go to memory, with their blocks."""

@@ -15,7 +15,7 @@ from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.module.demand import wanting
-from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
+from luthier.objects import CodeObject, Kernel, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 from luthier.objects.metadata import KERNELS
 from luthier.objects.origins import SECTION, encode, origins_of
@@ -126,11 +126,26 @@ class _Work:
         """Patch one kernel."""
         self._modules.update((id(module), module) for module in task.modules)
         try:
+            self._check_descriptor(task.lifted.kernel)
             self._patched.append(patch_kernel(task))
         except LuthierError as problem:
             if self.strict:
                 raise
             self.refused_kernels.append(Refusal.of_kernel("layout", task.lifted.kernel.name, problem))
+
+    def _check_descriptor(self, kernel: Kernel) -> None:
+        """Raise an error if another kernel that is patched has the same descriptor.
+
+        It can lead to the code of one of them only.
+        """
+        address = kernel.descriptor_address
+        for other in self._patched:
+            if other.report.changed and other.kernel.descriptor_address == address:
+                raise PatchError(
+                    f"its descriptor {kernel.symbol} is that of {other.name}, which is patched already",
+                    object=self.object.name,
+                    kernel=kernel.name,
+                )
 
     def finish(self) -> PatchedObject:
         """Write the object.

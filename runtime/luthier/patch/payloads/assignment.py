@@ -140,8 +140,8 @@ class Binder:
             LuthierError: the first site fails, if refusals are errors; a counter cannot have registers.
         """
         while True:
-            liveness, disturbing = with_what_hooks_do(self._lifted, sites)
-            live = self._live(sites, liveness)
+            hooked, disturbing = with_what_hooks_do(self._lifted, sites)
+            live = self._live(sites, hooked.liveness)
             self._live_at = {site.number: (live, place) for place, site in enumerate(sites)}
             bounds = self._choose(sites, live)
             numbers, failed = self._number_all(sites, bounds)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
-from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.lifting import LiftedRepresentation
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.registers.copies import holders
 from luthier.payload import Template
@@ -89,8 +89,8 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
     return insertion.place == "before"
 
 
-def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[Liveness, set[int]]:
-    """Return the liveness with the effects of hooks, and the numbers of the sites that change it.
+def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[LiftedRepresentation, set[int]]:
+    """Return the kernel as liveness is to see it with hooks, and the numbers of the sites that change it.
 
     A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off.
     """
@@ -112,4 +112,4 @@ def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> t
         if read or site.use.template.destinations:
             disturbing.add(site.number)
     reading = lifted.also_reading(reads) if reads else lifted
-    return (reading.also_changing(changes) if changes else reading).liveness, disturbing
+    return reading.also_changing(changes) if changes else reading, disturbing

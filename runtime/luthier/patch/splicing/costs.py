@@ -63,7 +63,7 @@ class RegisterNeeds(NamedTuple):
 
         Args:
             units: bit set of those that they read or write.
-            vgprs: how many the kernel has.
+            vgprs: how many the kernel has, or names.
 
         Raises:
             PatchError: the kernel cannot have them.
@@ -77,7 +77,8 @@ class RegisterNeeds(NamedTuple):
                 f"{budget.sgpr_limit} and {budget.vgpr_limit}",
                 kernel=kernel,
             )
-        return needs
+        # A kernel that may have no more than it has names AGPRs beyond these, as VGPRs.
+        return needs._replace(vgprs=min(needs.vgprs, budget.vgpr_limit))
 
 
 class Tally(Struct, frozen=True):

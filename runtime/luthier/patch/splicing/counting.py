@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -67,15 +67,23 @@ class CountingPlanner(Struct, frozen=True, eq=False):
         for site in sites:
             changed |= site.use.template.destinations
             units |= site.use.reads | changed
-        liveness, _ = with_what_hooks_do(self.lifted, sites)
-        exec_mask = self.lifted.effect_table.exec
+        hooked, _ = with_what_hooks_do(self.lifted, sites)
         return HookUse(
-            liveness,
+            hooked,
             units,
             points=frozenset(site.point for site in sites),
-            change_lanes=next((site.point for site in sites if site.use.template.destinations & exec_mask), None),
+            change_lanes=min(self._changing_lanes(sites), default=None),
             outstanding=self.outstanding,
             state=self.state,
             alone=not sites and not self.task.edits,
             edited=bool(self.task.edits),
         )
+
+    def _changing_lanes(self, sites: Sequence[Site]) -> Iterator[int]:
+        """Yield the instructions before which hooks or added instructions write EXEC.
+
+        What takes an instruction's place is not among them: lanes are counted anew behind it anyway.
+        """
+        exec_mask = self.lifted.effect_table.exec
+        yield from (site.point for site in sites if site.use.template.destinations & exec_mask)
+        yield from (point for point, units in self.edited.added.items() if units & exec_mask)

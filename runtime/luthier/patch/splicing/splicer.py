@@ -95,7 +95,7 @@ class Splicer:
         self.entries = [self._at_entry(site, number) for site, number in bound if site.zone is None]
         self.names = PayloadNames(self._payloads, bound)
         self._slots = self._payloads.slots([number for _, number in bound])
-        self.needs = self._needed_registers(sites, bound, vgprs=dict(files)[VGPRS])
+        self.needs = self._needed_registers(sites, bound)
         self.tally = Tally.of(bound, self._payloads.bindings, counting.hoisted, self._soft_limit)
         self.refusals = sorted(refusals.found, key=lambda one: one.insertion or 0)
 
@@ -148,9 +148,14 @@ class Splicer:
         could read."""
         lifted, added = self._task.lifted, self._added
         sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]), highest(added, SGPRS))
-        own = lifted.kernel.descriptor.architected_vgprs
-        vgprs = max(own, named_registers(lifted, VGPRS), highest(added, VGPRS))
+        vgprs = max(self._own_vgprs, highest(added, VGPRS))
         return (SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, lifted.kernel.descriptor.agprs)
+
+    @property
+    def _own_vgprs(self) -> int:
+        """Return how many VGPRs the kernel has, or names."""
+        lifted = self._task.lifted
+        return max(lifted.kernel.descriptor.architected_vgprs, named_registers(lifted, VGPRS))
 
     @functools.cached_property
     def _added(self) -> int:
@@ -259,14 +264,10 @@ class Splicer:
     def _at_entry(self, site: Site, number: int) -> BoundPayload:
         return self._payloads.all[number].with_numbers(site.numbers)
 
-    def _needed_registers(self, sites: Sequence[Site], bound: Bound, vgprs: int) -> RegisterNeeds:
-        """See that the kernel gets the registers that payloads, counters and edits use.
-
-        Args:
-            vgprs: how many the kernel has.
-        """
+    def _needed_registers(self, sites: Sequence[Site], bound: Bound) -> RegisterNeeds:
+        """See that the kernel gets the registers that payloads, counters and edits use."""
         bindings = [self._payloads.bindings[number] for number in {number for _, number in bound}]
-        edited = RegisterNeeds.of_edits(self._added, self.budget, vgprs, self.lifted.kernel.name)
+        edited = RegisterNeeds.of_edits(self._added, self.budget, self._own_vgprs, self.lifted.kernel.name)
         return RegisterNeeds.of(self._task.lifted, self.counting, self.state, bindings, edited, sites)
 
     @property
