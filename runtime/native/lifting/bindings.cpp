@@ -445,9 +445,8 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   for (const std::vector<uint8_t> *each : positions)
     for (const uint8_t position : *each)
       within(int(position), size_t(form->operands), "operand");
-  for (const int position :
-       {form->row, form->bank, form->bound, form->select, form->unused, form->hardware, form->failure, form->warning,
-        form->address})
+  for (const int position : {form->row, form->bank, form->bound, form->select, form->unused, form->hardware,
+                             form->failure, form->warning, form->address})
     if (position >= form->operands)
       throw std::invalid_argument("no such operand");
   if (form->special == Special::Coordinates && form->address < 0)
