@@ -80,7 +80,6 @@ s_branch 1
 s_branch 63
 s_denorm_mode 0
 ds_read_addtid_b32 {v}
-v_mov_b32 {v}, src_lds_direct
 ds_read_b32 {v}, {v}
 ds_load_b32 {v}, {v}
 ds_write_b32 {v}, {v}
@@ -165,6 +164,7 @@ s_wait_alu 0xffe3
 s_wait_alu 0xfffe
 s_wait_alu 0xf1ff
 s_wait_alu 0xfffd
+v_mov_b32 {v}, src_lds_direct
 """.strip().splitlines()
 
 _REACH = {1: 8, 2: 8, 4: 8, 8: 12, 16: 24, 32: 36}

@@ -122,6 +122,14 @@ def test_a_status_is_not_always_written(target: str, text: str, first: int, coun
     assert not effects.kills & registers
 
 
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [("ds_add_rtn_f32 v1, v2, v3", True), ("ds_pk_add_f16 v2, v3", True), ("ds_add_u32 v2, v3", False)],
+)
+def test_float_atomics_in_lds_depend_on_the_mode(text: str, reads: bool) -> None:
+    assert effects_of("gfx942", text).reads >> r.MODE & 1 == reads
+
+
 @pytest.mark.parametrize("target", ["gfx906", "gfx1030"])
 def test_an_operand_in_lds_is_where_m0_says(target: str) -> None:
     assert effects_of(target, "v_mov_b32 v0, src_lds_direct").reads >> r.M0 & 1

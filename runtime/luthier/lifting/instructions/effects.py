@@ -445,7 +445,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         special = "coordinates"
 
     implicit_reads = _implicit(isa, opcode.implicit_uses)
-    if pseudo.startswith(sem.ROUNDED_PREFIXES):
+    if pseudo.startswith(sem.ROUNDED_PREFIXES) or sem.FLOAT_ATOMIC_OF_LDS.match(pseudo):
         implicit_reads |= 1 << r.MODE
     implicit_writes = _implicit(isa, opcode.implicit_defs)
     if flags & InstructionFlag.SDWA and "sdst" in opcode.operand_index:

@@ -126,6 +126,9 @@ ROUNDED_PREFIXES = (
 )
 """Operations that may depend on what MODE says of denormal numbers though LLVM says that they do not."""
 
+FLOAT_ATOMIC_OF_LDS = re.compile(r"DS_(ADD|PK_ADD|MIN|MAX|CMPST|CMPSTORE)_(\w+_)?B?F\d")
+"""These do, too (CDNA4's document, 9.2.2)."""
+
 NARROW_TYPES = frozenset({"F16", "BF16", "U16", "I16", "B16", "U8", "I8", "B8", "FP8", "BF8", "F8"})
 """Result types smaller than a register: the rest of the destination may keep its value (RDNA3 "16-bit math and
 VGPRs")."""
