@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,13 @@ NAME = "call_between_objects"
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_functions_of_another_object(build_program: Build, luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", build_program(NAME))
+    assert (outcome.code, outcome.out, outcome.err) == (0, "called\n", "")
+
+
+def test_functions_of_a_file_that_is_gone(build_program: Build, luthier_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copy(build_program(NAME), program)
+    outcome = luthier_run("emu:gfx90a", program, "removed")
     assert (outcome.code, outcome.out, outcome.err) == (0, "called\n", "")
 
 

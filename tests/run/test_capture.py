@@ -19,6 +19,7 @@ from luthier.errors import LuthierError
 from luthier.run import parse_devices, run_program
 from luthier.run.captures import Captures
 from luthier.run.selection import Selection
+from luthier.run.service import Service
 
 from .conftest import TARGETS, apart
 
@@ -80,6 +81,61 @@ def test_launches_share_what_takes_long(captured: Callable[[str, str], list[Path
     assert first.code is second.code
     loaded = "import sys, luthier.capture; sys.exit('luthier.emulator.inspection.checks' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loaded]).returncode == 0
+
+
+def in_a_namespace(*command: str | Path) -> list[str | Path]:
+    """Return a command that has process numbers of its own: the first one there is 1."""
+    return ["unshare", "--user", "--map-root-user", "--pid", "--fork", *command]
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> None:
+    """Skip tests where there are no namespaces."""
+    if (done := subprocess.run(in_a_namespace("true"), capture_output=True, text=True)).returncode:
+        pytest.skip(f"no namespaces here: {done.stderr}")
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_the_number_in_a_namespace_is_not_the_systems(build_program: Callable[[str], Path], temporary: Path) -> None:
+    """Captured is the program, and not whichever process has its number outside."""
+    kept = temporary / "kept"
+    command = in_a_namespace(build_program("histogram"))
+    made = run_luthier("capture", "-o", kept, "--", *command)
+    assert (made.returncode, made.stderr.endswith("; not captured: 0\n")) == (0, True), made.stderr
+    done = run_luthier("replay", "--json", kept)
+    assert {row["what"] for row in json.loads(done.stdout)} == {"equal"}
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_processes_of_namespaces_have_numbers_of_their_own(
+    build_program: Callable[[str], Path], temporary: Path
+) -> None:
+    told, program = temporary / "told.json", build_program("histogram")
+    twice = ["sh", "-c", '"$@" && "$@"', "sh", *in_a_namespace(program)]
+    run_luthier("run", "-t", "instr_count", "--device", "emu:gfx90a", "--json", told, "--", *twice)
+    first, second = json.loads(told.read_text())["processes"]
+    assert first["process"] != second["process"]
+    assert min(first["launches"], second["launches"]) > 0
+    assert None not in (first["parent"], second["parent"])
+
+
+def test_a_process_without_a_number_is_refused_by_name(
+    build_program: Callable[[str], Path], temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells none of a process in a namespace that is not within the service's."""
+    serve = Service._serve
+    monkeypatch.setattr(Service, "_serve", lambda self, connection, pid: serve(self, connection, 0))
+
+    def work() -> tuple[list[Path], list[str]]:
+        captures = Captures(temporary, Selection(), 1 << 40)
+        assert run_program([str(build_program("histogram"))], parse_devices("emu:gfx90a"), captures=captures) == 0
+        return captures.files, captures.refused
+
+    files, refused = apart(work)
+    assert files == []
+    assert refused
+    for one in refused:
+        assert one.endswith(" in process 0: its process is in a PID namespace that Luthier cannot look into")
 
 
 def test_what_does_not_fit_in_memory_is_replayed_from_files(

@@ -54,6 +54,7 @@ device, access 2, granularity 4, flags 3
 of a part: Success
 device, access 4, granularity 4, flags 1
 device, access 4, granularity 4, flags 1
+device, access 4, granularity 4, flags 1
 Bad address
 none, access 4, granularity 9, flags 3
 device, access 2, granularity 4, flags 3
@@ -77,6 +78,19 @@ debugging: No such device
 a debugger: No such device
 sampling: Inappropriate ioctl for device
 a checkpoint: Inappropriate ioctl for device
+no arguments: Bad address
+arguments nowhere: Bad address
+arguments beyond memory: Bad address
+apertures nowhere: Bad address
+events nowhere: Bad address
+more events than there are: Invalid argument
+devices nowhere: Bad address
+attributes nowhere: Bad address
+mailboxes without an address: Invalid argument
+a ring nowhere: Bad address
+a ring that cannot be read: Bad address
+a ring that is half there: Bad address
+an index nowhere: Bad address
 a render device: 8 of 8
 of no device: Invalid argument
 """

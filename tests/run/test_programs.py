@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from luthier.run.code_uris import read_uri
 
 from .conftest import TARGETS, Outcome
 
@@ -44,7 +46,7 @@ SAYS = {
 UNORDERED = {"print": 4}
 """Programs whose first lines may come in any order: work-groups of a launch run in any."""
 
-Build = Callable[[str], Path]
+Build = Callable[..., Path]
 Run = Callable[..., Outcome]
 
 
@@ -107,6 +109,23 @@ def test_a_kernel_that_is_no_longer_loaded(raw_program: Callable[[str, str], lis
     outcome = luthier_run("emu:gfx90a", *raw_program("gfx90a", "raw_unloaded"))
     assert (outcome.code, outcome.out) == (0, "ran 1 times\nqueue error 0x1010\n"), outcome
     assert "the kernel object of a dispatch lies in no memory of the device" in outcome.err
+
+
+@pytest.mark.parametrize("what", ["there", "elsewhere", "removed"])
+@pytest.mark.parametrize("path", ["./library.so", "{folder}/library.so"])
+def test_a_library_that_is_opened_late(
+    build_program: Build, luthier_run: Run, tmp_path: Path, path: str, what: str
+) -> None:
+    """Of a file that cannot be read, what is in memory is executed."""
+    shutil.copy(build_program("opened_late", "-DLIBRARY", "-shared", "-fPIC"), tmp_path / "library.so")
+    outcome = luthier_run("emu:gfx90a", build_program("opened_late"), tmp_path, path.format(folder=tmp_path), what)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "squares\n", "")
+
+
+def test_a_relative_path_is_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "a b").write_bytes(b"0123456789")
+    with subprocess.Popen(["cat"], cwd=tmp_path, stdin=subprocess.PIPE) as program:
+        assert read_uri("file://./a%20b#offset=2&size=0x3", program.pid) == b"234"
 
 
 def test_what_a_warm_run_imports(build_program: Build) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import shutil
 import socket
 import threading
@@ -162,7 +163,7 @@ def answers(asked: list[tuple[Request, bytes]]) -> tuple[list[tuple[int, str]], 
     service = Service.__new__(Service)  # what it has beside, no request gets to
     service._instrumentation = instrumentation
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=service._serve, args=(theirs,))
+    thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
     thread.start()
     found = []
     with ours:

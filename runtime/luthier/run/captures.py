@@ -121,6 +121,8 @@ class Captures(Struct):
             return False
         name = f"launch {number} of {kernel} in process {pid}"
         try:
+            if not pid:
+                raise DeviceError("its process is in a PID namespace that Luthier cannot look into")
             if plan.code.object is None:
                 raise DeviceError("its code object is not known: the kernel is in memory alone")
             self.check_room()

@@ -17,6 +17,7 @@ from luthier.objects import CodeObject
 from luthier.objects.arguments import size_of
 from luthier.run import events
 from luthier.run.channels import Channels
+from luthier.run.code_uris import read_uri
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher, most_group, most_items, most_private
 from luthier.run.protocol import ProtocolError, Reader, Writer, agree
@@ -172,7 +173,7 @@ class Instrumentation:
             self.fail(failed(tool, function.__name__, problem))
             return None
 
-    def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
+    def connect(self, pid: int, request: Reader) -> tuple[Session, Writer, list[int]]:
         """Begin a session with a process that has loaded the library.
 
         Raises:
@@ -183,7 +184,7 @@ class Instrumentation:
         except DeviceError as problem:
             self.tell(f"a process ran uninstrumented: {problem}")
             raise
-        pid, command = request.number(), request.text()
+        command = request.text()
         records = 0 if self._recorder is None else RECORDS
         session = Session(pid, command, records, about_process(pid))
         with self._lock:
@@ -355,7 +356,7 @@ class Instrumentation:
                 self._tell_events(session)
 
     def _object(self, session: Session, uri: str, contents: bytes) -> int:
-        data = contents or read_uri(uri)
+        data = contents or read_uri(uri, session.pid)
         session.objects.append(CodeObject(data, unquote(uri.partition("#")[0]).removeprefix("file://")))
         return len(session.objects) - 1
 
@@ -491,21 +492,3 @@ def about_process(pid: int) -> dict[str, int | None]:
 def overrides(tool: Tool, name: str) -> bool:
     """Return whether a tool's class has a method of its own of that name."""
     return getattr(type(tool), name) is not getattr(Tool, name)
-
-
-def read_uri(uri: str) -> bytes:
-    """Read the code object of a URI of ROCr's: ``file://path#offset=…&size=…``, or the whole file.
-
-    Raises:
-        ObjectError: it is no file's, or cannot be read.
-    """
-    path, _, fragment = uri.removeprefix("file://").partition("#")
-    fields = dict(part.partition("=")[::2] for part in fragment.split("&") if part)
-    try:
-        if not uri.startswith("file://"):
-            raise ValueError("it is in no file")
-        with Path(unquote(path)).open("rb") as file:
-            file.seek(int(fields.get("offset", "0"), 0))
-            return file.read(int(fields["size"], 0)) if "size" in fields else file.read()
-    except (OSError, ValueError) as problem:
-        raise ObjectError(f"the code object cannot be read: {problem}", object=uri) from None

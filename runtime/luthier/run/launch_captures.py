@@ -84,7 +84,7 @@ class LaunchCaptures:
         device, problem, rows = request.text(), request.text(), request.string()
         if told.row >= len(session.kernels) or len(rows) % _RANGE.itemsize or told.number != launch.number:
             raise ProtocolError("memory of a launch that there is not")
-        key = session.pid, told.gpu
+        key = id(session), told.gpu
         begun = self._begun.pop(key, None)
         try:
             if problem:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 from msgspec import Struct, field
@@ -126,20 +124,19 @@ class Planner:
 
         Args:
             uri: URI of the code object, as ROCr makes it.
-            contents: the code object; empty if `uri` is a file's.
+            contents: the code object.
             read: reads the program's memory, where code has addresses of symbols that the program alone knows.
 
         Raises:
             LuthierError: the kernel cannot be executed.
         """
         with self._lock:
-            data = contents or _read_file(uri)
-            digest = hashlib.blake2b(data).digest()
+            digest = hashlib.blake2b(contents).digest()
             virtual = address - load_address
             found = self._plans.get((target, digest, virtual))
             if found is not None:
                 return found
-            object = self._object(target, digest, data, uri)
+            object = self._object(target, digest, contents, uri)
             if object is None:
                 return None
             ranges = _text(object, load_address, read)
@@ -230,18 +227,16 @@ class Planner:
 
         Raises:
             DeviceError: there is no such plan.
-            ObjectError: the code cannot be read.
         """
         with self._lock:
             if number >= len(self.plans):
                 raise DeviceError("a request for code that was never planned")
             planned = self.plans[number].code
             delta = code - planned.code.base
-            data = contents or _read_file(uri)
-            digest = hashlib.blake2b(data).digest()
+            digest = hashlib.blake2b(contents).digest()
             other = planned.others.get((digest, load_address - delta))
             if other is None:
-                object = self._object(target, digest, data, uri)
+                object = self._object(target, digest, contents, uri)
                 if object is None:
                     return None
                 distance, first = load_address - delta, planned.code.count
@@ -391,20 +386,3 @@ def _nameless(name: str, address: int, descriptor: KernelDescriptor) -> Kernel:
         sgpr_count=descriptor.sgprs,
         max_flat_workgroup_size=0,
     )
-
-
-def _read_file(uri: str) -> bytes:
-    """Read the part of a file that a URI ``file://path#offset=…&size=…`` names; all of it without a fragment.
-
-    Raises:
-        ObjectError: the file cannot be read.
-    """
-    path, _, fragment = uri.removeprefix("file://").partition("#")
-    places = dict(part.partition("=")[::2] for part in fragment.split("&") if part)
-    try:
-        offset, size = int(places.get("offset", "0"), 0), int(places.get("size", "-1"), 0)
-        with Path(unquote(path)).open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
-    except (OSError, ValueError) as problem:
-        raise ObjectError(f"cannot read the code object {uri}: {problem}") from problem

@@ -19,10 +19,11 @@ from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.errors import DeviceError, LuthierError
+from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
+from luthier.run.code_uris import read_uri
 from luthier.run.executed import Executed
 from luthier.run.findings.finding import CHECKS, OBSERVED, UNDEFINED
 from luthier.run.findings.floats import has_flow, looked_for
@@ -50,6 +51,13 @@ def _read_memory(pid: int, address: int, size: int) -> bytes:
     from luthier.run.process_memory import read_memory  # few runs need it
 
     return read_memory(pid, address, size)
+
+
+def _read_file(uri: str, pid: int) -> bytes:
+    """Return a code object by its URI; nothing where it cannot be read: then the process asks again with its memory."""
+    with contextlib.suppress(ObjectError):
+        return read_uri(uri, pid)
+    return b""
 
 
 class _Shared:
@@ -105,22 +113,24 @@ class Service:
             except OSError:
                 return
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            if struct.unpack("3i", credentials)[1] != os.geteuid():
+            pid, user, _ = struct.unpack("3i", credentials)
+            if user != os.geteuid():
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="luthier-run", daemon=True).start()
+            threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, pid: int) -> None:
+        """Answer a process; `pid` is its number here, whatever it is in a namespace of its own, or 0: it has none."""
         sessions: list[Session] = []
         try:
-            self._converse(connection, sessions)
+            self._converse(connection, pid, sessions)
         finally:
             for session in sessions:
                 if self._instrumentation is not None:
                     self._instrumentation.disconnect(session)
 
-    def _converse(self, connection: socket.socket, sessions: list[Session]) -> None:
-        told = pid = 0
+    def _converse(self, connection: socket.socket, pid: int, sessions: list[Session]) -> None:
+        told, is_known = 0, False
         with connection, contextlib.suppress(OSError):
             while True:
                 try:
@@ -135,9 +145,9 @@ class Service:
                     reply.number(0)
                     if kind < Request.INSTRUMENT:
                         if kind == Request.HELLO:
-                            pid, body = self._hello(Reader(payload))
-                            sent = [self._space.fd]
-                        elif not pid:
+                            body = self._hello(Reader(payload))
+                            sent, is_known = [self._space.fd], True
+                        elif not is_known:
                             raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                         elif kind in (Request.CAPTURE, Request.CAPTURED) and self._captures is not None:
                             body = self._captures.answer(kind, pid, Reader(payload), self._devices, self._planner)
@@ -158,7 +168,7 @@ class Service:
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
-                            body, sent = self._answer(kind, Reader(payload), descriptors)
+                            body, sent = self._answer(kind, pid, Reader(payload), descriptors)
                         imports = [] if kind == Request.HELLO else self._space.imports[told:]
                         told += len(imports)
                         reply.number(len(imports))
@@ -169,7 +179,7 @@ class Service:
                     elif not sessions and kind != Request.INSTRUMENT:
                         raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                     elif not sessions:
-                        session, body, sent = self._instrumentation.connect(Reader(payload))
+                        session, body, sent = self._instrumentation.connect(pid, Reader(payload))
                         sessions.append(session)
                     else:
                         body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload), descriptors)
@@ -188,13 +198,13 @@ class Service:
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    def _answer(self, kind: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
+    def _answer(self, kind: int, pid: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
         if kind == Request.BIND:
             wanted = request.numbers(messages.Bind)
             self._planner.bind(wanted.kernel, wanted.key, wanted.record)
             return Writer(), []
         if kind == Request.OUTSIDE:
-            return self._outside(request), []
+            return self._outside(pid, request), []
         if kind == Request.EXPLAIN:
             return Writer().text(visible_lines(self._explain(request))), []
         if kind == Request.COUNTS:
@@ -314,10 +324,9 @@ class Service:
                 self._executed.add(other.object, addresses[there] - other.distance, executions[there], lanes[there])
             self._executed.add(planned.object, addresses[own], executions[own], lanes[own])
 
-    def _hello(self, request: Reader) -> tuple[int, Writer]:
-        """Return the process, and the reply that describes the devices to it."""
+    def _hello(self, request: Reader) -> Writer:
+        """Return the reply that describes the devices to a process."""
         protocol.agree(request, "the virtual device (libluthier_kfd.so)")
-        pid = request.number()
         code = machine_code()
         setup = messages.Setup(
             base=BASE,
@@ -341,7 +350,7 @@ class Service:
         reply = Writer().numbers(setup).string(inline_bytes())
         for device in self._devices:
             reply.text(device.target.target.name).numbers(device.facts)
-        return pid, reply
+        return reply
 
     def _plan(self, pid: int, request: Reader) -> Writer:
         wanted = request.numbers(messages.Plan)
@@ -356,6 +365,7 @@ class Service:
             plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
             plan.code.code.origin = patched.origin
         elif is_file:
+            contents = contents or _read_file(uri, pid)
             plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
             if plan is not None and self._findings is not None:
                 self._findings.arguments.takes(plan.kernel)
@@ -363,13 +373,15 @@ class Service:
             plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
         return Writer().number(0 if plan is None else plan.address)
 
-    def _outside(self, request: Reader) -> Writer:
+    def _outside(self, pid: int, request: Reader) -> Writer:
         wanted = request.numbers(messages.Outside)
         uri, contents = request.text(), request.string()
         if wanted.gpu >= len(self._devices):
             raise protocol.ProtocolError("a malformed request for code of another object")
         target, place = self._devices[wanted.gpu].target, (wanted.code, wanted.address, wanted.load_address)
-        if not wanted.is_file:
+        if wanted.is_file:
+            contents = contents or _read_file(uri, pid)
+        else:
             uri, contents = "memory", file_of_image(contents) or contents
         record = self._planner.find_outside(target, wanted.kernel, *place, uri, contents)
         return Writer().number((1 << 64) - 1 if record is None else record)

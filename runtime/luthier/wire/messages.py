@@ -10,7 +10,7 @@ import enum
 
 from luthier.wire.structures import Message
 
-VERSION = 5
+VERSION = 6
 """Version of the order of strings and single numbers in messages; raised when it changes."""
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells the virtual device where its service is."""
@@ -25,8 +25,8 @@ class Request(enum.IntEnum):
     """
 
     HELLO = 1
-    """These are the virtual device's. This one: the digest, the process. Reply: `Setup`, the inline constants; for each
-    device the target's name and a `Gpu`."""
+    """These are the virtual device's. This one: the digest. Reply: `Setup`, the inline constants; for each device the
+    target's name and a `Gpu`."""
     PLAN = 2
     """`Plan`, the kernel's descriptor, the object's URI and contents. Reply: an address."""
     BIND = 3
@@ -61,8 +61,8 @@ class Request(enum.IntEnum):
     HOT = 17
     """What was executed often in the process, as in `COUNTS`."""
     INSTRUMENT = 18
-    """These are the tool library's. Their replies name no C functions. This one: the digest, the process, its command
-    line. Reply: `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
+    """These are the tool library's. Their replies name no C functions. This one: the digest, the command line. Reply:
+    `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
     OBJECT = 19
     """A URI and contents. Reply: a number."""
     KERNEL = 20

@@ -8,6 +8,7 @@
 
 #include "chips.h"
 #include "kernel_driver.h"
+#include "user_memory.h"
 
 namespace luthier {
 
@@ -49,13 +50,12 @@ int KernelDriver::get_clock_counters(kfd_ioctl_get_clock_counters_args &a) {
 }
 
 int KernelDriver::get_apertures(kfd_ioctl_get_process_apertures_new_args &a) {
-  const unsigned count = system_.gpus().size();
-  auto *all = reinterpret_cast<kfd_process_device_apertures *>(a.kfd_process_device_apertures_ptr);
-  const unsigned room = a.num_of_nodes;
+  const unsigned count = system_.gpus().size(), room = a.num_of_nodes;
+  const uint64_t to = a.kfd_process_device_apertures_ptr;
   a.num_of_nodes = count;
-  for (unsigned index = 0; all && index < std::min(count, room); ++index) {
+  for (unsigned index = 0; to && index < std::min(count, room); ++index) {
     const Engine &engine = system_.service.setup().engine;
-    kfd_process_device_apertures &one = all[index] = {};
+    kfd_process_device_apertures one{};
     one.gpu_id = gpu_id_of(index + 1);
     one.lds_base = engine.shared_base;
     one.lds_limit = engine.shared_base + 0xFFFF'FFFF;
@@ -63,8 +63,10 @@ int KernelDriver::get_apertures(kfd_ioctl_get_process_apertures_new_args &a) {
     one.scratch_limit = engine.private_base + 0xFFFF'FFFF;
     one.gpuvm_base = 1 << 16;
     one.gpuvm_limit = (1ull << 47) - 1;
+    if (!copy_to_user(to + index * sizeof one, &one, sizeof one))
+      return -EFAULT;
   }
-  return all && room < count ? -EINVAL : 0;
+  return to && room < count ? -EINVAL : 0;
 }
 
 int KernelDriver::get_tile_config(kfd_ioctl_get_tile_config_args &a) {
@@ -89,23 +91,34 @@ namespace {
 
 // The driver takes what its caller does not pass for 0, and gives back as much as its caller has.
 template <typename Arguments>
-int with(KernelDriver &driver, int (KernelDriver::*method)(Arguments &), void *argument, size_t size) {
+int with(KernelDriver &driver, int (KernelDriver::*method)(Arguments &), uint64_t argument, size_t size) {
   Arguments all{};
   size = std::min(size, sizeof all);
-  std::memcpy(&all, argument, size);
+  if (!copy_from_user(&all, argument, size))
+    return -EFAULT;
+  const Arguments given = all;
   const int result = (driver.*method)(all);
-  std::memcpy(argument, &all, size);
-  return result;
+  const bool is_same = std::memcmp(&all, &given, size) == 0; // as mostly of waits
+  return is_same || copy_to_user(argument, &all, size) ? result : -EFAULT;
 }
 
-int svm(KernelDriver &driver, void *argument, size_t size) {
-  auto *head = static_cast<const kfd::Svm *>(argument);
-  if (size < sizeof *head || (size - sizeof *head) / sizeof(kfd::SvmAttribute) < head->count)
+int svm(KernelDriver &driver, uint64_t argument, size_t size) {
+  kfd::Svm head;
+  if (size < sizeof head)
     return -EINVAL;
-  return driver.svm(*head, reinterpret_cast<kfd::SvmAttribute *>(static_cast<char *>(argument) + sizeof *head));
+  if (!copy_from_user(&head, argument, sizeof head))
+    return -EFAULT;
+  if ((size - sizeof head) / sizeof(kfd::SvmAttribute) < head.count)
+    return -EINVAL;
+  std::vector<kfd::SvmAttribute> attributes(head.count);
+  const uint64_t behind = argument + sizeof head, bytes = head.count * sizeof attributes[0];
+  if (!copy_from_user(attributes.data(), behind, bytes))
+    return -EFAULT;
+  const int result = driver.svm(head, attributes);
+  return copy_to_user(behind, attributes.data(), bytes) ? result : -EFAULT;
 }
 
-int answer(KernelDriver driver, unsigned long request, void *argument) {
+int answer(KernelDriver driver, unsigned long request, uint64_t argument) {
   const size_t size = _IOC_SIZE(request);
   const auto ask = [&](auto method) { return with(driver, method, argument, size); };
   switch (_IOC_NR(request)) {
@@ -193,7 +206,7 @@ bool kfd_open() noexcept {
 int kfd_ioctl(unsigned long request, void *argument) noexcept {
   try {
     Process *process = Process::current();
-    return process ? answer(KernelDriver(*process), request, argument) : -EBADF;
+    return process ? answer(KernelDriver(*process), request, reinterpret_cast<uint64_t>(argument)) : -EBADF;
   } catch (const Failure &problem) {
     std::fprintf(stderr, "luthier: %s\n", problem.what());
     return -EIO;
@@ -222,9 +235,9 @@ void *device_mmap(void *address, size_t size, int protection, int flags, uint64_
   return MAP_FAILED;
 }
 
-void forget_addresses(const void *address, size_t size) noexcept {
-  if (SvmRanges *ranges = SvmRanges::current())
-    ranges->forget(reinterpret_cast<uint64_t>(address), size);
+long replace_addresses(const void *address, size_t size, const std::function<long()> &replace) noexcept {
+  SvmRanges *ranges = SvmRanges::current();
+  return ranges ? ranges->replace(reinterpret_cast<uint64_t>(address), size, replace) : replace();
 }
 
 } // namespace luthier

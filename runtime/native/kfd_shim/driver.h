@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace luthier {
 
@@ -16,8 +17,9 @@ int render_ioctl(unsigned gpu, unsigned long request, void *argument) noexcept;
 // errno if there is none.
 void *device_mmap(void *address, size_t size, int protection, int flags, uint64_t offset) noexcept;
 
-// The process gives up these addresses, or has something else there from now on.
-void forget_addresses(const void *address, size_t size) noexcept;
+// Call `replace`, by which the process gives up these addresses or has something else there, and forget what is known
+// of them unless it returns -1.
+long replace_addresses(const void *address, size_t size, const std::function<long()> &replace) noexcept;
 
 // Return whether the device can be opened; on false the reason has been printed.
 bool kfd_open() noexcept;

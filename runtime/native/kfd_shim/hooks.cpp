@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <functional>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -253,12 +254,13 @@ LUTHIER_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 
 namespace {
 
+// Nothing is allocated here, thus `std::ref`: allocators call these functions.
 void *map(void *address, size_t size, int protection, int flags, int fd, off64_t offset) {
   if (!(flags & MAP_ANONYMOUS) && device_of(fd) != kNone)
     return luthier::device_mmap(address, size, protection, flags, static_cast<uint64_t>(offset));
-  if (flags & MAP_FIXED)
-    luthier::forget_addresses(address, size);
-  return reinterpret_cast<void *>(syscall(SYS_mmap, address, size, protection, flags, fd, offset));
+  const auto real = [&] { return syscall(SYS_mmap, address, size, protection, flags, fd, offset); };
+  return reinterpret_cast<void *>(flags & MAP_FIXED ? luthier::replace_addresses(address, size, std::ref(real))
+                                                    : real());
 }
 
 } // namespace
@@ -270,6 +272,6 @@ LUTHIER_EXPORT void *mmap64(void *address, size_t size, int protection, int flag
   return map(address, size, protection, flags, fd, offset);
 }
 LUTHIER_EXPORT int munmap(void *address, size_t size) noexcept {
-  luthier::forget_addresses(address, size);
-  return syscall(SYS_munmap, address, size);
+  const auto real = [&] { return syscall(SYS_munmap, address, size); };
+  return luthier::replace_addresses(address, size, std::ref(real));
 }

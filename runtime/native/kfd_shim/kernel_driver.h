@@ -46,7 +46,7 @@ public:
   int import_handle(kfd::ImportHandle &a);
   int export_handle(kfd::ExportHandle &a);
   // `attributes` are changed where they are asked for.
-  int svm(const kfd::Svm &a, kfd::SvmAttribute *attributes);
+  int svm(const kfd::Svm &a, std::vector<kfd::SvmAttribute> &attributes);
 
 private:
   // 0 if there is no such GPU.

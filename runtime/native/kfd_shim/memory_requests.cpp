@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernel_driver.h"
+#include "user_memory.h"
 
 namespace luthier {
 
@@ -78,14 +79,16 @@ int KernelDriver::unmap_memory(kfd_ioctl_unmap_memory_from_gpu_args &a) {
 }
 
 int KernelDriver::change_mapping(uint64_t handle, uint64_t ids, uint32_t count, uint32_t &done, bool is_mapped) {
-  const auto *list = reinterpret_cast<const uint32_t *>(ids);
   std::lock_guard lock(process_.mutex);
   const auto found = process_.buffers.find(handle);
-  if (found == process_.buffers.end() || !list)
+  if (found == process_.buffers.end() || !ids)
     return -EINVAL;
   Buffer &buffer = found->second;
   for (; done < count; ++done) {
-    const unsigned node = node_of(list[done]);
+    uint32_t id = 0;
+    if (!copy_from_user(&id, ids + done * sizeof id, sizeof id))
+      return -EFAULT;
+    const unsigned node = node_of(id);
     if (!node)
       return -EINVAL;
     std::erase(buffer.mapped, node);
@@ -171,7 +174,7 @@ int KernelDriver::import_handle(kfd::ImportHandle &a) {
   return 0;
 }
 
-int KernelDriver::svm(const kfd::Svm &a, kfd::SvmAttribute *attributes) {
+int KernelDriver::svm(const kfd::Svm &a, std::vector<kfd::SvmAttribute> &attributes) {
   if (!a.start || !a.size || a.start % kPageSize || a.size % kPageSize)
     return -EINVAL;
   // Programs name devices by the driver's numbers; 0 is the host, and all ones no place.
@@ -181,7 +184,7 @@ int KernelDriver::svm(const kfd::Svm &a, kfd::SvmAttribute *attributes) {
   const auto is_location = [](uint32_t value) {
     return value == KFD_IOCTL_SVM_LOCATION_SYSMEM || value == KFD_IOCTL_SVM_LOCATION_UNDEFINED;
   };
-  std::vector<kfd::SvmAttribute> list(attributes, attributes + a.count);
+  std::vector<kfd::SvmAttribute> list = attributes;
   const bool is_set = a.operation == KFD_IOCTL_SVM_OP_SET_ATTR;
   if (!is_set && a.operation != KFD_IOCTL_SVM_OP_GET_ATTR)
     return -EINVAL;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernel_driver.h"
+#include "user_memory.h"
 
 namespace luthier {
 
@@ -21,6 +22,9 @@ int KernelDriver::create_queue(kfd::CreateQueue &a) {
   auto *read = reinterpret_cast<uint64_t *>(a.read_pointer_address);
   if (!node || !ring || !write || !read || !a.ring_size || (a.ring_size & (a.ring_size - 1)))
     return -EINVAL;
+  if (!is_readable(a.ring_base_address, a.ring_size) || !is_readable(a.write_pointer_address, sizeof *write) ||
+      !is_readable(a.read_pointer_address, sizeof *read))
+    return -EFAULT;
   std::unique_ptr<Queue> queue;
   switch (a.queue_type) {
   case KFD_IOC_QUEUE_TYPE_COMPUTE_AQL:
@@ -72,7 +76,9 @@ int KernelDriver::create_event(kfd_ioctl_create_event_args &a) {
   if (a.event_page_offset) { // the handle of the memory for mailboxes
     std::lock_guard lock(process_.mutex);
     const auto page = process_.buffers.find(a.event_page_offset);
-    if (page == process_.buffers.end() || page->second.object->size < kMaxEvents * sizeof(uint64_t))
+    constexpr uint64_t kSize = kMaxEvents * sizeof(uint64_t);
+    if (page == process_.buffers.end() || page->second.object->size < kSize ||
+        !is_readable(page->second.address, kSize))
       return -EINVAL;
     system_.events.move(reinterpret_cast<uint64_t *>(page->second.address));
   }
@@ -98,7 +104,12 @@ int KernelDriver::set_event(kfd_ioctl_set_event_args &a) { return system_.events
 int KernelDriver::reset_event(kfd_ioctl_reset_event_args &a) { return system_.events.lower(a.event_id) ? 0 : -EINVAL; }
 
 int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
-  auto *all = reinterpret_cast<kfd::EventData *>(a.events_ptr);
+  if (a.num_events > kMaxEvents)
+    return -EINVAL;
+  std::vector<kfd::EventData> all(a.num_events);
+  const size_t size = a.num_events * sizeof all[0];
+  if (!copy_from_user(all.data(), a.events_ptr, size))
+    return -EFAULT;
   const auto type_of = [&](unsigned id) {
     const auto found = process_.event_types.find(id);
     return found == process_.event_types.end() ? ~0u : found->second;
@@ -106,9 +117,8 @@ int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
   std::vector<Events::Awaited> awaited;
   {
     std::lock_guard lock(process_.mutex);
-    for (unsigned index = 0; index < a.num_events; ++index)
-      awaited.push_back(
-          {all[index].event_id, type_of(all[index].event_id) == KFD_IOC_EVENT_SIGNAL ? all[index].last_age : 0});
+    for (const kfd::EventData &one : all)
+      awaited.push_back({one.event_id, type_of(one.event_id) == KFD_IOC_EVENT_SIGNAL ? one.last_age : 0});
   }
   const bool forever = a.timeout == 0xFFFF'FFFF;
   if (!system_.events.wait(awaited, a.wait_for_all, forever ? -1 : int64_t{a.timeout})) {
@@ -117,18 +127,22 @@ int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
   }
   a.wait_result = KFD_IOC_WAIT_RESULT_COMPLETE;
   const auto fault = system_.fault();
+  bool has_changed = false;
   std::lock_guard lock(process_.mutex);
   for (unsigned index = 0; index < a.num_events; ++index) {
-    if (awaited[index].age)
+    if (awaited[index].age && awaited[index].age != all[index].last_age) {
       all[index].last_age = awaited[index].age;
+      has_changed = true;
+    }
     if (fault && type_of(awaited[index].id) == KFD_IOC_EVENT_MEMORY) {
       kfd_hsa_memory_exception_data &told = all[index].memory = {};
       told.failure.NotPresent = 1;
       told.va = fault->address;
       told.gpu_id = gpu_id_of(fault->node);
+      has_changed = true;
     }
   }
-  return 0;
+  return has_changed && !copy_to_user(a.events_ptr, all.data(), size) ? -EFAULT : 0;
 }
 
 // A file that has a line for each event of the system among those that the program has written a mask of. Of these

@@ -160,6 +160,18 @@ int SvmRanges::get(uint64_t start, uint64_t size, std::span<kfd::SvmAttribute> a
 
 void SvmRanges::forget(uint64_t start, uint64_t size) {
   std::lock_guard lock(mutex_);
+  drop(start, size);
+}
+
+long SvmRanges::replace(uint64_t start, uint64_t size, const std::function<long()> &replace) {
+  std::lock_guard lock(mutex_);
+  const long result = replace();
+  if (result != -1)
+    drop(start, size);
+  return result;
+}
+
+void SvmRanges::drop(uint64_t start, uint64_t size) {
   if (ranges_.empty())
     return;
   const uint64_t end = start + (size + kPageSize - 1) / kPageSize * kPageSize;

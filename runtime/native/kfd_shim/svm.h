@@ -3,6 +3,7 @@
 // (drivers/gpu/drm/amd/amdkfd/kfd_svm.c). Nothing moves: all memory is the host's.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -23,6 +24,9 @@ public:
   static SvmRanges *current();
   // Forget what was set of these addresses.
   void forget(uint64_t start, uint64_t size);
+  // The same if `replace`, by which the process gives them up, does not return -1; return what it does. Nothing is set
+  // meanwhile, since another thread may get these addresses at once.
+  long replace(uint64_t start, uint64_t size, const std::function<long()> &replace);
 
 private:
   struct Range {
@@ -35,6 +39,7 @@ private:
   using Ranges = std::map<uint64_t, Range>;
 
   static void apply(Range &range, const kfd::SvmAttribute &attribute);
+  void drop(uint64_t start, uint64_t size);
   void split(uint64_t address);
   void make_known(uint64_t start, const Range &range, bool is_new);
 

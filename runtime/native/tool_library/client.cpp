@@ -33,7 +33,7 @@ Client::Client() : owner_(getpid()) {
     throw Failure("it works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  const Writer hello = Writer().bytes(kDigest).number(getpid()).bytes(command_line());
+  const Writer hello = Writer().bytes(kDigest).bytes(command_line());
   Reader reply = ask(Request::kInstrument, hello.text(), &fd);
   const auto told = reply.numbers<wire::Wishes>();
   selection_ = {told.first, told.end, told.step, told.unique_grid != 0};

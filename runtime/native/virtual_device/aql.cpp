@@ -100,6 +100,24 @@ struct Turns {
   }
 };
 
+// While it lives, another thread finds the launch at `place` and may abort it.
+class Abortable {
+public:
+  Abortable(std::mutex &mutex, Launch *&place, Launch &launch) : mutex_(mutex), place_(place) { put(&launch); }
+  ~Abortable() { put(nullptr); }
+  Abortable(const Abortable &) = delete;
+  Abortable &operator=(const Abortable &) = delete;
+
+private:
+  void put(Launch *launch) {
+    std::lock_guard lock(mutex_);
+    place_ = launch;
+  }
+
+  std::mutex &mutex_;
+  Launch *&place_;
+};
+
 class Capturing {
 public:
   Capturing(Service &service, const RangeTable &memory, const wire::Capture &launch, const hsa::DispatchPacket &packet,
@@ -156,10 +174,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     const auto queue = reinterpret_cast<uint64_t>(queue_around(read_));
     auto launch =
         std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_, member_});
-    {
-      std::lock_guard lock(mutex_);
-      launch_ = launch.get();
-    }
+    const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
     const wire::Capture told{
         gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
@@ -170,8 +185,6 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       fault = launch->run();
     }
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());
-    std::lock_guard lock(mutex_);
-    launch_ = nullptr;
   } catch (const std::exception &problem) {
     fault.emplace();
     fault->error = QueueError::kCode;

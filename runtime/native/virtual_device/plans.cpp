@@ -102,7 +102,9 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   wire::Outside where{get(plan, plan::kernel), gpu, code, address, found->address, true};
   const std::string object = read_object(found->uri);
   if (!object.empty() || found->uri.rfind("file://", 0) == 0)
-    return service_.find_outside(where, found->uri, object);
+    if (const uint64_t record = service_.find_outside(where, found->uri, object); record != Host::kNowhere)
+      return record;
+  // No file that can be read, or nothing there: what is in memory around it.
   where.load_address = around->address;
   where.is_file = false;
   return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
@@ -119,7 +121,7 @@ const char *Plans::make(unsigned gpu, uint64_t kernel) {
         return plan;
     }
   }
-  // No file, or another one: what is in memory around it.
+  // No file that can be read, or another one: what is in memory around it.
   const auto around = memory_.find(kernel);
   if (!around)
     throw Failure(kInNoMemory);

@@ -40,7 +40,7 @@ Service::Service() {
     throw Failure("the virtual device works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  Reader reply = ask(Request::kHello, Writer().bytes(kDigest).number(getpid()).text(), -1, &fd);
+  Reader reply = ask(Request::kHello, Writer().bytes(kDigest).text(), -1, &fd);
   const auto told = reply.numbers<wire::Setup>();
   map(fd, told);
   setup_.engine.shared_base = told.shared_base;

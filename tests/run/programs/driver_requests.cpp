@@ -193,6 +193,10 @@ void shared_virtual_memory() {
   say("of a part", svm(KFD_IOCTL_SVM_OP_SET_ATTR, place + 2 * kPage, kPage, less));
   get(2, 1);
   get(1, 3);
+  munmap(place + kPage + 1, 2 * kPage); // in vain, as what follows
+  munmap(place + kPage, 0);
+  mmap(place + kPage, 2 * kPage, PROT_READ, MAP_PRIVATE | MAP_FIXED, -1, 0);
+  get(1, 3);
   munmap(place + kPage, 2 * kPage);
   get(1, 3);
   mmap(place + kPage, 2 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -268,6 +272,51 @@ void refused() {
   say("a checkpoint", ask(AMDKFD_IOC_CRIU_OP, saved));
 }
 
+// Addresses where nothing is, or nothing that can be read.
+void malformed() {
+  const auto answer = [](unsigned long request, uint64_t argument) {
+    return ioctl(kfd, request, argument) == 0 ? 0 : errno;
+  };
+  constexpr uint64_t kNowhere = 4096, kPage = 4096;
+  say("no arguments", answer(AMDKFD_IOC_GET_VERSION, 0));
+  say("arguments nowhere", answer(AMDKFD_IOC_SET_EVENT, kNowhere));
+  say("arguments beyond memory", answer(AMDKFD_IOC_SET_EVENT, ~uint64_t{0}));
+  kfd_ioctl_get_process_apertures_new_args apertures{kNowhere, 9, 0};
+  say("apertures nowhere", ask(AMDKFD_IOC_GET_PROCESS_APERTURES_NEW, apertures));
+  kfd_ioctl_wait_events_args events{kNowhere, 3, 0, 1, 0};
+  say("events nowhere", ask(AMDKFD_IOC_WAIT_EVENTS, events));
+  events.num_events = ~0u;
+  say("more events than there are", ask(AMDKFD_IOC_WAIT_EVENTS, events));
+  uint64_t handle = 0;
+  allocate(1 << 20, handle, KFD_IOC_ALLOC_MEM_FLAGS_GTT, nullptr);
+  kfd_ioctl_map_memory_to_gpu_args mapped{handle, kNowhere, 1, 0};
+  say("devices nowhere", ask(AMDKFD_IOC_MAP_MEMORY_TO_GPU, mapped));
+  say("attributes nowhere", answer(AMDKFD_IOC_SVM + (8 << _IOC_SIZESHIFT), kNowhere));
+  kfd_ioctl_create_event_args event{};
+  event.event_page_offset = handle;
+  say("mailboxes without an address", ask(AMDKFD_IOC_CREATE_EVENT, event));
+  release(handle);
+  static uint64_t indices[2];
+  auto *pages = static_cast<char *>(reserve(2 * kPage));
+  munmap(pages + kPage, kPage);
+  const auto make = [&](const void *ring, uint32_t size, const void *write) {
+    Queue asked{};
+    asked.ring = reinterpret_cast<uint64_t>(ring);
+    asked.write = reinterpret_cast<uint64_t>(write);
+    asked.read = reinterpret_cast<uint64_t>(indices + 1);
+    asked.size = size;
+    asked.gpu = gpu;
+    asked.type = KFD_IOC_QUEUE_TYPE_SDMA;
+    return ask(kCreateQueue, asked);
+  };
+  const auto *nowhere = reinterpret_cast<const void *>(kNowhere);
+  say("a ring nowhere", make(nowhere, kPage, indices));
+  say("a ring that cannot be read", make(pages, kPage, indices));
+  mprotect(pages, kPage, PROT_READ | PROT_WRITE);
+  say("a ring that is half there", make(pages, 2 * kPage, indices));
+  say("an index nowhere", make(pages, kPage, nowhere));
+}
+
 // It is a character device, by whichever function a program asks; those with "__" are of glibc before 2.33.
 void render_device() {
   const char *path = "/dev/dri/renderD128";
@@ -316,6 +365,7 @@ int main() {
   queues();
   system_events();
   refused();
+  malformed();
   render_device();
   gpu = 0xFFFF;
   std::printf("of no device: %s\n", std::strerror(static_cast<int>(-available())));
