@@ -187,8 +187,9 @@ class Code:
         """The function that is entered at the blocks `roots`; `roles`: of instructions."""
     def flow(
         self,
-        blocks: NDArray[np.int32],  # [n, 3] first, last, exit
-        edges: NDArray[np.int32],  # [n, 3] from, to, kind
+        blocks: tuple[Any, ...],  # luthier.lifting.BasicBlock
+        exits: tuple[str, ...],
+        kinds: tuple[str, ...],
         functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
         calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
         entries: list[int],
@@ -197,7 +198,8 @@ class Code:
         unknown: bool,
         longest: int,
     ) -> Flow:
-        """`longest`: instructions of a block, from which on it is followed as several."""
+        """`exits`, `kinds`: names of exits of blocks, of kinds of edges; `longest`: instructions of a block, from which
+        on it is followed as several."""
 
 OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it

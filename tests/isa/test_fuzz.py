@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,22 @@ def test_fewer_bytes_and_what_was_decoded_before_make_no_difference(target: str,
     native = Isa.of(target, wave)._native
     rng = np.random.default_rng([1, *target.encode(), wave])
     words = rng.integers(0, 1 << 32, 15_000 * FUZZ, dtype=np.uint32)
-    for data in (words.tobytes(), rng.choice(words[:60], 5_000).tobytes()):
-        for quick, patient in zip(native.decode(data, 0), native.decode(data, 0, True), strict=True):
+    few = rng.choice(words[:60], 5_000).tobytes()
+    pieces = [(few[first : first + size], 1 << 30 | first) for first, size in rng.integers(0, 300, (100, 2)).tolist()]
+    for data, address in [(words.tobytes(), 0), (few, 0), *pieces]:
+        for quick, patient in zip(native.decode(data, address), native.decode(data, address, True), strict=True):
+            assert np.array_equal(quick, patient)
+
+
+def test_threads_decode_at_once() -> None:
+    """One of them goes by what was decoded before, and keeps what it finds."""
+    native = Isa.of("gfx90a")._native
+    rng = np.random.default_rng(3)
+    texts = [rng.choice(rng.integers(0, 1 << 32, 500, dtype=np.uint32), 20_000).tobytes() for _ in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda text: native.decode(text, 0), texts))
+    for own, text in zip(together, texts, strict=True):
+        for quick, patient in zip(own, native.decode(text, 0, True), strict=True):
             assert np.array_equal(quick, patient)
 
 

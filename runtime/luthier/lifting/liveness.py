@@ -29,11 +29,9 @@ The analysis is native (`runtime/native/lifting`); this module hands it the kern
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.cache.memory import BoundedCache
@@ -136,10 +134,6 @@ class Liveness:
         )
 
 
-_EXITS = {name: number for number, name in enumerate(EXITS)}
-_KINDS = {name: number for number, name in enumerate(EDGE_KINDS)}
-
-
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
     """Return the kernel as the native analyses see it, with what is known of its lane masks.
 
@@ -150,8 +144,9 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
     call_number = {index: number for number, index in enumerate(calls)}
     entries = [lifted.index_at(address) for address in lifted.hardware_entries]
     return lifted.effect_table.code(lifted.columns).flow(
-        _rows((block.first, block.last, _EXITS[block.exit]) for block in lifted.blocks),
-        _rows((block.index, edge.to, _KINDS[edge.kind]) for block in lifted.blocks for edge in block.successors),
+        lifted.blocks,
+        EXITS,
+        EDGE_KINDS,
         [
             (
                 function.entry_block,
@@ -167,11 +162,6 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
         bool(lifted.unknown),
         longest,
     )
-
-
-def _rows(rows: Iterable[tuple[int, int, int]]) -> NDArray[np.int32]:
-    """Return rows as an array [n, 3]."""
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32).reshape(-1, 3)
 
 
 def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:

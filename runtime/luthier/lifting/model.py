@@ -40,7 +40,7 @@ EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
 """By their numbers in native code (`runtime/native/lifting/code/blocks.h`)."""
 
 
-class Edge(NamedTuple):
+class Edge(Struct, frozen=True, gc=False):
     """Control from one block to another of the same function. A call's block has a fallthrough edge to where it
     returns."""
 
@@ -58,7 +58,7 @@ class ControlEdge(NamedTuple):
     kind: EdgeKind
 
 
-class BasicBlock(Struct, frozen=True):
+class BasicBlock(Struct, frozen=True, gc=False):
     """Instructions that run one after the other, entered at the first and left at the last."""
 
     index: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from luthier.errors import HookError
-from luthier.lifting import ControlEdge, Function, LiftedRepresentation
+from luthier.lifting import ControlEdge, Edge, Function, LiftedRepresentation
 
 Place = Literal["before", "after", "taken", "entry"]
 """The place where a hook runs, seen from an instruction: before it; when control has gone on to the next one; on the
@@ -51,7 +51,7 @@ def edge_point(lifted: LiftedRepresentation, edge: ControlEdge) -> Point:
     """
     blocks = lifted.blocks
     known = 0 <= edge.source < len(blocks) and 0 <= edge.to < len(blocks)
-    if not known or (edge.kind, edge.to) not in blocks[edge.source].successors:
+    if not known or Edge(edge.kind, edge.to) not in blocks[edge.source].successors:
         raise HookError(f"there is no edge {edge}", kernel=lifted.kernel.name)
     last, first = blocks[edge.source].last, blocks[edge.to].first
     if edge.kind == "fallthrough":

@@ -212,15 +212,35 @@ void addBlock(Program &program, int first, int last, Exit exit, int longest) {
     addEdge(program, int(part) - 1, {int(part), false, true, true});
 }
 
-/// @param blocks first and last instruction and exit of each, @param edges from, to and kind
-std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, const Column<int32_t> &blocks,
-                                    const Column<int32_t> &edges, const std::vector<FunctionRow> &functions,
-                                    const std::vector<CallRow> &calls, const std::vector<int> &entries,
-                                    const Overrides &overrides, int launched, bool unknown, int longest) {
+/// An attribute of Python's objects, a number or one of some names.
+class Attribute {
+public:
+  explicit Attribute(const char *name) : name_(py::reinterpret_steal<py::str>(PyUnicode_InternFromString(name))) {}
+  Attribute(const char *name, const py::tuple &names) : Attribute(name) {
+    for (size_t number = 0; number < names.size(); ++number)
+      numbers_[names[number]] = number;
+  }
+  py::object of(py::handle object) const { return py::getattr(object, name_); }
+  int number(py::handle object) const {
+    const py::object value = of(object);
+    return numbers_.empty() ? value.cast<int>() : numbers_[value].cast<int>();
+  }
+
+private:
+  py::str name_;
+  py::dict numbers_; ///< by name
+};
+
+/// @param blocks luthier.lifting.BasicBlock, @param exits, kinds names of their exits and of their edges' kinds
+std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, const py::tuple &blocks,
+                                    const py::tuple &exits, const py::tuple &kinds,
+                                    const std::vector<FunctionRow> &functions, const std::vector<CallRow> &calls,
+                                    const std::vector<int> &entries, const Overrides &overrides, int launched,
+                                    bool unknown, int longest) {
   if (longest < 1)
     throw std::invalid_argument("blocks of no instruction");
-  if (blocks.ndim() != 2 || blocks.shape(1) != 3 || edges.ndim() != 2 || edges.shape(1) != 3)
-    throw std::invalid_argument("blocks and edges are rows of three");
+  const Attribute firstOfBlock("first"), lastOfBlock("last"), exitOfBlock("exit", exits), edgesOfBlock("successors"),
+      to("to"), kindOfEdge("kind", kinds);
   auto flow = std::make_shared<BoundFlow>();
   flow->code = code;
   flow->longest = longest;
@@ -231,8 +251,8 @@ std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, cons
   program.everything = code->everything;
   program.launched = launched;
   program.unknown = unknown;
-  for (py::ssize_t row = 0; row < blocks.shape(0); ++row) {
-    const int first = blocks.at(row, 0), last = blocks.at(row, 1), exit = blocks.at(row, 2);
+  for (const py::handle block : blocks) {
+    const int first = firstOfBlock.number(block), last = lastOfBlock.number(block), exit = exitOfBlock.number(block);
     if (first > last)
       throw std::invalid_argument("a block without instructions");
     for (int index = first; index <= last; ++index)
@@ -244,10 +264,11 @@ std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, cons
   flow->parts.push_back(int(program.blocks.size()));
   const auto firstOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block")]; };
   const auto lastOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block") + 1] - 1; };
-  for (py::ssize_t row = 0; row < edges.shape(0); ++row) {
-    const int kind = edges.at(row, 2);
-    addEdge(program, lastOf(edges.at(row, 0)), {firstOf(edges.at(row, 1)), kind == TakenEdge, kind == FallthroughEdge});
-  }
+  for (size_t number = 0; number < blocks.size(); ++number)
+    for (const py::handle edge : edgesOfBlock.of(blocks[number])) {
+      const int kind = kindOfEdge.number(edge);
+      addEdge(program, lastOf(int(number)), {firstOf(to.number(edge)), kind == TakenEdge, kind == FallthroughEdge});
+    }
   program.callOf.assign(program.blocks.size(), -1);
   for (const auto &[block, tail, known, callees] : calls) {
     program.callOf[size_t(lastOf(block))] = int(program.calls.size());
@@ -478,8 +499,9 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
       .def("address_paths", &makePaths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
-      .def("flow", &makeFlow, py::arg("blocks"), py::arg("edges"), py::arg("functions"), py::arg("calls"),
-           py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
+      .def("flow", &makeFlow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
+           py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"),
+           py::arg("longest"));
   py::class_<BoundPaths>(m, named("AddressPaths").c_str())
       .def_property(
           "visits", [](const BoundPaths &self) { return self.paths->visits; },

@@ -78,23 +78,25 @@ Liveness::Liveness(const Program &program, const Segments &segments, const LaneF
 std::vector<Live> Liveness::points(int number) const {
   const Block &block = program_.blocks[size_t(number)];
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
-  const std::vector<Filled> filled = written_.inside(number);
+  std::vector<Effects> effects(size_t(block.last - block.first) + 1);
+  for (int index = block.first; index <= block.last; ++index)
+    program_.effects(index, effects[size_t(index - block.first)]);
+  const std::vector<Filled> filled = written_.inside(number, effects);
   std::vector<Live> result(filled.size());
   ByGroup<1> live;
   behind<1>(number, in_, live);
   result.back() = publicAt(lanes.behind, live, filled.back(), written_.never(number, lanes.behind));
   if (program_.callOf[size_t(number)] >= 0)
     beforeCall<1>(number, live);
-  Effects effects;
   for (size_t i = lanes.segments.size(); i-- > 0;) {
     const Segment &segment = segments_[size_t(number)][i];
     const SegmentLanes &here = lanes.segments[i];
     gather(live, here.spread);
     const Groups never = written_.never(number, here);
     for (int index = segment.last; index >= segment.first; --index) {
-      program_.effects(index, effects);
-      over(live, here.on, effects.reads, effects.kills, effects.crossReads, effects.hardKills);
       const size_t point = size_t(index - block.first);
+      const Effects &own = effects[point];
+      over(live, here.on, own.reads, own.kills, own.crossReads, own.hardKills);
       result[point] = publicAt(here, live, filled[point], never);
     }
   }

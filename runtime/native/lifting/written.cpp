@@ -34,17 +34,15 @@ bool Written::launched(int block, const SegmentLanes &lanes) const {
   return !(lanes.on & ~lanes.own) && all(block, enteredInside_);
 }
 
-std::vector<Filled> Written::inside(int number) const {
+std::vector<Filled> Written::inside(int number, const std::vector<Effects> &effects) const {
   const Block &block = program_.blocks[size_t(number)];
   std::vector<Filled> result{before[size_t(number)]};
   result.reserve(size_t(block.last - block.first) + 2);
-  Effects effects;
   for (size_t i = 0; i < segments_[size_t(number)].size(); ++i) {
     const Segment &segment = segments_[size_t(number)][i];
     const bool inLaunched = launched(number, flow_.blocks[size_t(number)].segments[i]);
     for (int index = segment.first; index <= segment.last; ++index) {
-      program_.effects(index, effects);
-      const Units writes = effects.writes & Vectors;
+      const Units writes = effects[size_t(index - block.first)].writes & Vectors;
       Filled now = result.back();
       now.anywhere |= writes;
       now.unlaunched |= inLaunched ? writes & segment.writesAnywhere : writes;

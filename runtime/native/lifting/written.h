@@ -34,7 +34,9 @@ public:
   /// Groups whose lanes were certainly not launched.
   Groups never(int block, const SegmentLanes &lanes) const;
   /// Return what may hold something before each instruction of a block and after the last.
-  std::vector<Filled> inside(int block) const;
+  ///
+  /// @param effects of these instructions
+  std::vector<Filled> inside(int block, const std::vector<Effects> &effects) const;
 
 private:
   bool launched(int block, const SegmentLanes &lanes) const;

@@ -6,6 +6,7 @@
 #include "interrupts.h"
 #include "unused_fields.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/raw_ostream.h"
@@ -49,44 +50,6 @@ ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
              ? bytes
              : bytes.take_front(8);
 }
-
-/// Instructions of a decoding by the bytes that were enough for them: code repeats itself, and LLVM takes long.
-class Repeats {
-public:
-  explicit Repeats(size_t instructions) {
-    size_t slots = 1;
-    while (slots < instructions && slots < MostSlots)
-      slots *= 2;
-    slots_.resize(slots);
-  }
-  /// Return the instruction that these bytes last made, -1 where that is not known.
-  int find(ArrayRef<uint8_t> bytes) const {
-    const Slot wanted = slotOf(bytes, 0), &found = slots_[placeOf(wanted)];
-    return found.bytes == wanted.bytes && found.size == wanted.size ? found.index : -1;
-  }
-  void note(ArrayRef<uint8_t> bytes, size_t index) {
-    const Slot slot = slotOf(bytes, int(index));
-    slots_[placeOf(slot)] = slot;
-  }
-
-private:
-  static constexpr size_t MostSlots = 4096;
-  struct Slot {
-    uint64_t bytes = 0;
-    uint32_t size = 0; ///< of these
-    int index = 0;
-  };
-
-  static Slot slotOf(ArrayRef<uint8_t> bytes, int index) {
-    const uint64_t second = bytes.size() > 4 ? support::endian::read32le(bytes.data() + 4) : 0;
-    return {second << 32 | support::endian::read32le(bytes.data()), uint32_t(bytes.size()), index};
-  }
-  size_t placeOf(const Slot &slot) const {
-    return (slot.bytes * 0x9e3779b97f4a7c15u >> 40) & (slots_.size() - 1); // of Fibonacci hashing
-  }
-
-  std::vector<Slot> slots_;
-};
 
 Words wordsOf(ArrayRef<uint8_t> bytes) {
   Words words;
@@ -276,16 +239,18 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
                   NoTarget);
   };
 
-  Repeats repeats(patient ? 1 : estimate);
-  // The same instruction as an earlier one, which names no address.
-  auto repeated = [&](size_t offset, int earlier) {
-    for (int32_t at = out.operandStart[size_t(earlier)]; at < out.operandStart[size_t(earlier) + 1]; ++at) {
-      out.operandKind.push_back(out.operandKind[size_t(at)]);
-      out.operandValue.push_back(out.operandValue[size_t(at)]);
-    }
-    return finish(offset, size_t(out.size[size_t(earlier)]), out.opcode[size_t(earlier)], out.flags[size_t(earlier)],
-                  NoTarget);
-  };
+  // Taken by one thread at a time; others find nothing there, and keep what they find to themselves.
+  std::unique_ptr<Repeats> repeats;
+  {
+    const std::lock_guard<std::mutex> lock(repeatsLock_);
+    repeats = std::move(repeats_);
+  }
+  if (!repeats)
+    repeats = std::make_unique<Repeats>();
+  const scope_exit giveBack([&] {
+    const std::lock_guard<std::mutex> lock(repeatsLock_);
+    repeats_ = std::move(repeats);
+  });
 
   // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a
   // copy with zeros after it; an instruction that reaches into them is none.
@@ -336,9 +301,10 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
       const ArrayRef<uint8_t> some = patient || offset == crashedAt ? all : enough(all, generation_);
       const bool few = some.size() <= 8 && !wide();
       if (few)
-        if (const int earlier = repeats.find(some);
-            earlier >= 0 && size_t(out.size[size_t(earlier)]) <= code.size() - offset) {
-          offset += repeated(offset, earlier);
+        if (const size_t size = repeats->find(some, code.size() - offset, out)) {
+          out.offset.push_back(int64_t(offset));
+          out.target.push_back(NoTarget);
+          offset += size;
           continue;
         }
       bool good = false, byFew = false;
@@ -352,7 +318,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
         offset += finish(offset, size, int32_t(inst.getOpcode()), flags_[inst.getOpcode()],
                          branchTarget(inst, address + offset, size));
         if (few && byFew && out.target.back() == NoTarget)
-          repeats.note(some, out.opcode.size() - 1);
+          repeats->note(some, out);
       } else {
         offset += undecodable(offset, length(offset));
       }

@@ -13,9 +13,12 @@
 #include "llvm/TargetParser/TargetParser.h"
 #include "llvm/TargetParser/Triple.h"
 
+#include "repeats.h"
+
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -38,24 +41,10 @@ enum OperandKind : uint8_t {
   KindLiteral64 = 5,  ///< the same as a 64-bit literal
 };
 
-constexpr int64_t NoTarget = INT64_MIN;
-
 // Bits of instructionFlags that are needed outside of flags.cpp.
 constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, MatrixFlag = 1u << 18,
                    SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24, GwsFlag = 1u << 28,
                    LengthFlag = 1u << 30;
-
-/// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
-struct Instructions {
-  std::vector<int64_t> offset;
-  std::vector<int32_t> size;
-  std::vector<int32_t> opcode;
-  std::vector<uint32_t> flags;
-  std::vector<int64_t> target;
-  std::vector<int32_t> operandStart;
-  std::vector<uint8_t> operandKind;
-  std::vector<int64_t> operandValue;
-};
 
 struct Fixup {
   int32_t instruction;
@@ -187,6 +176,8 @@ private:
   unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
   unsigned flatOffsetBits_ = 0;
   unsigned vgprs_ = 256;                     ///< that instructions can name
+  mutable std::unique_ptr<Repeats> repeats_; ///< null while a thread has it
+  mutable std::mutex repeatsLock_;           ///< of the pointer
   bool wide() const { return vgprs_ > 256; } ///< GFX1250, which has more instructions than LLVM knows
   const OpcodeTables &tables_;
   const std::vector<uint32_t> &flags_ = tables_.flags;
