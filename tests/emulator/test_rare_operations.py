@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.inspection.bench import WaveState, assemble, run_assembly
 from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
+from luthier.isa import Isa
 
 RNG = np.random.default_rng(23)
 LANES = np.arange(64, dtype=np.uint32)
@@ -231,6 +232,117 @@ def test_m0_reaches_all_of_lds(target: str, load: str, place: int) -> None:
     size = 160 << 10 if target == "gfx950" else 64 << 10
     state = run_assembly(target, f"s_mov_b32 m0, 0x10102\n{load}", {0: 0}, sgprs, exec=1, lds=size, memory=memory)
     assert int(np.flatnonzero(state.lds.view(np.uint8))[0]) == place
+
+
+# Scalar accesses ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1010"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_scalar_scratch_counts_64_bytes_in_a_register(target: str, count: int) -> None:
+    """An SGPR's offset does, an immediate one does not (CDNA4's document, 8.2.1.1)."""
+    memory = Memory()
+    data = memory.allocate(4096)
+    words = data.view().view(np.uint32)
+    words[:] = RNG.integers(0, 1 << 32, 1024, np.uint32)
+    before = words.copy()
+    name = "dword" if count == 1 else f"dwordx{count}"
+    from_register, immediate, stored = (f"s{at}" if count == 1 else f"s[{at}:{at + count - 1}]" for at in (8, 12, 8))
+    source = f"""
+      s_scratch_load_{name} {from_register}, s[0:1], s2
+      s_scratch_load_{name} {immediate}, s[0:1], 0x1c
+      s_waitcnt lgkmcnt(0)
+      s_scratch_store_{name} {stored}, s[0:1], m0
+      s_scratch_store_{name} {immediate}, s[0:1], 0x44
+    """
+    state = run_assembly(target, f"s_mov_b32 m0, 40\n{source}", None, {**pair(data.address), 2: 33}, memory=memory)
+    assert [state.sgpr(8 + index) for index in range(count)] == before[33 * 16 :][:count].tolist()
+    assert [state.sgpr(12 + index) for index in range(count)] == before[7 : 7 + count].tolist()
+    expected = before.copy()
+    expected[40 * 16 :][:count] = before[33 * 16 :][:count]
+    expected[17 : 17 + count] = before[7 : 7 + count]
+    np.testing.assert_array_equal(words, expected)
+
+
+def with_immediate(target: str, source: str, bits: int, value: int) -> bytes:
+    """An instruction with an immediate offset that assemblers refuse."""
+    code = bytearray(assemble(Isa.of(target), source))
+    word = int.from_bytes(code[4:8], "little") & -1 << bits | value & (1 << bits) - 1
+    code[4:8] = word.to_bytes(4, "little")
+    return bytes(code)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx942", "gfx1010", "gfx1030", "gfx1100"])
+@pytest.mark.parametrize("offset", [-16, -8, -4, 0, 8, 12, 16])
+def test_scalar_accesses_of_a_buffer_begin_in_it(target: str, offset: int) -> None:
+    """Each dword by itself: of 18 bytes the fifth one is in bounds (RDNA4's document, 8.4.1)."""
+    memory = Memory()
+    data = memory.allocate(256)
+    words = data.view().view(np.uint32)
+    words[:] = np.arange(100, 164)
+    before = words.copy()
+    sgprs = {**pair(data.address + 64), 2: 18, 3: 0x20000, 8: 7, 9: 8}
+    load, store = "s_buffer_load_{} s[4:5], s[0:3], 0x0", "s_buffer_store_{} s[8:9], s[0:3], 0x0"
+    wide = "b64" if target == "gfx1100" else "dwordx2"
+    code = with_immediate(target, load.format(wide), 21, offset)
+    state = run_assembly(target, code, None, sgprs, memory=memory)
+    places = [place if 0 <= place < 18 else -1 for place in (offset, offset + 4)]
+    assert [state.sgpr(4), state.sgpr(5)] == [int(before[16 + place // 4]) if place >= 0 else 0 for place in places]
+    if target in ("gfx1030", "gfx1100"):
+        return
+    expected = before.copy()
+    for place, value in zip(places, (7, 8), strict=True):
+        if place >= 0:
+            expected[16 + place // 4] = value
+    run_assembly(target, with_immediate(target, store.format(wide), 21, offset), None, sgprs, memory=memory)
+    np.testing.assert_array_equal(words, expected)
+    before = words.copy()
+    add = with_immediate(target, "s_buffer_atomic_add_x2 s[8:9], s[0:3], 0x0", 21, offset // 8 * 8)
+    run_assembly(target, add, None, sgprs, memory=memory)
+    changed = np.flatnonzero(words != before).tolist()
+    assert all(16 <= at < 20 for at in changed)
+    assert bool(changed) == (0 <= offset // 8 * 8 < 16)
+
+
+@pytest.mark.parametrize("target", ["gfx1201", "gfx1250"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 5, 7, 8])
+def test_small_scalar_loads(target: str, place: int) -> None:
+    """Half-words are aligned; what begins in the buffer is loaded (RDNA4's document, 8.4.1)."""
+    memory = Memory()
+    data = memory.allocate(64)
+    data.view()[:] = contents = RNG.integers(0, 256, 64, np.uint8)
+    source = f"""
+      s_buffer_load_u8 s8, s[0:3], {place}
+      s_buffer_load_i8 s9, s[0:3], {place}
+      s_buffer_load_u16 s10, s[0:3], {place}
+      s_buffer_load_i16 s11, s[0:3], {place}
+    """
+    records = {1: data.address >> 32 | 8 << 25, 2: 0, 3: 0} if target == "gfx1250" else {2: 8, 3: 0x20000}
+    state = run_assembly(target, source, None, {**pair(data.address), **records}, memory=memory)
+    half = contents[place & ~1 :][:2].tobytes()
+    numbers = [
+        *(int.from_bytes(contents[place : place + 1].tobytes(), "little", signed=signed) for signed in (False, True)),
+        *(int.from_bytes(half, "little", signed=signed) for signed in (False, True)),
+    ]
+    expected = [number & 0xFFFFFFFF if place < 8 else 0 for number in numbers]
+    assert [state.sgpr(8 + index) for index in range(4)] == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s_atomic_add_x2 s[8:9], s[0:1], 0x4",
+        "s_atomic_cmpswap_x2 s[8:11], s[0:1], 0x4",
+        "s_buffer_atomic_add_x2 s[8:9], s[0:3], 0x4",
+        *("ds_append v4 offset:1", "ds_consume v4 offset:2"),
+    ],
+)
+def test_misaligned_atomics(source: str) -> None:
+    memory = Memory()
+    data = memory.allocate(64)
+    sgprs = {**pair(data.address), 2: 64, 3: 0x20000}
+    with pytest.raises(EmulationError, match="misaligned for an atomic operation"):
+        run_assembly("gfx906", f"s_mov_b32 m0, 4\n{source}", None, sgprs, lds=64, memory=memory)
 
 
 @pytest.mark.parametrize("size", [16, 0x100, 0x104])

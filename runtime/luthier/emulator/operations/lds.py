@@ -285,6 +285,7 @@ def _declare_counter(name: str, operation: str) -> None:
         """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted; outside LDS 0."""
         m0 = w.m0
         place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
+        check_aligned(w, w.splat(place), 4)
         inside = place.to("u64") + 4 <= w.load(w.wave_field("lds_size"), "u64")
         with w.ir.if_else(inside.llvm) as (counted, dropped):
             with counted:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from llvmlite import ir
+
 from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
 from luthier.emulator.ir.declare import OperationTable, Unsupported
@@ -14,11 +16,16 @@ from luthier.emulator.operations.flat import scaled
 
 operations = OperationTable()
 
+_SCRATCH_UNIT = 64
+"""Bytes that an SGPR's offset of the instructions for scratch counts in (ISA documents, "Scalar memory addressing")."""
 
-def _offset(soffset: Slot, offset: Slot, size: int = 1) -> Value:
+
+def _offset(soffset: Slot, offset: Slot, size: int = 1, unit: int = 1) -> Value:
     """Return the immediate (signed) plus SGPR (unsigned) offset, as u64.
 
-    `size`: bytes that are loaded, by which ``scale_offset`` multiplies the register.
+    Args:
+        size: bytes that are loaded, by which ``scale_offset`` multiplies the register.
+        unit: bytes that the register counts in.
     """
     w = soffset.w
     total = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
@@ -27,18 +34,24 @@ def _offset(soffset: Slot, offset: Slot, size: int = 1) -> Value:
     if soffset.present:
         register = soffset.scalar()
         # GFX9 has the immediate in the place of the register in one of its forms.
-        wide = w.ir.sext(register.llvm, I64) if soffset.access.kind in ("i", "k") else w.ir.zext(register.llvm, I64)
-        total = total + scaled(w, w.wrap(wide, "u64"), size)
+        if soffset.access.kind in ("i", "k"):
+            return total + w.wrap(w.ir.sext(register.llvm, I64), "u64")
+        total = total + scaled(w, w.wrap(w.ir.zext(register.llvm, I64), "u64") * unit, size)
     return total
 
 
-def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot, unit: int = 1) -> None:
     """D = dwords at (base + offset) & ~3."""
     count = result.spec.type.count
-    address = (base.scalar() + _offset(soffset, offset, 4 * count)) & 0xFFFFFFFFFFFFFFFC
+    address = (base.scalar() + _offset(soffset, offset, 4 * count, unit)) & 0xFFFFFFFFFFFFFFFC
     pointer = check_scalar(w, address, 4 * count)
     words = [w.load(w.address(pointer, 4 * index), "u32", align=4) for index in range(count)]
     result.write_scalars(words)
+
+
+def _load_scratch(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+    """D = dwords at (base + offset) & ~3, where an SGPR's offset counts 64 bytes."""
+    _load(w, result, base, soffset, offset, _SCRATCH_UNIT)
 
 
 def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
@@ -57,25 +70,24 @@ def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
 
 
 def _buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
-    """D = dwords of a buffer; those beyond its number of records are 0 (ISA documents, "Scalar memory: buffer
-    loads")."""
+    """D = dwords of a buffer; those that begin beyond its number of records are 0 (ISA documents, "Address and GPR
+    range checking")."""
     start, size = _buffer(w, base)
-    where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
+    where = _offset(soffset, offset)
     values = []
     for index in range(result.spec.type.count):
         place = where + 4 * index
-        inside = place + 4 <= size
+        inside = place < size
+        address = start + (place & 0xFFFFFFFFFFFFFFFC)
         zero = w.wrap(w.ir.ptrtoint(w.wave_field("zero"), I64), "u64")
-        checked = w.select(inside, start + place, zero)
-        before = w.ir.block
+        checked = w.select(inside, address, zero)
         read = w.llvm_function.append_basic_block("read")
         done = w.llvm_function.append_basic_block("done")
         w.ir.cbranch(inside.llvm, read, done)
         w.ir.position_at_end(read)
-        check_scalar(w, start + place, 4)
+        check_scalar(w, address, 4)
         w.ir.branch(done)
         w.ir.position_at_end(done)
-        _ = before
         values.append(w.load(w.ir.inttoptr(checked.llvm, PTR), "u32", align=4))
     result.write_scalars(values)
 
@@ -88,45 +100,53 @@ for _count, _names in {
     8: "dwordx8 b256",
     16: "dwordx16 b512",
 }.items():
-    _loads = " ".join(
-        f"s_load_{name} s_scratch_load_{name}" if _count <= 4 else f"s_load_{name}" for name in _names.split()
+    _loads, _scratch_loads, _buffers = (
+        " ".join(f"{prefix}_{name}" for name in _names.split())
+        for prefix in ("s_load", "s_scratch_load", "s_buffer_load")
     )
-    _buffers = " ".join(f"s_buffer_load_{name}" for name in _names.split())
     operations.wave(_loads, f"sbase:u64 soffset:u32 #offset -> sdst:u32x{_count}")(_load)
+    if _count in (1, 2, 4):
+        operations.wave(_scratch_loads, f"sbase:u64 soffset:u32 #offset -> sdst:u32x{_count}")(_load_scratch)
     operations.wave(_buffers, f"sbase:u32x4 soffset:u32 #offset -> sdst:u32x{_count}", generations=True)(_buffer_load)
 
 
 def _declare_store(count: int) -> None:
     name = "dword" if count == 1 else f"dwordx{count}"
 
-    @operations.wave(
-        f"s_store_{name} s_scratch_store_{name}",
-        f"sdata:u32x{count} sbase:u64 soffset:u32 #offset ->",
-        since=(9, 10),
-        until=(11,),
-    )
-    def store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
-        """Dwords at (base + offset) & ~3 = D."""
-        address = (base.scalar() + _offset(soffset, offset)) & 0xFFFFFFFFFFFFFFFC
-        pointer = check_scalar(w, address, 4 * count)
-        for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
-            w.store(word, w.address(pointer, 4 * index), align=4)
+    for prefix, unit in (("s_store", 1), ("s_scratch_store", _SCRATCH_UNIT)):
+
+        @operations.wave(
+            f"{prefix}_{name}", f"sdata:u32x{count} sbase:u64 soffset:u32 #offset ->", since=(9, 10), until=(11,)
+        )
+        def store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot, unit: int = unit) -> None:
+            """Dwords at (base + offset) & ~3 = D."""
+            address = (base.scalar() + _offset(soffset, offset, unit=unit)) & 0xFFFFFFFFFFFFFFFC
+            pointer = check_scalar(w, address, 4 * count)
+            for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
+                w.store(word, w.address(pointer, 4 * index), align=4)
 
     @operations.wave(
         f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", since=(9, 10), until=(11,)
     )
     def buffer_store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
-        """Dwords of a buffer = D; those beyond its number of records are dropped."""
+        """Dwords of a buffer = D; those that begin beyond its number of records are dropped."""
         start, size = _buffer(w, base)
-        where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
+        where = _offset(soffset, offset)
         for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
             place = where + 4 * index
-            with w.ir.if_then((place + 4 <= size).llvm):
-                w.store(word, check_scalar(w, start + place, 4), align=4)
+            with w.ir.if_then((place < size).llvm):
+                w.store(word, check_scalar(w, start + (place & 0xFFFFFFFFFFFFFFFC), 4), align=4)
 
 
 for _count in (1, 2, 4):
     _declare_store(_count)
+
+
+def _aligned(w: WaveBuilder, address: Value, size: int) -> ir.Value:
+    """Return a pointer to what an atomic operation accesses; stop where it is not aligned."""
+    with w.when((address & (size - 1)) != 0):
+        fault(w, address, w.number(0), size, layout.FAULT_ALIGNMENT)
+    return check_scalar(w, address, size)
 
 
 def _declare_atomic(atomic: Atomic) -> None:
@@ -158,12 +178,12 @@ def _declare_atomic(atomic: Atomic) -> None:
             place = w.slot_address(source.position)
             values = [w.load(w.address(place, index * step), kind, align=4) for index in range(atomic.data_count)]
             if base_type == "u64":
-                old = apply_atomic(w, atomic, check_scalar(w, base.scalar() + where, step), values)
+                old = apply_atomic(w, atomic, _aligned(w, base.scalar() + where, step), values)
             else:
                 start, size = _buffer(w, base)
                 before = w.ir.block
-                with w.ir.if_then((where + step <= size).llvm):
-                    done = apply_atomic(w, atomic, check_scalar(w, start + where, step), values)
+                with w.ir.if_then(((where < size) & (where + step <= size)).llvm):
+                    done = apply_atomic(w, atomic, _aligned(w, start + where, step), values)
                     after = w.ir.block
                 merged = w.ir.phi(done.llvm.type)
                 merged.add_incoming(done.llvm, after)
@@ -182,13 +202,12 @@ for _atomic in ATOMICS:
 
 def _load_small(bits: int, signed: bool) -> None:
     names = f"s_load_{'i' if signed else 'u'}{bits}"
+    aligned = 0x10000000000000000 - bits // 8
 
     @operations.wave(names, "sbase:u64 soffset:u32 #offset -> sdst:u32", since=(12,))
     def load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """D = the 8 or 16 bits at base + offset, extended."""
-        address = base.scalar() + _offset(soffset, offset, bits // 8)
-        if bits == 16:
-            address = address & 0xFFFFFFFFFFFFFFFE
+        address = (base.scalar() + _offset(soffset, offset, bits // 8)) & aligned
         pointer = check_scalar(w, address, bits // 8)
         value = w.load(pointer, f"{'i' if signed else 'u'}{bits}", align=1)
         result.write_scalar(value.to("i32" if signed else "u32").as_("u32"))
@@ -201,8 +220,8 @@ def _load_small(bits: int, signed: bool) -> None:
         start, size = _buffer(w, base)
         place = _offset(soffset, offset)
         result.write_scalar(w.number(0))
-        with w.ir.if_then((place + bits // 8 <= size).llvm):
-            pointer = check_scalar(w, start + place, bits // 8)
+        with w.ir.if_then((place < size).llvm):
+            pointer = check_scalar(w, start + (place & aligned), bits // 8)
             value = w.load(pointer, f"{'i' if signed else 'u'}{bits}", align=1)
             result.write_scalar(value.to("i32" if signed else "u32").as_("u32"))
 
