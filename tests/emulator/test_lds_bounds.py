@@ -160,8 +160,8 @@ def test_counters_and_addresses_by_lane(target: str) -> None:
     assert run(target, f"{name} v8 offset:28", {8: ones}, m0=960).lds.tobytes() == CONTENTS[:988] + b"\1" * 40
 
 
-def test_second_sources_and_conditional_exchanges() -> None:
-    """Of GFX9: an addition of what is at B = A + 4, and an exchange of two dwords."""
+def test_second_sources() -> None:
+    """Of GFX9: an addition of what is at B = A + 4."""
     places = np.full(64, 0xFFFFF0, np.uint32)
     places[:3] = 0, SIZE - 4, SIZE
     state = run("gfx906", "ds_add_src2_u32 v0 offset:1", {0: places})
@@ -169,12 +169,34 @@ def test_second_sources_and_conditional_exchanges() -> None:
     expected = words.copy()
     expected[0] += words[1]  # that of the last dword is 0, and the one of the next does not exist
     assert state.lds.tobytes() == expected.tobytes()
-    data = np.full(64, 0x80000005, np.uint32)
-    state = run("gfx906", "ds_condxchg32_rtn_b64 v[4:5], v0, v[8:9]", {0: places & ~np.uint32(7), 8: data, 9: data})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("offset", [0, 4, 12, 0xFFF8])
+def test_conditional_exchanges(target: str, offset: int) -> None:
+    """The sum of address and offset has 16 bits, and is a multiple of 8."""
+    lanes = lanes_of(target)
+    given = np.array([20 * lane + lane % 3 for lane in range(lanes)], np.uint32)
+    given[1::4] = [0x10000 + 64 * lane for lane in range(1, lanes, 4)]
+    places = given + np.uint32(offset) & np.uint32(0xFFF8)
+    _, first = np.unique(places, return_index=True)
+    mask = sum(1 << int(lane) for lane in first)
+    data = RNG.integers(0, 1 << 32, (2, lanes), np.uint32)
+    code = f"s_mov_b32 m0, -1\nds_condxchg32_rtn_b64 v[4:5], v0, v[8:9] offset:{offset}"
+    state = run_assembly(target, code, {0: given, 8: data[0], 9: data[1]}, exec=mask, lds=CONTENTS)
+    words = np.frombuffer(CONTENTS, np.uint32)
     expected = words.copy()
-    expected[:2] = 5
+    found = rows(state, 4, 2)
+    for lane in first:
+        if not inside(int(places[lane]), 8):
+            assert found[lane].tolist() == [0, 0]
+            continue
+        at = int(places[lane]) // 4
+        assert found[lane].tolist() == words[at : at + 2].tolist()
+        for index in range(2):
+            if data[index, lane] >> 31:
+                expected[at + index] = data[index, lane] & 0x7FFFFFFF
     assert state.lds.tobytes() == expected.tobytes()
-    assert [row.tolist() for row in rows(state, 4, 2)[:2]] == [words[:2].tolist(), [0, 0]]
 
 
 @pytest.mark.parametrize(("target", "dwords"), [("gfx906", 1), ("gfx90a", 1), ("gfx950", 4), ("gfx1030", 1)])

@@ -424,7 +424,7 @@ def wrap(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, off
 @operations.wave("ds_condxchg32_rtn_b64", "addr:u32 data0:u32x2 #offset -> vdst:u32x2")
 def condxchg32(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
     """D = LDS, two dwords; each dword of LDS whose data has bit 31 set = data with bit 31 clear."""
-    places = addr.row(0) + w.splat(offset.scalar() & 0xFFF8)
+    places = _place(addr, offset.scalar()) & 0xFFF8
     hosts, inside = lds_access(w, places, 8)
     old = [gather(w, hosts, 4 * index, inside) for index in range(2)]
     for index in range(2):
