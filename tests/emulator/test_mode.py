@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.emulator.inspection.bench import DEFAULT_MODE, WaveState, run_assembly
+from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
 
 TARGETS = {"gfx906": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
@@ -223,6 +224,65 @@ def test_mode_flushes_denormals_in_lds(
         lds = np.array([held], np.uint32).tobytes()
         state = run_assembly(target, f"s_mov_b32 m0, -1\n{source}", {0: 0, 1: data}, exec=1, lds=lds, mode=mode)
         assert int(state.lds.view(np.uint32)[0]) == expected
+
+
+def bfloat_sum(left: int, right: int, kept: int) -> int:
+    """The sum of two bfloats, neither of them large, as MODE's FP_DENORM says."""
+    pair = np.array([left, right], np.uint32)
+    if not kept & 1:
+        pair = np.where(pair & 0x7F80, pair, pair & 0x8000)
+    first, second = (pair << 16).astype(np.uint32).view(np.float32)
+    exact = int((first + second).view(np.uint32))
+    rounded = exact + 0x7FFF + (exact >> 16 & 1) >> 16
+    return rounded if kept & 2 or rounded & 0x7F80 else rounded & 0x8000
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1201", "gfx1250"])
+@pytest.mark.parametrize("kept", range(4))
+def test_mode_flushes_denormals_of_bfloats_in_lds(target: str, kept: int) -> None:
+    """FP_DENORM of 16 bits decides (CDNA4's document, 9.2.2; RDNA4's, 13.2), but on GFX1250, which keeps them."""
+    numbers = (1, 0x8001, 0x7F, 0x80, 0x8080, 0x81, 0xFF, 0x807F, 0x100, 0x3F80)
+    pairs = [(left, right) for left in numbers for right in numbers]
+    lanes = 64 if target.startswith("gfx9") else 32
+    mode = DEFAULT_MODE & ~0xF0 | kept << 6
+    for start in range(0, len(pairs), lanes):
+        some = pairs[start : start + lanes]
+        held, added = (np.array([pair[side] | pair[1 - side] << 16 for pair in some], np.uint32) for side in (0, 1))
+        offsets = np.arange(len(some), dtype=np.uint32) * 4
+        given = {0: np.resize(offsets, lanes), 1: np.resize(added, lanes)}
+        state = run_assembly(
+            target, "ds_pk_add_bf16 v0, v1", given, exec=(1 << len(some)) - 1, lds=held.tobytes(), mode=mode
+        )
+        expected = [bfloat_sum(*pair, 3 if target == "gfx1250" else kept) for pair in some]
+        assert state.lds.view(np.uint32).tolist() == [value | value << 16 for value in expected]
+
+
+@pytest.mark.parametrize("target", ["gfx1201", "gfx1250"])
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_of_two_nan_an_atomic_gives_the_second_quieted(target: str, bits: int, name: str) -> None:
+    """From GFX12 on; of a NaN and a number it is the number (RDNA4's pseudo-code)."""
+    unsigned, fraction = np.dtype(f"u{bits // 8}"), 23 if bits == 32 else 52
+    infinity, quiet = ((1 << bits - 1 - fraction) - 1) << fraction, 1 << fraction - 1
+    one = ((1 << bits - 2 - fraction) - 1) << fraction
+    numbers = [infinity | 5, infinity | quiet | 9, infinity | 1 << bits - 1 | 3, one]
+    pairs = [(held, data) for held in numbers for data in numbers]
+    held, data = (np.array(column, unsigned) for column in zip(*pairs, strict=True))
+    memory = Memory()
+    place = memory.allocate(held.nbytes)
+    place.view().view(unsigned)[:] = held
+    register = "v2" if bits == 32 else "v[2:3]"
+    source = f"ds_{name}_num_f{bits} v0, {register}"
+    if bits == 32:
+        source += f"\nglobal_atomic_{name}_num_f32 v0, {register}, s[0:1]"
+    offsets = np.resize(np.arange(len(pairs), dtype=np.uint32) * (bits // 8), 32)
+    sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32}
+    given = {0: offsets, 2: np.resize(data, 32)}
+    state = run_assembly(target, source, given, sgprs, exec=(1 << len(pairs)) - 1, lds=held.tobytes(), memory=memory)
+    expected = [one if one in pair else pair[1] | quiet for pair in pairs]
+    assert state.lds.view(unsigned).tolist() == expected
+    if bits == 32:
+        assert place.view().view(unsigned).tolist() == expected
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1100"])

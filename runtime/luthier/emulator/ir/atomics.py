@@ -133,6 +133,12 @@ def _add_floats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
     return total if w.mode.denormals(total.type.bits) & 2 else flush_denormal(w, total)
 
 
+def _quieted(w: WaveBuilder, value: Value) -> Value:
+    """Return a float, with its quiet bit set if it is NaN."""
+    fraction = {32: 23, 64: 52}[value.type.bits]
+    return w.select(w.is_nan(value), (value.as_(f"u{value.type.bits}") | 1 << fraction - 1).as_(value.type), value)
+
+
 def _choice(
     better: Callable[[Value, Value], Value], sign: Callable[[Value, Value], Value], *, flushed: bool
 ) -> Combine:
@@ -141,12 +147,12 @@ def _choice(
     Args:
         better: whether the first one is chosen.
         sign: how the signs of two zeros are combined.
-        flushed: whether the result is flushed, too, as it is from GFX12 on.
+        flushed: whether the result is flushed, and one of two NaN quieted, too, as it is from GFX12 on.
     """
 
     def choose(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
         left, right = flush_input(w, old), flush_input(w, data[0])
-        chosen, other = (left, right) if flushed else (old, data[0])
+        chosen, other = (left, _quieted(w, right)) if flushed else (old, data[0])
         value = w.select(better(right, left) | w.is_nan(left), other, chosen)
         both_zero = (chosen == 0.0) & (other == 0.0)
         bits = f"u{old.type.bits}"
@@ -196,7 +202,11 @@ def _masked_or(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 
 
 def _add_bfloats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
-    return (old.to("f32") + data[0].to("f32")).to("bf16")
+    """Return the sum of bfloats, of which MODE's denormals of 16 bits decide."""
+    kept = w.mode.denormals(16)
+    left, right = (value.to("f32") if kept & 1 else flush_denormal(w, value.to("f32")) for value in (old, data[0]))
+    total = (left + right).to("bf16")
+    return total if kept & 2 else flush_denormal(w, total.to("f32")).to("bf16")
 
 
 def _packed(kind: str) -> Combine:

@@ -5,6 +5,8 @@ What is outside LDS reads as 0, and is not written: `lds_access`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes, swap_if_equal_floats
@@ -184,13 +186,13 @@ def _with_return(name: str) -> str:
     return f"ds_{stem}_rtn_{tail}"
 
 
-def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
+def _declare_atomic(atomic: Atomic, names: str, returning: bool, **settings: Any) -> None:
     data = f"data0:u32x{atomic.units}" + (f" data1:u32x{atomic.units}" if atomic.data_count == 2 else "")
     signature = f"addr:u32 #offset {data} -> " + (f"vdst:u32x{atomic.units}" if returning else "")
 
-    by_mode = atomic.type.is_float
+    settings = {"denormals_by_mode": atomic.type.is_float, **settings}
 
-    @operations.wave(names, signature, denormals_by_mode=by_mode)
+    @operations.wave(names, signature, **settings)
     def run(w: WaveBuilder, *slots: Slot) -> None:
         """old = LDS[addr + offset]; LDS = op(old, D); with return, D = old."""
         result = slots[0] if returning else None
@@ -204,8 +206,13 @@ def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
 
 for _atomic in ATOMICS:
     if _atomic.lds_names:
-        _declare_atomic(_atomic, " ".join(f"ds_{name}" for name in _atomic.lds_names), False)
-        _declare_atomic(_atomic, " ".join(_with_return(name) for name in _atomic.lds_names), True)
+        _names = " ".join(f"ds_{name}" for name in _atomic.lds_names)
+        _returning = " ".join(_with_return(name) for name in _atomic.lds_names)
+        _declare_atomic(_atomic, _names, False)
+        _declare_atomic(_atomic, _returning, True)
+        if _atomic.type.kind == "bf":  # GFX1250 keeps the denormals of bfloats, whatever MODE says
+            _declare_atomic(_atomic, _names, False, denormals_by_mode=False, since=(125,))
+            _declare_atomic(_atomic, _returning, True, denormals_by_mode=False, since=(125,))
 for _bits in (32, 64):
     _exchange = Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg")
     _declare_atomic(_exchange, f"ds_wrxchg_rtn_b{_bits} ds_storexchg_rtn_b{_bits}", True)
