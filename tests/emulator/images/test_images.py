@@ -440,6 +440,28 @@ def test_halves(target: str) -> None:
     np.testing.assert_array_equal(place.view(), before)
 
 
+@pytest.mark.parametrize(
+    ("target", "mask", "cleared"),
+    [("gfx906", 0b100, True), ("gfx90a", 0b1101, True), ("gfx90a:sramecc-", 0b1101, False), ("gfx1030", 0b100, False)],
+)
+def test_the_other_half_under_sramecc(target: str, mask: int, cleared: bool) -> None:
+    """A load of an odd number of halves clears it (CDNA4's document, 9.1.6)."""
+    image = Image(target, "16_16_16_16_FLOAT", "2D", EXTENTS["2D"])
+    memory, place = allocated(image, 5)
+    at = places(image, outside=False)
+    old = RNG.integers(1, 1 << 32, (2, LANES), np.uint32)
+    given = {20 + axis: np.array(at, np.uint32)[:, axis] for axis in range(2)} | {0: old[0], 1: old[1]}
+    count = mask.bit_count()
+    registers = (count + 1) // 2
+    state = run(image, "image_load", span(registers), f"v[20:21]|dmask:{mask:#x} d16", given, memory, place.address)
+    for lane in range(LANES):
+        halves = place.view()[image.place(at[lane]) :][:8].tobytes()
+        data = b"".join(halves[2 * index :][:2] for index in range(4) if mask >> index & 1)
+        if count % 2:
+            data += bytes(2) if cleared else old[count // 2, lane].tobytes()[2:]
+        assert b"".join(state.vgpr(index)[lane].tobytes() for index in range(registers)) == data
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_levels(target: str) -> None:
     """There is one; another is refused."""

@@ -226,7 +226,7 @@ class Binder:
             extra.append(("wide_lds", 1))
         if "_M0_" in opcode.name:
             extra.append(("from_m0", 1))
-        if "d16" in name and self._clears_halves:
+        if self._clears_halves and ("d16" in name or "d16" in positions):
             extra.append(("sramecc", 1))
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
