@@ -288,3 +288,32 @@ def test_registers_at_the_entry(dump: KernelHandle) -> None:
         assert numbers is None or numbers[index] == number
         seen.append((*groups[index], number))
     assert len(set(seen)) == 12 * waves
+
+
+@pytest.mark.parametrize("processor", ["gfx906", "gfx1030"])
+@pytest.mark.parametrize("private", [1024, 17000, 40000])
+def test_stack_pointers_count_the_bytes_of_all_lanes(processor: str, private: int) -> None:
+    """Scratch by a descriptor, of more bytes a lane than its stride has bits for, too."""
+    size = target_named(processor).default_wave_size
+    place = private - 16
+    store = "v_lshlrev_b32 v0, 2, v0", "global_store_dword v0, v3, s[10:11]"
+    lines = [
+        "s_add_u32 s0, s0, s7",
+        "s_addc_u32 s1, s1, 0",
+        "s_load_dwordx2 s[10:11], s[4:5], 0x0",
+        f"s_mov_b32 s8, {place * size}",
+        "v_add_u32 v1, 1000, v0" if processor == "gfx906" else "v_add_nc_u32 v1, 1000, v0",
+        "buffer_store_dword v1, off, s[0:3], s8 offset:8",
+        f"v_mov_b32 v2, {place}",
+        "buffer_load_dword v3, v2, s[0:3], 0 offen offset:8",
+        "s_waitcnt vmcnt(0) lgkmcnt(0)",
+        *store,
+        "s_endpgm",
+    ]
+    directives = {"user_sgpr_private_segment_buffer": 1, "system_sgpr_private_segment_wavefront_offset": 1}
+    text = kernel_text(
+        function("k", lines), processor, name="k", sgprs=16, vgprs=4, private=private, directives=directives
+    )
+    out = np.zeros(256, np.uint32)
+    open_device(f"emu:{processor}", threads=1).load(assembled(text, processor)).kernel("k").launch(out, block=256)
+    assert out.tolist() == [1000 + item for item in range(256)]

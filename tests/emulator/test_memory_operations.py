@@ -362,12 +362,13 @@ def test_structured_and_swizzled_buffers() -> None:
         "gfx90a", source, {0: lanes}, {0: base[0], 1: base[1] | 12 << 16, 2: 20, 3: 0}, memory=memory
     )
     assert structured.vgpr(4).tolist() == [int(words[3 * i + 1]) if i < 20 else 0 for i in range(64)]
-    # Swizzle: element size 4 (code 1), index stride 8 (code 0).
-    swizzled = run_assembly(
-        "gfx90a", source, {0: lanes}, {0: base[0], 1: base[1] | 12 << 16 | 1 << 31, 2: 64, 3: 1 << 19}, memory=memory
-    )
+    # Swizzle: index stride 8 (code 0); elements have 4 bytes, whatever the bits say that GFX8 has their size in.
     expected = [int(words[((i // 8) * 12 + 4) * 8 // 4 + i % 8]) for i in range(64)]
-    assert swizzled.vgpr(4).tolist() == expected
+    for target in ("gfx906", "gfx90a", "gfx942", "gfx950"):
+        for bits in range(4):
+            descriptor = {0: base[0], 1: base[1] | 12 << 16 | 1 << 31, 2: 64, 3: bits << 19 | 0x27000}
+            swizzled = run_assembly(target, source, {0: lanes}, descriptor, memory=memory)
+            assert swizzled.vgpr(4).tolist() == expected
 
 
 def lane_test(target: str, source: str, **registers: object) -> WaveState:

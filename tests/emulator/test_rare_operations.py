@@ -371,6 +371,68 @@ def test_buffers_of_private_memory_have_no_bounds(target: str) -> None:
     assert state.vgpr(2).tolist() == [0] * 64
 
 
+BUFFERS = ("gfx906", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1030", "gfx1100", "gfx1201")
+
+
+def buffer_load(target: str, operands: str) -> str:
+    return f"buffer_load_{'b32' if target.startswith(('gfx11', 'gfx12')) else 'dword'} v4, {operands}"
+
+
+@pytest.mark.parametrize("target", BUFFERS)
+@pytest.mark.parametrize(("stride", "scalar", "offset"), [(4, 0, 8), (4, 256, 0), (16, 256, 4), (20, 64, 4)])
+def test_buffers_that_add_lanes(target: str, stride: int, scalar: int, offset: int) -> None:
+    """base + SGPR + offset + stride * lane (RDNA4's document, 9.4.1.3); the format has bits of GFX9's strides alone."""
+    old = target.startswith("gfx9")
+    memory = Memory()
+    data = memory.allocate(0x8000 * 4 + 0x4000 if old else 0x4000)
+    words = data.view().view(np.uint32)
+    words[:] = RNG.integers(0, 1 << 32, len(words), np.uint32)
+    for number in (0, 1) if old else (0, 1, 22):
+        word3 = 1 << 23 | (number << 15 if old else number << 12 | 2 << 28)
+        reach = 3 if number and old else 64
+        descriptor = {**pair(data.address), 2: 1 << 20, 3: word3, 8: scalar}
+        descriptor[1] |= stride << 16
+        source = buffer_load(target, f"off, s[0:3], s8 offset:{offset}")
+        state = run_assembly(target, source, None, descriptor, exec=(1 << reach) - 1 & 0xFFFFFFFF, memory=memory)
+        lanes = min(reach, 32)
+        whole = stride + (number << 14 if old else 0)
+        expected = [int(words[(scalar + offset + whole * lane) // 4]) for lane in range(lanes)]
+        assert state.vgpr(4)[:lanes].tolist() == expected
+
+
+@pytest.mark.parametrize("target", BUFFERS)
+def test_scalar_offsets_and_bounds_of_raw_buffers(target: str) -> None:
+    """GFX9 leaves them out (CDNA4's document, 9.1.5.1), later generations do not (RDNA4's, 9.4.1)."""
+    memory = Memory()
+    data = memory.allocate(4096)
+    data.view().view(np.uint32)[:] = np.arange(1024) + 1
+    lanes = np.arange(64 if target.startswith("gfx9") else 32, dtype=np.uint32)
+    for records, scalar, offset in ((64, 48, 0), (64, 64, 4), (60, 4, 8), (100, 0, 12)):
+        word3 = 0x27000 if target.startswith("gfx9") else 0x27000 | 3 << 28
+        descriptor = {**pair(data.address), 2: records, 3: word3, 8: scalar}
+        source = buffer_load(target, f"v0, s[0:3], s8 offen offset:{offset}")
+        state = run_assembly(target, source, {0: lanes * 4}, descriptor, memory=memory)
+        limit = records if target.startswith("gfx9") else records - scalar
+        places = [offset + 4 * int(lane) for lane in lanes]
+        expected = [(scalar + place) // 4 + 1 if place + 4 <= limit else 0 for place in places]
+        assert state.vgpr(4).tolist() == expected
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1151", "gfx1201"])
+def test_a_reserved_element_size_is_refused(target: str) -> None:
+    memory = Memory()
+    data = memory.allocate(4096)
+    source = buffer_load(target, f"v0, s[0:3], {'null' if target == 'gfx1201' else '0'} idxen")
+    for mode in range(4):
+        descriptor = {**pair(data.address), 2: 64, 3: 1 << 28 | 0x27000}
+        descriptor[1] |= 16 << 16 | mode << 30
+        if mode == 2:
+            with pytest.raises(EmulationError, match="SWIZZLE_ENABLE is 2"):
+                run_assembly(target, source, {0: LANES[:32]}, descriptor, memory=memory)
+        else:
+            run_assembly(target, source, {0: LANES[:32]}, descriptor, memory=memory)
+
+
 @pytest.mark.parametrize(
     ("target", "name"), [("gfx1030", "dword_addtid"), ("gfx1100", "addtid_b32"), ("gfx1201", "addtid_b32")]
 )

@@ -21,11 +21,12 @@ SAMPLER = "a sampler that filters integers, or has more than ROCr's do: not mode
 BEYOND_IMAGE = (
     "a place outside of an image that has constants for components: what is read there the sources leave open"
 )
+SWIZZLE = "a buffer descriptor whose SWIZZLE_ENABLE is 2, which documents reserve"
 ALONE = "whether a wave is the first at a barrier that is none, as in work-groups of one wave: the sources differ"
 
 QUESTIONS = (
     *(SCALE, LANES_OFF, WIDTH, BANKS, CLUSTER, OUTSIDE_LDS, UNDERFLOW),
     *(NO_BARRIER, NO_MEMBERS, ALONE, TENSOR, TENSOR_STEPS),
-    *(IMAGE, TILES, IMAGE_PITCH, SAMPLER, BEYOND_IMAGE),
+    *(IMAGE, TILES, IMAGE_PITCH, SAMPLER, BEYOND_IMAGE, SWIZZLE),
 )
 """In the order of their numbers."""

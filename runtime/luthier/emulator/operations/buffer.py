@@ -20,10 +20,12 @@ from luthier.emulator.ir.memory_code import (
     gather_small,
     scatter,
     scatter_small,
+    unanswered,
 )
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.flat import small_row, to_lds
+from luthier.emulator.questions import SWIZZLE
 
 operations = OperationTable()
 
@@ -44,7 +46,8 @@ class BufferAccess(Struct):
     index: Value
     offset: Value
     records: Value
-    """Scalar: number of records left after the scalar offset, u64."""
+    """Scalar: number of records that bytes are compared with, u64: those left after the scalar offset, which GFX9
+    leaves out of its bounds (CDNA4's document, 9.1.5.1)."""
     all_records: Value
     stride: Value
     structured: Value
@@ -106,20 +109,28 @@ def buffer_access(
     if w.major >= 12:
         scale = words[3] >> 18 & 3
         stride = stride << w.select(scale == 3, w.number(5), w.select(scale == 0, w.number(0), scale + 1))
-    elif not formatted:
+    elif w.major == 9 and not formatted:
         # With ADD_TID_ENABLE the data format holds the stride's upper bits.
         stride = w.select(add_tid, stride | (words[3] >> 15 & 15) << 14, stride)
     if w.major >= 11:
         mode = words[1] >> 30 & 3
+        unanswered(w, mode == 2, SWIZZLE)
         swizzled = mode != 0
         element_shift = mode + 1
     else:
         swizzled = (words[1] >> _SWIZZLE_BIT) != 0
-        element_shift = (words[3] >> 19 & 3) + 1 if w.major == 9 else w.number(2)
+        element_shift = w.number(2)
     scalar_offset = soffset.scalar().to("u64")
-    # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the
-    # other's.
-    scalar_offset = scalar_offset >> w.select(add_tid & ~swizzled, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
+    wide_stride = stride.to("u64")
+    scratch = w.wrap((stride != stride).llvm, SCC)
+    if w.major <= 10:  # later generations have other instructions for scratch
+        lane_bytes = w.load(w.wave_field("scratch_size"), "u64")
+        inside = base - w.load(w.wave_field("scratch"), "u64") < lane_bytes * w.wave_size
+        scratch = add_tid & ~swizzled & inside
+        wide_stride = w.select(scratch, lane_bytes, wide_stride)
+        # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the
+        # other's.
+        scalar_offset = scalar_offset >> w.select(scratch, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
     # The sum of the two offsets has 32 bits: on GFX9 and later compilers rely on it for -4 + 4.
     within = w.splat(offset.scalar() & 0xFFFFFF)
     if form & 1:
@@ -129,7 +140,6 @@ def buffer_access(
     if form & 2:
         index = vaddr.row(0).to("u64")
     index = index + w.select(add_tid, w.lane_id("u64"), w.const("u64", 0))
-    wide_stride = stride.to("u64")
     linear = lane_offset + index * w.splat(wide_stride)
     index_shift = (words[3] >> 21 & 3).to("u64") + 3
     shift = element_shift.to("u64")
@@ -144,8 +154,10 @@ def buffer_access(
     twisted = (rows << w.splat(index_shift)) + (index_low << w.splat(shift)) + offset_low
     place = w.select(swizzled, twisted, linear)
     records = words[2].to("u64")
-    left = w.select(records > scalar_offset, records - scalar_offset, 0)
-    has_stride = stride != 0
+    left = records
+    if w.major >= 10:
+        left = w.select(records > scalar_offset, records - scalar_offset, 0)
+    has_stride = wide_stride != 0
     if w.major == 9:
         structured = has_stride & (swizzled if not form & 2 else w.wrap((stride == stride).llvm, SCC))
     else:
@@ -163,7 +175,7 @@ def buffer_access(
         structured,
         swizzled,
         words[3] >> 28 & 3,
-        add_tid & ~swizzled & (wide_stride == w.load(w.wave_field("scratch_size"), "u64")),
+        scratch,
         add_tid if not form & 2 else w.wrap((stride != stride).llvm, SCC),
         scalar_offset,
         w.exec,
