@@ -115,7 +115,7 @@ class Instructions:
         """Registers with which memory accesses may succeed: in every fourth register a buffer's address, its
         descriptor from s0 on, small numbers elsewhere."""
         lines = [f"s_load_dwordx2 s[20:21], s[{kernarg}:{kernarg + 1}], 0x0", *_WAIT[self.isa.target.target.major]]
-        word3 = {9: 0, 10: 3 << 28, 11: 3 << 28, 12: 3 << 28}[self.isa.target.target.major]
+        word3 = 0x27000 | (0 if self.isa.target.target.major == 9 else 3 << 28)
         for first in range(0, 20, 4):
             lines += [f"s_mov_b64 s[{first}:{first + 1}], s[20:21]", f"s_movk_i32 s{first + 2}, 0x1000"]
             lines += [f"s_mov_b32 s{first + 3}, {word3:#x}"]

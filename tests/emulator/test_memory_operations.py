@@ -14,6 +14,8 @@ RNG = np.random.default_rng(5)
 TARGETS = {"gfx942": 64, "gfx1100": 32, "gfx1201": 32}
 LANES = {**TARGETS, "gfx906": 64}
 SIZE = 4096
+FORMAT = 0x27000
+"""A data format in a buffer's descriptor, of which untyped accesses only look whether there is one."""
 
 
 def split(address: int) -> dict[int, int]:
@@ -127,7 +129,7 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
         target,
         f"{prologue}\n{source}\n{wait}",
         vgprs,  # type: ignore[arg-type]
-        {**split(place.address), 2: SIZE, 3: 3 << 28 if target != "gfx942" else 0},
+        {**split(place.address), 2: SIZE, 3: FORMAT | (3 << 28 if target != "gfx942" else 0)},
         exec=exec_mask if space != "scratch" else None,
         lds=lds,
         scratch=scratch,
@@ -211,7 +213,7 @@ def test_store(target: str, store: tuple[str, str, int, int], space: str) -> Non
         target,
         source,
         vgprs,  # type: ignore[arg-type]
-        {**split(place.address), 2: SIZE, 3: 3 << 28 if target != "gfx942" else 0},
+        {**split(place.address), 2: SIZE, 3: FORMAT | (3 << 28 if target != "gfx942" else 0)},
         exec=mask,
         lds=bytes(expected) if space == "lds" else 0,
         memory=memory,
@@ -294,7 +296,7 @@ def test_integer_atomic_with_return(target: str, bits: int, name: str, space: st
         target,
         source,
         vgprs,  # type: ignore[arg-type]
-        {**split(place.address), 2: SIZE, 3: 3 << 28 if target != "gfx942" else 0},
+        {**split(place.address), 2: SIZE, 3: FORMAT | (3 << 28 if target != "gfx942" else 0)},
         lds=lds,
         memory=memory,
     )
@@ -327,9 +329,9 @@ def test_compare_and_swap_has_the_new_value_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "word3"), [("gfx90a", 0), ("gfx1030", 3 << 28), ("gfx1100", 3 << 28), ("gfx1201", 3 << 28)]
+    ("target", "select"), [("gfx90a", 0), ("gfx1030", 3 << 28), ("gfx1100", 3 << 28), ("gfx1201", 3 << 28)]
 )
-def test_buffer_bounds_are_checked_dword_by_dword(target: str, word3: int) -> None:
+def test_buffer_bounds_are_checked_dword_by_dword(target: str, select: int) -> None:
     memory = Memory()
     place = filled(memory)
     words = place.view().view(np.uint32)
@@ -342,7 +344,7 @@ def test_buffer_bounds_are_checked_dword_by_dword(target: str, word3: int) -> No
         target,
         f"buffer_load_{name} v[4:7], v0, s[0:3], {nulls} offen",
         {0: offsets},
-        {**split(place.address), 2: 48, 3: word3},
+        {**split(place.address), 2: 48, 3: FORMAT | select},
         memory=memory,
     )
     found = state.vgpr(4, 4)
@@ -359,14 +361,14 @@ def test_structured_and_swizzled_buffers() -> None:
     source = "buffer_load_dword v4, v0, s[0:3], 0 idxen offset:4"
     base = split(place.address)
     structured = run_assembly(
-        "gfx90a", source, {0: lanes}, {0: base[0], 1: base[1] | 12 << 16, 2: 20, 3: 0}, memory=memory
+        "gfx90a", source, {0: lanes}, {0: base[0], 1: base[1] | 12 << 16, 2: 20, 3: FORMAT}, memory=memory
     )
     assert structured.vgpr(4).tolist() == [int(words[3 * i + 1]) if i < 20 else 0 for i in range(64)]
     # Swizzle: index stride 8 (code 0); elements have 4 bytes, whatever the bits say that GFX8 has their size in.
     expected = [int(words[((i // 8) * 12 + 4) * 8 // 4 + i % 8]) for i in range(64)]
     for target in ("gfx906", "gfx90a", "gfx942", "gfx950"):
         for bits in range(4):
-            descriptor = {0: base[0], 1: base[1] | 12 << 16 | 1 << 31, 2: 64, 3: bits << 19 | 0x27000}
+            descriptor = {0: base[0], 1: base[1] | 12 << 16 | 1 << 31, 2: 64, 3: bits << 19 | FORMAT}
             swizzled = run_assembly(target, source, {0: lanes}, descriptor, memory=memory)
             assert swizzled.vgpr(4).tolist() == expected
 

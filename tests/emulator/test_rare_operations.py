@@ -418,6 +418,40 @@ def test_scalar_offsets_and_bounds_of_raw_buffers(target: str) -> None:
         assert state.vgpr(4).tolist() == expected
 
 
+@pytest.mark.parametrize("target", BUFFERS)
+@pytest.mark.parametrize("kind", ["bound", "without a format", "of an image"])
+def test_what_is_no_buffer(target: str, kind: str) -> None:
+    """Without a format nothing is bound: 0 is loaded, and nothing stored. From GFX11 on (RDNA3.5's document, 9.6)
+    instructions do nothing where the type is another one."""
+    newest = target.startswith(("gfx11", "gfx12"))
+    if kind == "of an image" and not newest:
+        return
+    memory = Memory()
+    data = memory.allocate(4096)
+    words = data.view().view(np.uint32)
+    words[:] = 9
+    word3 = {"bound": 0x27000, "without a format": 0xFFF, "of an image": 0x27000 | 2 << 30}[kind]
+    word3 |= 0 if target.startswith("gfx9") else 3 << 28
+    suffix = "b32" if newest else "dword"
+    add = "add_u32" if newest else "add"
+    returns = {"gfx942": "sc0", "gfx950": "sc0", "gfx1201": "th:TH_ATOMIC_RETURN"}.get(target, "glc")
+    where = f"s[0:3], {'null' if target == 'gfx1201' else '0'}"
+    source = f"""
+      buffer_load_{suffix} v4, off, {where} offset:16
+      buffer_load_{"u8" if newest else "ubyte"} v5, off, {where} offset:16
+      buffer_store_{suffix} v6, off, {where} offset:32
+      buffer_atomic_{add} v7, off, {where} offset:48 {returns}
+    """
+    given = dict.fromkeys((4, 5, 6, 7), 3)
+    state = run_assembly(target, source, given, {**pair(data.address), 2: 4096, 3: word3}, exec=1, memory=memory)
+    found = [int(state.vgpr(register)[0]) for register in (4, 5, 7)]
+    assert found == {"bound": [9, 9, 9], "without a format": [0, 0, 0], "of an image": [3, 3, 3]}[kind]
+    expected = np.full(1024, 9)
+    if kind == "bound":
+        expected[8], expected[12] = 3, 12
+    np.testing.assert_array_equal(words, expected)
+
+
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1151", "gfx1201"])
 def test_a_reserved_element_size_is_refused(target: str) -> None:
     memory = Memory()

@@ -530,7 +530,13 @@ def test_gfx12_swizzles_the_scalar_offset() -> None:
     place = memory.allocate(1024)
     place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
     words = place.view().view(np.uint32)
-    sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32 | 16 << 16 | 1 << 30, 2: 32, 3: 1 << 28, 4: 4}
+    sgprs = {
+        0: place.address & 0xFFFFFFFF,
+        1: place.address >> 32 | 16 << 16 | 1 << 30,
+        2: 32,
+        3: 1 << 28 | 0x27000,
+        4: 4,
+    }
     source = "buffer_load_b32 v4, v0, s[0:3], s4 idxen offset:4"
     state = run_assembly("gfx1201", source, {0: np.arange(32, dtype=np.uint32)}, sgprs, memory=memory)
     for lane in range(32):

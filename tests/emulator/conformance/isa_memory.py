@@ -144,7 +144,7 @@ def descriptor(ins: Instruction, address: int, wide: bool) -> int:
     by_index = bool(re.search("_(IDXEN|BOTHEN)", ins.opcode.name))
     if wide:
         return address | SIZE << 57 | (STRIDE << 108 if by_index else 0)
-    raw = 3 << 28 if "gfx9" not in ins.opcode.name and "_vi" not in ins.opcode.name else 0
+    raw = 0x27000 | (3 << 28 if "gfx9" not in ins.opcode.name and "_vi" not in ins.opcode.name else 0)
     return address | (STRIDE << 48 if by_index else 0) | SIZE << 64 | raw << 96
 
 

@@ -60,8 +60,10 @@ class BufferAccess(Struct):
     private: Value
     """Scalar scc: it is one of private memory, whose number of records GFX9 does not look at."""
     scalar_offset: Value
+    bound: Value
+    """Scalar scc: there is a buffer, where none is in bounds otherwise."""
     lanes: Value
-    """Per lane: it takes part."""
+    """Per lane: it takes part; from GFX11 on none does where the descriptor is not a buffer's."""
 
     def in_bounds(self, skip: int, size: int | Value) -> Value:
         """Return the active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
@@ -80,7 +82,7 @@ class BufferAccess(Struct):
             good = w.select(self.select == 0, index_good & field_good, whole)
             good = w.select(self.select == 1, index_good, good)
             good = w.select(self.select == 2, nonempty, good)
-        return w.wrap(good.llvm, "mask") & w.exec
+        return w.wrap(good.llvm, "mask") & w.wrap(w.splat(self.bound).llvm, "mask") & self.lanes
 
     def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
         """Return checked host addresses."""
@@ -92,6 +94,13 @@ class BufferAccess(Struct):
             beyond = (ends > w.splat(self.stride)) & mask & w.wrap(w.splat(self.scratch).llvm, "mask")
             fault_if_any(w, beyond, ends - length, size, layout.FAULT_SCRATCH)
         return check_global(w, addresses, size, flat=False, mask=mask)
+
+
+def data_format(w: WaveBuilder, word: Value) -> Value:
+    """Return the data format in a descriptor's last word; 0 is INVALID."""
+    if w.major == 9:
+        return word >> 15 & 15
+    return word >> 12 & (0x7F if w.major == 10 else 0x3F)
 
 
 def buffer_access(
@@ -153,6 +162,12 @@ def buffer_access(
     rows = rows + ((inner >> w.splat(shift)) << w.splat(shift))
     twisted = (rows << w.splat(index_shift)) + (index_low << w.splat(shift)) + offset_low
     place = w.select(swizzled, twisted, linear)
+    bound = w.wrap((stride == stride).llvm, SCC)
+    if not formatted:  # "Unbound resources": what the instruction implies does not take INVALID's place
+        bound = (data_format(w, words[3]) != 0) | add_tid
+    lanes = w.exec
+    if w.major >= 11:  # "Resource - Instruction mismatch"
+        lanes = lanes & w.wrap(w.splat((words[3] >> 30) == 0).llvm, "mask")
     records = words[2].to("u64")
     left = records
     if w.major >= 10:
@@ -178,7 +193,8 @@ def buffer_access(
         scratch,
         add_tid if not form & 2 else w.wrap((stride != stride).llvm, SCC),
         scalar_offset,
-        w.exec,
+        bound,
+        lanes,
     )
 
 

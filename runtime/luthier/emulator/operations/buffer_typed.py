@@ -15,7 +15,7 @@ from luthier.emulator.ir.memory_code import fault_if_any, gather, scatter, scatt
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.layout import FAULT_ELEMENT, FAULT_SELECT
-from luthier.emulator.operations.buffer import PLACE, STATIC, BufferAccess, buffer_access, no_failure
+from luthier.emulator.operations.buffer import PLACE, STATIC, BufferAccess, buffer_access, data_format, no_failure
 from luthier.emulator.operations.buffer_formats import DataFormat
 from luthier.emulator.operations.flat import to_lds
 
@@ -25,9 +25,8 @@ operations = OperationTable()
 def _descriptor_format(w: WaveBuilder, srsrc: Slot) -> Value:
     """Return the number of the format in a descriptor; GFX9's numeric format lies below its data format there."""
     word = srsrc.scalars()[3]
-    if w.major == 9:
-        return (word >> 15 & 15) | ((word >> 12 & 7) << 4)
-    return word >> 12 & (0x7F if w.major == 10 else 0x3F)
+    form = data_format(w, word)
+    return form | ((word >> 12 & 7) << 4) if w.major == 9 else form
 
 
 def selections(srsrc: Slot) -> list[Value]:
@@ -115,7 +114,7 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
             to_lds(w, offset, values[:1])
             return
         for index, row in enumerate(result_rows(w, result, values[:count], half)):
-            result.store_row(index, row, w.exec)
+            result.store_row(index, row, access.lanes)
         no_failure(w, result, registers)
 
 
