@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+from assembly import assembled, function, kernel_text
+from luthier.emulator.running.loader import Image
+from luthier.emulator.running.memory import Memory
 from luthier.errors import ObjectError, TargetError
+from luthier.lifting.addresses.pointers import pointers_in_data
 from luthier.objects import CodeObject, load_object
+from luthier.objects import elf as E
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]
@@ -249,3 +254,76 @@ def test_large_object_is_parsed_fast(tmp_path: Path, tool: Tool) -> None:
     assert len(found.kernels) == 400
     assert seconds < 0.5
     assert found.kernels["k399"].entry == found.symbol("k399").address
+
+
+NAMED = """
+.data
+.p2align 3
+near: .quad 1
+.globl outer
+outer: .quad 2
+.globl far_
+far_: .quad 3
+.globl fixed
+.set fixed, 0x77
+.globl words
+.type words,@object
+words:
+.quad outer+5
+.quad far_+5
+.quad fixed+5
+.size words, 24
+.text
+"""
+"""Words that the loader makes, each of a symbol."""
+
+
+def same_names(name: str) -> tuple[CodeObject, dict[str, int]]:
+    """An object that imports `name`, or whose words are of a symbol without a name; and the addresses of symbols."""
+    original = assembled(kernel_text(NAMED + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
+    addresses = {one.name: one.address for one in original.symbols}
+    data = bytearray(original.data)
+    for table in (one for one in original.elf.sections if one.type in (E.SHT_DYNSYM, E.SHT_SYMTAB)):
+        for at in range(table.offset, table.offset + table.size, E.SYMBOL.size):
+            record = E.SYMBOL.unpack(data, at)
+            if record.value == addresses["outer"]:
+                changes = {"section": E.SHN_UNDEF, "value": 0} if name else {"name": 0, "info": 3}
+                data[at : at + E.SYMBOL.size] = E.SYMBOL.pack(record._replace(**changes))
+    renamed = bytes(data).replace(b"\0outer\0", b"\0" + name.encode().ljust(5, b"\0") + b"\0")
+    return CodeObject(renamed), addresses
+
+
+@pytest.mark.parametrize("name", ["outer", "near", "far_", "k", ""])
+def test_relocations_are_of_symbols_and_not_of_names(name: str) -> None:
+    """A symbol from outside may be called as a local one is, or a defined one have no name."""
+    object, addresses = same_names(name)
+    asked: list[str] = []
+
+    def resolve(wanted: str) -> int:
+        asked.append(wanted)
+        return 0x1234_5678_0000
+
+    image = Image(object, Memory(), resolve)
+    place = image.host(addresses["words"])
+    holder = next(one for one in image.allocations if one.address <= place < one.end)
+    words = holder.view()[place - holder.address :][:24].view("<u8").tolist()
+    first = 0x1234_5678_0000 if name else image.host(addresses["outer"])
+    assert words == [first + 5, image.host(addresses["far_"]) + 5, 0x77 + 5]
+    assert asked == [name] * bool(name)
+    made = {addresses["words"] + 8: addresses["far_"] + 5}
+    made |= {} if name else {addresses["words"]: addresses["outer"] + 5}
+    assert dict(pointers_in_data(object)) == made
+    image.unload()
+
+
+@pytest.mark.parametrize("kind", sorted(E.OTHER_RELOCATIONS))
+def test_other_relocations_are_refused(kind: int, code_object: Compile) -> None:
+    """What makes addresses in ways that are not read would leave them out."""
+    data = bytearray(load_object(code_object("gfx90a")).data)
+    header = E.read_header(memoryview(data), "")
+    for at in range(header.sections_offset, len(data), E.SECTION_HEADER.size):
+        section = E.SECTION_HEADER.unpack(data, at)
+        if section.type == E.SHT_RELA:
+            data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section._replace(type=kind))
+    with pytest.raises(ObjectError, match=f"of type {E.OTHER_RELOCATIONS[kind]} are"):
+        CodeObject(bytes(data))

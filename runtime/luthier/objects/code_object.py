@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from luthier.objects.source import SourceMap
     from luthier.objects.variables import VariableMap
 
+ABSOLUTE = "*ABS*"
+"""`Symbol.section` of one whose address the loader does not change."""
 ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""
 
@@ -90,7 +92,19 @@ class Relocation(Struct, frozen=True):
     offset: int
     type: int
     symbol: str
+    """Name of the symbol it is of; "" where it is of none, or of one without a name."""
     addend: int
+    definition: Symbol | None
+    """The symbol, where the object defines it: others may have the same name."""
+
+    @property
+    def points_to(self) -> int | None:
+        """Return the virtual address in the object that it makes; None where it makes an absolute or outside one."""
+        if self.type == E.R_AMDGPU_RELATIVE64:
+            return self.addend
+        if self.definition is None or self.definition.section == ABSOLUTE:
+            return None
+        return self.definition.address + self.addend
 
 
 class Kernel(Struct, frozen=True):
@@ -348,7 +362,9 @@ class CodeObject:
         """
         ranges = [(start, bytearray(self.read(start, size))) for start, size in self.text_ranges]
         for relocation in self.text_relocations:
-            symbol = address_of(relocation.symbol)
+            named = self.symbol(relocation.symbol)
+            is_that = relocation.definition == (named if named is not None and named.defined else None)
+            symbol = address_of(relocation.symbol) if is_that else None
             if relocation.type not in _SHIFT_OF_HALF or symbol is None:
                 raise ObjectError(
                     f"code with a relocation of type {relocation.type} to {relocation.symbol or 'nothing'}, "
@@ -400,7 +416,7 @@ class CodeObject:
         if index == E.SHN_UNDEF:
             return ""
         if index >= E.SHN_LORESERVE:
-            return "*ABS*"
+            return ABSOLUTE
         if index >= len(self.elf.sections):
             self.elf.fail(f"symbol in section {index} of {len(self.elf.sections)}")
         return self.elf.section_names[index]
@@ -414,15 +430,22 @@ class CodeObject:
 
     def _read_relocations(self, dynamic: list[Symbol]) -> tuple[Relocation, ...]:
         out = []
-        tables = [s for s in self.elf.sections if s.type == E.SHT_RELA and s.flags & E.SHF_ALLOC]
+        loaded = [s for s in self.elf.sections if s.flags & E.SHF_ALLOC]
+        for section in loaded:
+            if section.type in E.OTHER_RELOCATIONS and section.size:
+                kind = E.OTHER_RELOCATIONS[section.type]
+                self.elf.fail(f"relocations in a section of type {kind} are not known", section.offset)
+        tables = [s for s in loaded if s.type == E.SHT_RELA]
         if sum(section.size for section in tables) > self.size:
             self.elf.fail("relocation tables overlap", tables[-1].offset)
         for section in tables:
             for record in E.RELOCATION.unpack_all(self.elf.records(E.RELOCATION, section, "relocation table")):
                 if record.symbol >= max(len(dynamic), 1):
                     self.elf.fail(f"relocation names symbol {record.symbol} of {len(dynamic)}", section.offset)
-                name = dynamic[record.symbol].name if record.symbol else ""
-                out.append(Relocation(record.offset, record.type, name, record.addend))
+                symbol = dynamic[record.symbol] if record.symbol else None
+                definition = symbol if symbol is not None and symbol.defined else None
+                name = "" if symbol is None else symbol.name
+                out.append(Relocation(record.offset, record.type, name, record.addend, definition))
         return tuple(out)
 
     def _read_kernels(self) -> dict[str, Kernel]:

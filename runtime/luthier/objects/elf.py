@@ -26,6 +26,10 @@ SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC, SHT_NOTE,
     1, 2, 3, 4, 5, 6, 7, 8, 11,
 )  # fmt: skip
 SHT_GNU_HASH = 0x6FFFFFF6
+OTHER_RELOCATIONS = {
+    9: "REL", 19: "RELR", 0x60000001: "ANDROID_REL", 0x60000002: "ANDROID_RELA", 0x6FFFFF00: "ANDROID_RELR",
+}  # fmt: skip
+"""Types of sections with dynamic relocations that are packed or lack addends."""
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
 SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_XINDEX = 0, 0xFF00, 0xFFF1, 0xFFFF
 

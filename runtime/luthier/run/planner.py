@@ -355,8 +355,7 @@ class Planner:
 
 def _text(object: CodeObject, load_address: int, read: ReadMemory | None = None) -> list[tuple[int, bytes]]:
     """Return the code of an object that is loaded there, by its virtual addresses."""
-    named = (object.symbol(one.symbol) for one in object.text_relocations)
-    if read is not None and any(symbol is None or not symbol.defined for symbol in named):
+    if read is not None and any(one.definition is None for one in object.text_relocations):
         return [(start, read(start + load_address, size)) for start, size in object.text_ranges]
 
     def address_of(name: str) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.errors import ObjectError
 from luthier.objects import CodeObject
+from luthier.objects.code_object import ABSOLUTE, Relocation
 
 PAGE = 4096
 _ABS32_LO, _ABS32_HI, _ABS64, _REL32, _REL64, _ABS32 = 1, 2, 3, 4, 5, 6
@@ -55,7 +56,7 @@ class Image:
             allocation.view()[: len(contents)] = np.frombuffer(contents, np.uint8)
         self._managed()
         for relocation in code.relocations:
-            self._relocate(relocation.offset, relocation.type, relocation.symbol, relocation.addend, resolve)
+            self._relocate(relocation, resolve)
 
     def host(self, address: int) -> int:
         """Return the host address of a virtual address of the object."""
@@ -67,14 +68,16 @@ class Image:
             self._memory.free(allocation)
         self.allocations.clear()
 
-    def _relocate(self, offset: int, kind: int, symbol: str, addend: int, resolve: Callable[[str], int | None]) -> None:
+    def _relocate(self, relocation: Relocation, resolve: Callable[[str], int | None]) -> None:
+        offset, kind = relocation.offset, relocation.type
         if kind not in _SIZES:
             raise ObjectError(f"relocation type {kind} is not supported", object=self.code.name, offset=offset)
         size = _SIZES[kind]
         place = self.host(offset)
         if not any(a.address <= place and place + size <= a.end for a in self.allocations):
             raise ObjectError("a relocation outside the loaded segments", object=self.code.name, offset=offset)
-        value = (self.bias if kind == _RELATIVE64 else self._value_of(symbol, offset, resolve)) + addend
+        value = self.bias if kind == _RELATIVE64 else self._value_of(relocation, resolve)
+        value += relocation.addend
         if kind in (_REL32, _REL64, _REL32_LO, _REL32_HI):
             value -= place
         if kind in (_ABS32_HI, _REL32_HI):
@@ -88,15 +91,15 @@ class Image:
         found = self.code.symbol(name)
         return None if found is None or not found.defined else self.host(found.address)
 
-    def _value_of(self, name: str, offset: int, resolve: Callable[[str], int | None]) -> int:
+    def _value_of(self, relocation: Relocation, resolve: Callable[[str], int | None]) -> int:
+        found, name = relocation.definition, relocation.symbol
+        if found is not None:
+            return found.address if found.section == ABSOLUTE else self.host(found.address)
         if not name:
             return 0
-        found = self.code.symbol(name)
-        if found is not None and found.defined:
-            return found.address if found.section == "*ABS*" else self.host(found.address)
         outside = resolve(name)
         if outside is None:
-            raise ObjectError(f"undefined symbol {name}", object=self.code.name, offset=offset)
+            raise ObjectError(f"undefined symbol {name}", object=self.code.name, offset=relocation.offset)
         return outside
 
     def _managed(self) -> None:

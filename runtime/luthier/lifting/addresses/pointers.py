@@ -9,7 +9,7 @@ import numpy as np
 
 from luthier.errors import LuthierError
 from luthier.isa import registers as r
-from luthier.lifting.addresses.slots import R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
+from luthier.lifting.addresses.slots import pointer_of
 from luthier.lifting.addresses.values import MASK32, MASK64
 from luthier.lifting.code.text import Piece, Text
 from luthier.objects import CodeObject
@@ -48,12 +48,9 @@ def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
 def pointers_in_data(object: CodeObject) -> Iterator[tuple[int, int]]:
     """Yield the addresses that the loader writes into memory: where each goes, and which it is."""
     for relocation in object.relocations:
-        if relocation.type == R_AMDGPU_RELATIVE64:
-            yield relocation.offset, relocation.addend
-        elif relocation.type == R_AMDGPU_ABS64:
-            symbol = object.symbol(relocation.symbol)
-            if symbol is not None and symbol.defined:
-                yield relocation.offset, symbol.address + relocation.addend
+        address = pointer_of(relocation)
+        if address is not None:
+            yield relocation.offset, address
 
 
 def _in_code(text: Text) -> Iterator[int]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from luthier.errors import ObjectError
 from luthier.lifting.code.text import Text
 from luthier.objects import CodeObject
+from luthier.objects.code_object import Relocation
+from luthier.objects.elf import R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 
-R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
 _PT_GNU_RELRO, _PF_W = 0x6474E552, 2
 _LARGEST_TABLE = 4096
 """Words; a longer table of functions is not followed."""
+
+
+def pointer_of(relocation: Relocation) -> int | None:
+    """Return the address in the object that a relocation writes as a 64-bit word; None if it writes another thing."""
+    return relocation.points_to if relocation.type in (R_AMDGPU_RELATIVE64, R_AMDGPU_ABS64) else None
 
 
 class CodeSlots:
@@ -54,16 +60,9 @@ class CodeSlots:
         relocation = self._relocations.get(address)
         if relocation is None:
             try:
-                held = int.from_bytes(self._object.read(address, 8), "little")
+                held: int | None = int.from_bytes(self._object.read(address, 8), "little")
             except ObjectError:
                 return None
-        elif relocation.type == R_AMDGPU_RELATIVE64:
-            held = relocation.addend
-        elif relocation.type == R_AMDGPU_ABS64:
-            symbol = self._object.symbol(relocation.symbol)
-            if symbol is None or not symbol.defined:
-                return None
-            held = symbol.address + relocation.addend
         else:
-            return None
-        return held if self._text.range_of(held) is not None else None
+            held = pointer_of(relocation)
+        return held if held is not None and self._text.range_of(held) is not None else None

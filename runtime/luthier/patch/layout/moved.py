@@ -68,8 +68,8 @@ def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
         index = bisect.bisect_right(columns.address, address) - 1
         if index < 0 or address >= columns.address[index] + columns.size[index] or lifted.block_of[index] < 0:
             continue
-        symbol = lifted.object.symbol(relocation.symbol)
-        if relocation.type not in _HALVES or symbol is None or not symbol.defined:
+        pointed = relocation.points_to
+        if relocation.type not in _HALVES or pointed is None:
             raise PatchError(
                 f"the loader writes into this instruction by a relocation (type {relocation.type}, "
                 f"{relocation.symbol or 'no symbol'}) that a moved one cannot have",
@@ -77,7 +77,7 @@ def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
                 offset=columns.address[index],
             )
         high = relocation.type == R_AMDGPU_ABS32_HI
-        field = Reference(address - columns.address[index], ORIGINAL, symbol.address + relocation.addend, high, 0)
+        field = Reference(address - columns.address[index], ORIGINAL, pointed, high, 0)
         earlier = replaced.get(index)
         references = (field,) if earlier is None else (*earlier.references, field)
         replaced[index] = Replacement(lifted.code.bytes_of(index), references)
