@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from assembly import assembled, function, kernel_text
+from luthier.cli.disasm import listing
 from luthier.cli.main import main
+from luthier.objects import CodeObject
+from luthier.objects.descriptor import DESCRIPTOR_SIZE
+from luthier.objects.parts import parts
+from msgspec.structs import replace
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +107,47 @@ def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["disasm", str(tmp_path / "x")]) == 1
     assert main(["disasm", str(tmp_path / "missing")]) == 1
     assert capsys.readouterr().out == ""
+
+
+NAMES = ["k0", "k1", "k2"]
+
+
+def sharing(wave_sizes: list[int]) -> CodeObject:
+    """Kernels that begin at the same instruction, as linkers make them that fold equal code."""
+    one = kernel_text(function("k0", ["v_mov_b32 v0, 0", "s_endpgm"]), "gfx1100", name="k0")
+    start, end = one.index(".p2align 6\n.amdhsa"), one.index(".amdgpu_metadata")
+    made, rows = "", ""
+    for name in NAMES:
+        made += one[start:end].replace("k0", name)
+        rows += one[one.index("  - .name:") : one.index("...\n")].replace("k0", name)
+    aliases = "".join(
+        f".globl {name}\n.type {name},@function\n.set {name}, k0\n.size {name}, 8\n" for name in NAMES[1:]
+    )
+    text = one[:start].replace(".rodata", aliases + ".rodata") + made + one[end : one.index("  - .name:")] + rows
+    object = assembled(text + "...\n.end_amdgpu_metadata\n", "gfx1100")
+    data = bytearray(object.data)
+    for name, wave_size in zip(NAMES, wave_sizes, strict=True):
+        kernel = object.kernels[name]
+        segment = next(s for s in object.segments if s.vaddr <= kernel.descriptor_address < s.vaddr + s.filesz)
+        at = segment.offset + kernel.descriptor_address - segment.vaddr
+        changed = replace(kernel.descriptor, enable_wavefront_size32=int(wave_size == 32))
+        data[at : at + DESCRIPTOR_SIZE] = changed.encode()
+    return CodeObject(bytes(data))
+
+
+@pytest.mark.parametrize("chosen", [None, *NAMES, "k0 k2"])
+@pytest.mark.parametrize("wave_sizes", [*itertools.product((32, 64), repeat=3)], ids=str)
+def test_kernels_with_the_same_code(wave_sizes: tuple[int, ...], chosen: str | None) -> None:
+    """None is missing, with the size of its own waves, and one that was asked for comes first."""
+    object = sharing([*wave_sizes])
+    wanted = NAMES if chosen is None else chosen.split()
+    found = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]
+    for part in found:
+        names = [part.name, *part.others]
+        assert part.name in wanted
+        assert sorted(names) == [name for name, size in zip(NAMES, wave_sizes, strict=True) if size == part.wave_size]
+        heading = f"<{part.name}>: // kernel, wave{part.wave_size}, 8 bytes, 2 instructions"
+        also = f", also of {', '.join(part.others)}" if part.others else ""
+        assert any(line.endswith(heading + also) for line in listing(object, wanted))
+    assert {name for part in found for name in (part.name, *part.others)} >= {*wanted}
+    assert len({part.wave_size for part in found}) == len(found)

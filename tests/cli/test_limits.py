@@ -16,8 +16,11 @@ import pytest
 import zstandard
 from assembly import assembled, function, kernel_text
 from effort import EVERYTHING
-from limited import MB, command
+from limited import MB, command, survives
+from luthier.lifting import lift
 from luthier.objects import CodeObject
+from luthier.objects import elf as E
+from luthier.objects.parts import parts
 
 LUTHIER = Path(sys.executable).with_name("luthier")
 HUGE = 5 << 30
@@ -168,3 +171,32 @@ def test_liveness_of_long_blocks_is_kept_at_few_points(tmp_path: Path) -> None:
 def test_waiting_code_is_checked_in_linear_time(tmp_path: Path) -> None:
     ended = command(["check", waiting(tmp_path / "long.hsaco", 1 << 17)], seconds=14)
     assert ended.code == 0, ended.error
+
+
+def scattered(count: int) -> bytes:
+    """An object with as many functions, each in an executable section of its own."""
+    lines = "".join(f".type f{at},@function\nf{at}: s_nop 0\n.size f{at}, 4\ns_nop 0\n" for at in range(count))
+    object = assembled(kernel_text(lines + function("k", ["s_nop 0", "s_endpgm"]), "gfx90a"), "gfx90a")
+    at = object.elf.section_names.index(".text")
+    text, functions = object.elf.sections[at], [one for one in object.symbols if one.type == "func"]
+    sections = list(object.elf.sections)
+    for one in functions:
+        offset = text.offset + one.address - text.address
+        sections.append(text._replace(address=one.address, offset=offset, size=one.size))
+    sections[at] = text._replace(size=4)
+    data = object.data + bytes(-object.size % 8)
+    header = object.elf.header._replace(sections_offset=len(data), section_count=len(sections))
+    return E.FILE_HEADER.pack(header) + data[E.FILE_HEADER.size :] + E.SECTION_HEADER.pack_all(sections)
+
+
+def test_functions_are_looked_up_among_many_sections() -> None:
+    count = 16_000
+    object = CodeObject(scattered(count))
+    assert len(object.text_ranges) == count + 1
+
+    def use() -> None:
+        assert len(parts(object)) == count + 1
+        lift(object, "k")
+        assert object.source.problems
+
+    assert survives(use, seconds=5)

@@ -121,6 +121,8 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: 
         kind = f"kernel, wave{part.wave_size}" if part.kernel else "function" if part.name else "no function"
         yield ""
         holds = f"{part.size} bytes, {counted(length, 'instruction')}"
+        if part.others:
+            holds += f", also of {', '.join(part.others)}"
         yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {holds}"
         before: SourceLocation | None = None
         for row, source in with_sources(found, rows(found, part), lines=lines):
@@ -165,6 +167,7 @@ def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines:
         "functions": [
             {
                 "name": part.name,
+                **({"others": [*part.others]} if part.others else {}),
                 "kernel": part.kernel,
                 "wave_size": part.wave_size,
                 "address": part.address,

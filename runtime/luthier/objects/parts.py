@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from luthier.objects.code_object import CodeObject
+    from luthier.objects.code_object import CodeObject, Kernel
 
 
 class Part(Struct, frozen=True):
@@ -20,26 +21,39 @@ class Part(Struct, frozen=True):
     size: int
     kernel: bool
     wave_size: int
+    others: tuple[str, ...] = ()
+    """Further kernels with the same code, for waves of the same size."""
 
 
 def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part]:
-    """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels."""
-    kernels = {one.entry: one for one in found.kernels.values()}
-    default_wave = next((one.wave_size for one in kernels.values()), found.target.target.default_wave_size)
+    """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels.
+
+    Code that kernels with waves of different sizes share is there once for each size.
+    """
+    kernels: dict[int, list[Kernel]] = {}
+    for one in found.kernels.values():
+        kernels.setdefault(one.entry, []).append(one)
+    default_wave = next((one.wave_size for one in found.kernels.values()), found.target.target.default_wave_size)
     named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
+    known = sorted({*named, *kernels})
     made: list[Part] = []
     for start, size in found.text_ranges:
         end = start + size
-        starts = sorted(address for address in {*named, *kernels} if start <= address < end)
+        starts = known[bisect.bisect_left(known, start) : bisect.bisect_left(known, end)]
         at = start
         for address, following in itertools.pairwise([*starts, end]):
             if at < address:
                 made.append(Part(None, at, address - at, False, default_wave))
-            own, symbol = kernels.get(address), named.get(address)
-            length = (own.code_size if own else 0) or (symbol.size if symbol else 0) or following - address
+            own, symbol = kernels.get(address, ()), named.get(address)
+            length = (own[0].code_size if own else 0) or (symbol.size if symbol else 0) or following - address
             at = min(address + length, following)
-            name = own.name if own else symbol.name if symbol else None
-            made.append(Part(name, address, at - address, own is not None, own.wave_size if own else default_wave))
+            for wave_size in dict.fromkeys(one.wave_size for one in own):
+                names = [one.name for one in own if one.wave_size == wave_size]
+                if chosen is not None:
+                    names.sort(key=lambda name: name not in chosen)
+                made.append(Part(names[0], address, at - address, True, wave_size, tuple(names[1:])))
+            if not own:
+                made.append(Part(symbol.name if symbol else None, address, at - address, False, default_wave))
         if at < end:
             made.append(Part(None, at, end - at, False, default_wave))
     return [part for part in made if chosen is None or (part.kernel and part.name in chosen)]

@@ -99,7 +99,7 @@ class SourceMap:
 
     Args:
         elf: the object.
-        text: address and size of each part with code.
+        text: address and size of each part with code, ascending and apart.
         functions: name, address and size of what symbols call functions.
 
     Attributes:
@@ -189,7 +189,8 @@ class SourceMap:
 
     def _is_code(self, address: int) -> bool:
         """Return whether an address is in the text: what the linker dropped has addresses below or above all."""
-        return any(start <= address < start + size for start, size in self._text)
+        at = bisect.bisect_right(self._text, address, key=lambda one: one[0])
+        return at > 0 and address < sum(self._text[at - 1])
 
     def _table(self, number: int) -> _Map:
         """Return where the locations of one unit change, and to which."""

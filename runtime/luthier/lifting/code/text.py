@@ -96,10 +96,8 @@ class Text:
 
     def range_of(self, address: int) -> tuple[int, int] | None:
         """Start and end of the executable section that holds `address`."""
-        for first, end in self.ranges:
-            if first <= address < end:
-                return first, end
-        return None
+        at = bisect.bisect_right(self.ranges, address, key=lambda one: one[0])
+        return self.ranges[at - 1] if at and address < self.ranges[at - 1][1] else None
 
     def bytes_between(self, first: int, end: int) -> bytes:
         """Return the bytes of one section from `first` up to `end`.

@@ -33,6 +33,7 @@ def _map(file: str) -> tuple[SourceMap | None, int]:
     except (OSError, ValueError, LuthierError):
         return None, 0
     code = E.SHF_EXECINSTR | E.SHF_ALLOC
-    text = [(one.address, one.size) for one in elf.sections if one.flags & code == code and one.type == E.SHT_PROGBITS]
+    sections = [one for one in elf.sections if one.flags & code == code and one.type == E.SHT_PROGBITS]
+    text = sorted((one.address, one.size) for one in sections)
     base = min((one.vaddr for one in elf.segments if one.type == E.PT_LOAD), default=0)
     return SourceMap(elf, text, ()), base & ~0xFFF
