@@ -94,6 +94,27 @@ def test_rows_with_one_descriptor(hooks: ToolModule) -> None:
     assert outcome(object, alone.data)[1].variable("waves").read(int) == alone.report.kernels[0].insertions
 
 
+@pytest.mark.parametrize("taken", ["variable", "inner", "undefined", "k"])
+def test_names_that_something_else_has(hooks: ToolModule, taken: str) -> None:
+    """A kernel's name in metadata need be no symbol of it: whose symbol that is stays where it was."""
+    lines = function("inner", ["s_nop 0", "s_endpgm"]) + function("k", ["s_nop 0", "s_endpgm"])
+    data = ".data\n.globl variable\n.type variable,@object\nvariable: .long 7\n.size variable, 4\n.text\n"
+    object = assembled(kernel_text(data + lines, "gfx90a"), "gfx90a")
+    if taken == "undefined":
+        editor = ObjectEditor(object)
+        editor.import_symbol(taken)
+        object = load_object(editor.finish())
+    object = edited(object, lambda row: row.update({".name": taken}))
+    patched = load_object(patch_object(object, everywhere(hooks.count)).data)
+    assert patched.kernels[taken].entry != object.kernels[taken].entry
+    before, after = ({one.name: one for one in found.symbols} for found in (object, patched))
+    moved = {name for name, one in before.items() if after[name][1:] != one[1:]} - {"_DYNAMIC"}
+    assert moved == {taken} & {"k"}
+    variable = object.symbol("variable")
+    assert variable is not None
+    assert patched.read(variable.address, 4) == b"\x07\0\0\0"
+
+
 # AGPRs ------------------------------------------------------------------------------------------------------------
 
 

@@ -283,7 +283,8 @@ def _place_code(
         entry = address + kernel.entry_offset
         descriptor = replace(kernel.descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
         editor.write(original.descriptor_address, descriptor.encode())
-        if object.symbol(original.name) is not None:
+        named = object.symbol(original.name)
+        if named is not None and named.address == original.entry:  # metadata may call a kernel as something else is
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
         rows.append((kernel, descriptor))
     editor.set_metadata(updated_metadata(object, rows, others=True))
