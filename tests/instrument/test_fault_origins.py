@@ -13,8 +13,8 @@ from luthier import InstrumentationTask, ToolModule, immediate
 from luthier.errors import EmulationError
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
-from luthier.objects.origins import SECTION, decode, encode, origins_of
-from luthier.patch import patch_object
+from luthier.objects.origins import SECTION, decode, encode, origins_of, teller
+from luthier.patch import RefusedError, patch_object
 
 TARGETS = ("gfx90a", "gfx1100")
 APPLICATION = """
@@ -159,6 +159,66 @@ def test_a_hook_that_points_share(compile_object: Callable[..., Path], hooks: To
     assert "that several points share" in text
 
 
+AGAIN = """
+__device__ uint64_t again = 0;
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&again, 1); }
+LUTHIER_HOOK_ANNOTATE heavy() {
+  uint32_t v = __lane_id();
+  for (int i = 0; i < 16; ++i) v = v * 2654435761u ^ v >> (i + 1);
+  if (v == 12345) atomicAdd((unsigned long long *)&again, 1ull);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def again(make_module: Callable[..., ToolModule]) -> ToolModule:
+    return make_module(AGAIN, *TARGETS)
+
+
+@pytest.mark.parametrize(("first", "how"), [("heavy", 2), ("bad", 0), ("bad_and_heavy", 0)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_patched_twice(
+    compile_object: Callable[..., Path],
+    hooks: ToolModule,
+    again: ToolModule,
+    target: str,
+    first: str,
+    how: int,
+) -> None:
+    """The same is told as of the object that was patched once."""
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    once = load_object(patched(plain, hooks, first, last=not how))
+    twice = load_object(patched(once, again, "heavy"))
+    before, after = (told(one, target, how).partition("), ")[2].partition(", wave ")[0] for one in (once, twice))
+    assert ("the program's own, " if how else f"in hook {first} ") in before
+    assert after == before
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_hook_in_anothers_hook(
+    compile_object: Callable[..., Path], hooks: ToolModule, again: ToolModule, target: str
+) -> None:
+    """It is told what it was inserted into, and where that was inserted."""
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    once = load_object(patched(plain, again, "heavy", last=True))
+    inserted = [int(start) for one in origins_of(once) for start in one.inserted.starts]
+    texts = []
+    for place in inserted:
+
+        def instrument(task: InstrumentationTask, place: int = place) -> None:
+            for one in task.instructions:
+                if one.address == place:
+                    task.insert_hook_before(one, hooks.bad)
+
+        try:
+            texts.append(told(patch_object(once, instrument).data, target, 0))
+        except RefusedError:
+            continue
+    assert texts
+    for text in texts:
+        assert re.search(r"in hook bad .*, inserted at 0x\w+ in .*heavy.*k\+0x", text)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_which_of_the_points_that_share_a_hook(
     compile_object: Callable[..., Path], hooks: ToolModule, target: str
@@ -201,6 +261,19 @@ def test_a_kernel_that_never_ends(compile_object: Callable[..., Path], hooks: To
         assert re.search(
             r"EXEC 0x\w+, (the program's own, |in hook heavy .*)0x\w+ in stuck\+0x\w+.*source.hip:\d+", wave
         )
+
+
+def test_an_original_that_was_patched(compile_object: Callable[..., Path], hooks: ToolModule) -> None:
+    """Its code is told of as in itself, wherever it lies, when a kernel in another object goes on in it."""
+    plain = load_object(compile_object(APPLICATION, "gfx90a"))
+    once = load_object(patched(plain, hooks, "heavy"))
+    (origins,) = origins_of(once)
+    tell, tell_far = teller(once), teller(plain, once, 0x1000, 0x7000_0000)
+    places = [*origins.addresses[:40].tolist(), *origins.inserted.starts[:40].tolist(), plain.kernels["k"].entry]
+    told = [tell(place, lambda index: 0) for place in places]
+    assert told == [tell_far(place + 0x7000_0000, lambda index: 0) for place in places]
+    assert sum(text.startswith("the program's own, ") for text in told) >= 40
+    assert any(text.startswith("in hook heavy ") for text in told)
 
 
 def test_what_is_written_is_read(

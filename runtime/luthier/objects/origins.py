@@ -82,6 +82,10 @@ class Origins(Struct, frozen=True, eq=False):
     functions: tuple[tuple[int, str], ...]
     """Addresses where functions begin in the original, ascending, and their names."""
 
+    def holds(self, address: int) -> bool:
+        """Return whether a virtual address is in the new code."""
+        return self.start <= address < self.start + self.size
+
     def at(self, base: int) -> Origins:
         """Return the same origins with all of the new code so many bytes further up."""
         inserted = self.inserted
@@ -100,16 +104,34 @@ class Origins(Struct, frozen=True, eq=False):
         point = int(self.inserted.points[piece])
         return None if point == NO_POINT else point
 
-    def describe(self, address: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
+    def describe(
+        self, address: int, original: CodeObject, scalar_pair: ScalarPair, earlier: Sequence[Origins] = ()
+    ) -> str:
         """Describe the code at a virtual address in the new code, and where it is in the original and its source.
 
         Args:
             original: the application's object, or any that has its debug information.
             scalar_pair: of a wave that is there, virtual addresses.
+            earlier: kernels of the original that were patched before, by other tools.
         """
+
+        def earlier_pair(index: int) -> int:
+            call = self.original(scalar_pair(index) - _CALL_SIZE)
+            return -1 if call is None else call + _CALL_SIZE
+
+        def place(address: int) -> str:
+            before = _holder(earlier, address)
+            if before is None:
+                return self._place(address, original)
+            told = before.describe(address, original, earlier_pair, _below(earlier, before))
+            return told.removeprefix(_OWN) if told.startswith(_OWN) else f"{address:#x} {told}"
+
         own = self.original(address)
         if own is not None:
-            return f"the program's own, {self._place(own, original)}"
+            before = _holder(earlier, own)
+            if before is not None:
+                return before.describe(own, original, earlier_pair, _below(earlier, before))
+            return f"{_OWN}{self._place(own, original)}"
         inserted = self.inserted
         piece = inserted.piece_at(address)
         if piece is None:
@@ -119,17 +141,17 @@ class Origins(Struct, frozen=True, eq=False):
         if not name:
             return "in what several calls of the program's go by, through pointers"
         if point != NO_POINT:
-            return f"in {name}, inserted at {self._place(point, original)}"
-        return f"in {name}, that several points share{self._called(piece, original, scalar_pair)}"
+            return f"in {name}, inserted at {place(point)}"
+        caller = self._caller(piece, scalar_pair)
+        return f"in {name}, that several points share{'' if caller is None else f', called at {place(caller)}'}"
 
-    def _called(self, piece: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
-        """Describe the point for which a piece runs that is placed once; empty if it is not known."""
+    def _caller(self, piece: int, scalar_pair: ScalarPair) -> int | None:
+        """Return the point for which a piece runs that is placed once; None if it is not known."""
         inserted = self.inserted
         link = int(inserted.links[piece])
         caller = None if link == NO_LINK else inserted.piece_at(scalar_pair(link) - _CALL_SIZE)
-        if caller is None or inserted.points[caller] == NO_POINT:
-            return ""
-        return f", called at {self._place(int(inserted.points[caller]), original)}"
+        point = NO_POINT if caller is None else int(inserted.points[caller])
+        return None if point == NO_POINT else point
 
     def _place(self, address: int, original: CodeObject) -> str:
         number = bisect_right(self.functions, address, key=lambda one: one[0]) - 1
@@ -138,6 +160,19 @@ class Origins(Struct, frozen=True, eq=False):
             entry, name = self.functions[number]
             inside = f" in {name}+{address - entry:#x}"
         return f"{address:#x}{inside}{in_source(original.source.at(address))}"
+
+
+_OWN = "the program's own, "
+
+
+def _holder(known: Iterable[Origins], address: int) -> Origins | None:
+    """Return the patched kernel with the code at a virtual address."""
+    return next((one for one in known if one.holds(address)), None)
+
+
+def _below(known: Iterable[Origins], one: Origins) -> list[Origins]:
+    """Return what may have been patched before one: an object gets new code above all that it has."""
+    return [other for other in known if other.start < one.start]
 
 
 def encode(kernels: Sequence[Origins]) -> bytes:
@@ -198,13 +233,15 @@ def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 
         if known is None:
             known = origins_of(object)
         virtual = address - delta
-        for one in known:
-            if one.start <= virtual < one.start + one.size:
-                return one.describe(virtual, original or object, lambda index: scalar_pair(index) - delta)
+        one = _holder(known, virtual)
+        if one is not None:
+            earlier = _below(known, one) if original is None else origins_of(original)
+            return one.describe(virtual, original or object, lambda index: scalar_pair(index) - delta, earlier)
         if original is not None:
-            return _unpatched(original, address - original_delta)
+            return tell_original(address, scalar_pair)
         return _unpatched(object, virtual)
 
+    tell_original = tell if original is None else teller(original, delta=original_delta)
     return tell
 
 
