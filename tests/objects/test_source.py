@@ -88,6 +88,16 @@ def test_every_instruction(clang: str, kind: str) -> None:
         assert max(len(location.frames) for location in object.source.locations) == 3
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_relative_folders(version: int) -> None:
+    """The compiler was told other names of its folder and of the source's: the first is put before the second once."""
+    names = [f"-fdebug-prefix-map={SOURCE.parent}=folder", "-fdebug-compilation-dir=src"]
+    object = build("clang-22", "gfx90a", f"-gdwarf-{version}", *names)
+    asked = addresses(object)
+    assert [frames(object, address) for address in asked] == by_llvm(object, asked)
+    assert "src/folder/inlined.hip" in {location.file for location in object.source.locations}
+
+
 def test_inlined_calls() -> None:
     source = look(build("clang-22", "gfx90a", "-g"))
     stacks = {location: [frame.name for frame in location.frames] for location in source.locations}
@@ -145,7 +155,7 @@ def test_selections() -> None:
         assert SourceSelection(good).takes(deep), good
     for other in (f"inlined.hip:{inner + 1}-{inner + 2}", "lined.hip", "*.cpp", f"other.hip:{inner}"):
         assert not SourceSelection(other).takes(deep), other
-    for wrong in ("", "a.hip:5-3", "a.hip:5,9-8"):
+    for wrong in ("", "a.hip:5-3", "a.hip:5,9-8", ":" + "1" * 5000, ":1-" + "9" * 19):
         with pytest.raises(ObjectError, match="names no source lines"):
             SourceSelection(wrong)
 
@@ -215,11 +225,20 @@ def test_cut_sections() -> None:
                 assert problems or length >= size // 2, (name, length)
 
 
-def line_header(tables: bytes, version: int = 5) -> bytes:
+def line_header(tables: bytes, version: int = 5, program: bytes = b"") -> bytes:
     opcodes = bytes([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1])
     after_length = bytes([4, 1, 1]) + struct.pack("<bBB", -5, 14, 13) + opcodes + tables
-    body = struct.pack("<HBBI", version, 8, 0, len(after_length)) + after_length
+    body = struct.pack("<HBBI", version, 8, 0, len(after_length)) + after_length + program
     return struct.pack("<I", len(body)) + body
+
+
+FILES_OF_ONE_FOLDER = b"\x01\x01\x08\x01d\0" + b"\x02\x01\x08\x02\x0f\x02a\0\0b\0\0"
+
+
+def goes_on(bits: int) -> bytes:
+    """A line program that advances by a number of so many bits."""
+    more = bytes([0x80] * (bits // 7) + [1 << bits % 7])
+    return b"\0\x09\x02" + bytes(8) + b"\x01\x02" + more + b"\x01\0\x01\x01"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +252,9 @@ def line_header(tables: bytes, version: int = 5) -> bytes:
         (".debug_abbrev", b"\xff" * 100_000, "endless number"),
         (".debug_info", b"\xff" * 100_000, "endless number"),
         (".debug_line", b"", "line table"),
+        (".debug_line", line_header(FILES_OF_ONE_FOLDER, program=goes_on(64)), "goes beyond all addresses"),
+        (".debug_line", line_header(FILES_OF_ONE_FOLDER, program=goes_on(65)), "goes beyond all addresses"),
+        (".debug_line", line_header(FILES_OF_ONE_FOLDER, program=goes_on(500)), "goes beyond all addresses"),
     ],
 )  # fmt: skip
 def test_malice(section: str, contents: bytes, problem: str) -> None:
@@ -261,3 +283,12 @@ def test_no_import_before_it_is_needed() -> None:
         "assert one.instructions[0].source.line; assert 'elftools' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("size", [(1 << 64) - 1, (1 << 64) - 0x1000, 1 << 63])
+def test_functions_that_go_on_beyond_all_addresses(size: int) -> None:
+    object = build("clang-22", "gfx90a", "-g")
+    start, length = object.text_ranges[0]
+    source = SourceMap(object.elf, object.text_ranges, [("f", start, size)])
+    assert source.at(start + length - 4) == object.source.at(start + length - 4)
+    assert source.problems == []

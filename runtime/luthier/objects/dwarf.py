@@ -216,6 +216,8 @@ class Dwarf:
                 continue
             if rows and state.address < rows[-1].address:
                 raise DwarfError(f"goes back from {rows[-1].address:#x} to {state.address:#x}")
+            if state.address >> 64:
+                raise DwarfError(f"goes beyond all addresses, to {state.address:#x}")
             if state.end_sequence:
                 rows.append(Row(state.address, None, 0, 0))
                 yield rows
@@ -324,7 +326,7 @@ class _Files:
             if entry.dir_index >= len(folders):
                 raise DwarfError(f"folder {entry.dir_index} of {len(folders)}")
             path = posixpath.join(folders[entry.dir_index], entry.name.decode(errors="replace"))
-            self._paths.append(posixpath.join(folders[0], path) if folders else path)
+            self._paths.append(posixpath.join(folders[0], path) if entry.dir_index else path)
         self._own = posixpath.join(folder, name) if name else None
 
     def __getitem__(self, number: int) -> str | None:

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 _Map = tuple[NDArray[np.uint64], NDArray[np.int32]]
 """Addresses at which something changes, ascending, and what it is from there on."""
+_LAST = (1 << 64) - 1
+"""The last address; damaged ranges go on beyond."""
 _MOST_PAINTED = 1 << 28
 """Ranges times what they cover, in steps; more comes of damaged sections only."""
+_MOST_DIGITS = 18
+"""Of the number of a line."""
 
 
 class SourceFrame(NamedTuple):
@@ -269,6 +273,8 @@ class SourceSelection:
         self._lines = []
         for part in (found[2] or "").split(",") if found[2] else ():
             first, _, last = part.partition("-")
+            if max(len(first), len(last)) > _MOST_DIGITS:
+                raise ObjectError(f"{text[:80]!r}… names no source lines: a number has more than {_MOST_DIGITS} digits")
             self._lines.append(range(int(first), int(last or first) + 1))
             if not self._lines[-1]:
                 raise ObjectError(f"{text!r} names no source lines: {part} is empty")
@@ -333,6 +339,7 @@ def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
     """
     if not ranges:
         return np.zeros(0, np.uint64), np.zeros(0, np.int32)
+    ranges = [(min(low, _LAST), min(high, _LAST), owner) for low, high, owner in ranges]
     bounds = np.unique(np.array([edge for low, high, _ in ranges for edge in (low, high)], np.uint64))
     owners = np.full(len(bounds), -1, np.int32)
     lows = np.searchsorted(bounds, np.array([one[0] for one in ranges], np.uint64))
