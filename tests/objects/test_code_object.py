@@ -327,3 +327,17 @@ def test_other_relocations_are_refused(kind: int, code_object: Compile) -> None:
             data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section._replace(type=kind))
     with pytest.raises(ObjectError, match=f"of type {E.OTHER_RELOCATIONS[kind]} are"):
         CodeObject(bytes(data))
+
+
+@pytest.mark.parametrize(("address", "loads"), [("q", True), ("0", True), ("0x7000000", False), ("1 << 62", False)])
+def test_pointers_of_managed_variables_are_in_memory(address: str, loads: bool) -> None:
+    place = "q: .quad 0" if address == "q" else f".set q, {address}"
+    managed = f".data\n.globl q\n.globl q.managed\n.size q, 8\n.size q.managed, 4\n{place}\nq.managed: .long 7\n.text\n"
+    object = assembled(kernel_text(managed + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
+    if not loads:
+        with pytest.raises(ObjectError, match="the pointer q is outside the loaded segments"):
+            Image(object, Memory(), lambda name: None)
+        return
+    image = Image(object, Memory(), lambda name: None)
+    assert bytes(image.managed["q"].view()) == b"\x07\0\0\0"
+    image.unload()

@@ -120,5 +120,8 @@ class Image:
             self.allocations.append(storage)
             storage.view()[:] = np.frombuffer(self.code.read(symbol.address, symbol.size), np.uint8)
             place = self.host(pointer.address)
-            holder = next(a for a in self.allocations if a.address <= place < a.end)
+            holder = next((a for a in self.allocations if a.address <= place and place + 8 <= a.end), None)
+            if holder is None:
+                message = f"the pointer {name} is outside the loaded segments"
+                raise ObjectError(message, object=self.code.name, offset=pointer.address)
             holder.view()[place - holder.address :][:8] = np.frombuffer(storage.address.to_bytes(8, "little"), np.uint8)
