@@ -341,3 +341,26 @@ def test_pointers_of_managed_variables_are_in_memory(address: str, loads: bool) 
     image = Image(object, Memory(), lambda name: None)
     assert bytes(image.managed["q"].view()) == b"\x07\0\0\0"
     image.unload()
+
+
+NOTES = "".join(
+    f'.section .note.{at},"a",@note\n.p2align {align}\n.long {len(name) + 1}, {size}, 5\n.asciz "{name}"\n'
+    f".p2align {align}\n.fill {size}, 1, {at}\n.p2align {align}\n"
+    for at, (align, name, size) in enumerate([(3, "GNU", 16), (3, "GNU", 4), (3, "Vendor", 12), (2, "Vendor", 3)], 1)
+)
+
+
+def test_notes_of_both_alignments(tool: Tool) -> None:
+    """Names and descriptions begin where llvm-readelf finds them."""
+    object = assembled(kernel_text(NOTES + ".text\n" + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
+    found = [(one.owner, one.type, bytes(one.description)) for one in object.elf.notes() if one.type == 5]
+    assert sorted(found, key=lambda one: one[2][0]) == [
+        ("GNU", 5, b"\x01" * 16),
+        ("GNU", 5, b"\x02" * 4),
+        ("Vendor", 5, b"\x03" * 12),
+        ("Vendor", 5, b"\x04" * 3),
+    ]
+    listed = tool("llvm-readelf-22", "--notes", object.name)
+    assert "warning" not in listed
+    assert listed.count("Vendor ") == 2
+    assert list(object.kernels) == ["k"]

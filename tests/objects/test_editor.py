@@ -15,6 +15,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from luthier.errors import ObjectError
 from luthier.objects import CodeObject, KernelDescriptor, ObjectEditor, load_object
+from luthier.objects import elf as E
 from luthier.objects.elf import SYMBOL, ElfFile
 from luthier.objects.symbol_tables import Strings, SymbolTable
 from msgspec.structs import replace
@@ -311,6 +312,102 @@ def test_note_that_shares_its_segment(code_object: Compile, tool: Tool, check: C
     path = Path(after.name)
     assert tool("llvm-readelf-22", "-n", path).count("NT_AMDGPU_METADATA") == 1
     assert "NT_GNU_BUILD_ID" in tool("llvm-readelf-22", "-n", path)
+
+
+NOTE_NAME = b"AMDGPU\0"
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("align", [4, 8])
+def test_notes_elsewhere(align: int, behind: bool, code_object: Compile) -> None:
+    """The metadata note in a segment of either alignment, which is loaded or, behind everything, not."""
+    before = load_object(code_object("gfx942"))
+    (old,) = (bytes(one.description) for one in before.elf.notes())
+    start = -(-(12 + len(NOTE_NAME)) // align) * align
+    note = (struct.pack("<III", len(NOTE_NAME), len(old), 32) + NOTE_NAME).ljust(start, b"\0") + old
+    note += bytes(-len(note) % align)
+    editor = ObjectEditor(before)
+    place = editor.reserve(len(note), flags="r", name=".others")
+    editor.write(place, note)
+    data = bytearray(editor.finish())
+    elf = ElfFile(memoryview(bytes(data)), "notes")
+    number = next(at for at, one in enumerate(elf.segments) if one.type == E.PT_NOTE)
+    load = next(one for one in elf.segments if one.type == E.PT_LOAD and one.vaddr == place)
+    offset = len(data) if behind else load.offset
+    segment = elf.segments[number]._replace(
+        offset=offset, vaddr=place, paddr=place, filesz=len(note), memsz=len(note), align=align
+    )
+    at = elf.header.segments_offset + number * E.SEGMENT_HEADER.size
+    data[at : at + E.SEGMENT_HEADER.size] = E.SEGMENT_HEADER.pack(segment)
+    moved = CodeObject(bytes(data + note if behind else data), "notes")
+    assert moved.metadata == before.metadata
+    if behind:
+        with pytest.raises(ObjectError, match="a segment of type 4 lies behind all that is loaded"):
+            ObjectEditor(moved)
+        return
+    editor = ObjectEditor(moved)
+    metadata = {**before.metadata, "extra": "value"}
+    editor.set_metadata(metadata)
+    edited = CodeObject(editor.finish())
+    assert edited.metadata == metadata
+    assert [one.owner for one in edited.elf.notes() if one.type == 32] == ["AMDGPU"]
+
+
+@pytest.mark.parametrize("flags", [E.SHF_ALLOC, E.SHF_ALLOC | E.SHF_WRITE])
+def test_sections_in_no_segment(flags: int, code_object: Compile, tool: Tool, tmp_path: Path) -> None:
+    """They are called loaded, as objcopy writes them, and keep what is in them."""
+    path, contents = tmp_path / "sections.co", tmp_path / "contents"
+    contents.write_bytes(b"precious contents")
+    setting = "alloc" + ("" if flags & E.SHF_WRITE else ",readonly")
+    added = [f"--add-section=.mine={contents}", f"--set-section-flags=.mine={setting}"]
+    tool("llvm-objcopy-22", *added, code_object("gfx942"), path)
+    before = load_object(path)
+    assert next(one.flags for one in before.sections if one.name == ".mine") == flags
+    editor = ObjectEditor(before)
+    place = editor.reserve(8, flags="rw", name=".added")
+    editor.define_symbol("added", place, 8)
+    after = CodeObject(editor.finish())
+    assert after.section_data(".mine") == b"precious contents"
+    assert after.symbol("added").section == ".added"
+
+
+def test_tables_in_no_segment(code_object: Compile) -> None:
+    before = load_object(code_object("gfx942"))
+    for kind in (E.SHT_DYNSYM, E.SHT_RELA, E.SHT_GNU_HASH, E.SHT_HASH, E.SHT_DYNAMIC):
+        data = bytearray(before.data)
+        number = next(at for at, one in enumerate(before.elf.sections) if one.type == kind)
+        at = before.elf.header.sections_offset + number * E.SECTION_HEADER.size
+        section = before.elf.sections[number]
+        data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section._replace(address=1 << 40))
+        with pytest.raises(ObjectError, match="the loader needs is in no segment"):
+            ObjectEditor(CodeObject(bytes(data)))
+
+
+def numbered_in_a_section(object: CodeObject) -> bytes:
+    """The object with its counts in section 0, as it is where the header has no room for them."""
+    data, header = bytearray(object.data), object.elf.header
+    first = object.elf.sections[0]._replace(size=header.section_count, link=header.names_index)
+    at = header.sections_offset
+    data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(first)
+    data[: E.FILE_HEADER.size] = E.FILE_HEADER.pack(header._replace(section_count=0, names_index=E.SHN_XINDEX))
+    return bytes(data)
+
+
+def test_counts_in_a_section(
+    code_object: Compile, monkeypatch: pytest.MonkeyPatch, check: Callable[[bytes], CodeObject]
+) -> None:
+    """They go back to the header, and more than it has room for are refused."""
+    plain = load_object(code_object("gfx942"))
+    edited = []
+    for object in (plain, CodeObject(numbered_in_a_section(plain), plain.name)):
+        editor = ObjectEditor(object)
+        editor.define_symbol("added", editor.reserve(8, flags="rw", name=".added"), 8)
+        edited.append(check(editor.finish()).data)
+    assert edited[0] == edited[1]
+    editor = ObjectEditor(plain)
+    monkeypatch.setattr(E, "SHN_LORESERVE", len(plain.sections))
+    with pytest.raises(ObjectError, match=f"{len(plain.sections)} sections, which is too many"):
+        editor.finish()
 
 
 def test_stripped_object_gets_a_symbol_table(

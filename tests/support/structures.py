@@ -148,7 +148,7 @@ def references(data: bytearray, rng: random.Random) -> None:
 def note(data: bytearray, rng: random.Random) -> None:
     """Damage the metadata: keys gone, values of other types and sizes, nested deeply; the size stays."""
     elf = E.ElfFile(memoryview(bytes(data)), "whole")
-    for owner, kind, description, offset in elf.notes():
+    for owner, kind, description, _, offset in elf.notes():
         if owner != "AMDGPU" or kind != 32:
             continue
         value = msgpack.unpackb(bytes(description))

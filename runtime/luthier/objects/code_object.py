@@ -231,9 +231,9 @@ class CodeObject:
         self.symbols = self._merge(static, dynamic)
         self.relocations = self._read_relocations(dynamic)
         self._notes = [
-            (description, offset)
-            for owner, kind, description, offset in elf.notes()
-            if owner == NOTE_OWNER and kind == NT_AMDGPU_METADATA
+            (note.description, note.offset)
+            for note in elf.notes()
+            if note.owner == NOTE_OWNER and note.type == NT_AMDGPU_METADATA
         ]
         self._by_name: dict[str, Symbol] = {}
         for symbol in self.symbols:  # a definition wins over an import, a global over a local

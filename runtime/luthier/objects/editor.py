@@ -258,18 +258,23 @@ class ObjectEditor:
         owner = NOTE_OWNER.encode() + b"\0"
         note = struct.pack("<III", len(owner), len(description), NT_AMDGPU_METADATA) + owner.ljust(8, b"\0")
         note += description + bytes(-len(description) % 4)
-        old = [n for n in self._object.elf.notes() if n[0] == NOTE_OWNER and n[1] == NT_AMDGPU_METADATA]
+        notes = self._object.elf.notes()
+        old = [one for one in notes if one.owner == NOTE_OWNER and one.type == NT_AMDGPU_METADATA]
         if len(old) == 1:
-            start, size = old[0][3] - 20, 20 + round_up(len(old[0][2]), 4)
-            described = {(h.offset, h.filesz, h.vaddr) for h in image.headers if h.type == E.PT_NOTE}
+            start, size = old[0].start, 20 + round_up(len(old[0].description), 4)
+            described = {(h.offset, h.filesz, h.vaddr) for h in image.headers if h.type == E.PT_NOTE and h.align != 8}
             for index, section in enumerate(image.sections):
                 place = section.offset, section.size, section.address
-                loaded = section.type == E.SHT_NOTE and section.flags & E.SHF_ALLOC
-                if loaded and place[:2] == (start, size) and place in described:
+                if (
+                    section.type == E.SHT_NOTE
+                    and image.is_loaded(index)
+                    and place[:2] == (start, size)
+                    and place in described
+                ):
                     image.replace(index, note)
                     return
-        for _, _, _, offset in old:
-            image.clear(offset - 12, 4)  # no longer a metadata note, but still a note
+        for one in old:
+            image.clear(one.start + 8, 4)  # no longer a metadata note, but still a note
         header = E.SectionHeader(0, E.SHT_NOTE, E.SHF_ALLOC, 0, 0, 0, 0, 0, 4, 0)
         image.replace(image.add_section(".note", header), note)
         image.headers.append(E.SegmentHeader(E.PT_NOTE, E.PF_R, 0, 0, 0, 0, 0, 4))  # placed with the section

@@ -137,6 +137,16 @@ class RelocationRecord(NamedTuple):
         return self.info >> 32
 
 
+class Note(NamedTuple):
+    """One note; `start` and `offset` are those of itself and of its description in the file."""
+
+    owner: str
+    type: int
+    description: memoryview
+    start: int
+    offset: int
+
+
 class DynamicRecord(NamedTuple):
     """Elf64_Dyn."""
 
@@ -272,6 +282,8 @@ class ElfFile:
         for segment in self.segments:
             if segment.type == PT_LOAD:
                 self._check_segment(segment)
+        self.names_index = names_index
+        """Index of the section with the names of sections."""
         self.section_names = self._section_names(names_index)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
@@ -314,8 +326,8 @@ class ElfFile:
             self.fail(f"{what} of {section.size // layout.size} entries", section.offset)
         return self.section_view(section, what)
 
-    def notes(self) -> Iterator[tuple[str, int, memoryview, int]]:
-        """Yield (owner, type, description, file offset) of every note.
+    def notes(self) -> Iterator[Note]:
+        """Yield every note.
 
         They are those of note segments or, lacking those, note sections.
         """
@@ -330,12 +342,12 @@ class ElfFile:
             at = 0
             while at + 12 <= len(data):
                 name_size, size, kind = struct.unpack_from("<III", data, at)
-                description = at + 12 + (-(-name_size // align) * align)
+                description = -(-(at + 12 + name_size) // align) * align
                 end = description + size
                 if end > len(data):
                     self.fail("note reaches past the end of its segment", start + at)
                 owner = bytes(data[at + 12 : at + 12 + name_size]).rstrip(b"\0").decode(errors="replace")
-                yield owner, kind, data[description:end], start + description
+                yield Note(owner, kind, data[description:end], start + at, start + description)
                 at = -(-end // align) * align
 
     def _headers(self, layout: Layout[Record], what: str, offset: int, count: int, stride: int) -> list[Record]:

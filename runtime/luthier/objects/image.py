@@ -8,6 +8,7 @@ behind the segments, and the section headers come last.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import NoReturn
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ _LARGEST_ALIGNMENT = 1 << 16
 _LARGEST, _LARGEST_GAP = 1 << 30, 1 << 26
 """Bytes of a file that are copied to memory, and of those that nothing speaks of between them."""
 _HIGHEST_ADDRESS = 1 << 47
+_TABLES = {E.SHT_DYNSYM, E.SHT_RELA, E.SHT_HASH, E.SHT_GNU_HASH, E.SHT_DYNAMIC, E.SHT_STRTAB}
 _DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
 
 
@@ -56,12 +58,24 @@ class Image:
         carried = sum(s.filesz for s in loads) + sum(s.size for s in elf.sections if _is_behind(s, self._loaded_end))
         if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
             self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file, which is too large to be edited")
+        for header in elf.segments:
+            if header.type != E.PT_LOAD and header.filesz and header.offset + header.filesz > self._loaded_end:
+                self.fail(f"a segment of type {header.type} lies behind all that is loaded", header.offset)
         self._original = elf.data
         self.data = bytearray(elf.data[: self._loaded_end])
         """Bytes that are loaded, and those that lie between."""
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
+        self.sections[0] = self.sections[0]._replace(
+            size=0, link=0
+        )  # where counts were that the header has no room for
+        self._names_index = elf.names_index
+        self._apart = {i for i, s in enumerate(elf.sections) if s.flags & E.SHF_ALLOC and not _has_place(s, loads)}
+        """Sections that claim to be loaded, of which no segment has the contents: they stay in the file alone."""
+        for index in self._apart:
+            if elf.sections[index].type in _TABLES:
+                self.fail("a section that the loader needs is in no segment", elf.sections[index].offset)
         self.section_names = list(elf.section_names)
         self.new_segments: list[NewSegment] = []
         self._next_address = loads[-1].vaddr + loads[-1].memsz if loads else 0
@@ -69,7 +83,7 @@ class Image:
             self.fail("no address space is left above the segments", self._next_address)
         self._contents: dict[int, bytes] = {}
         """Section index -> contents that are written anew, at a place found in the end."""
-        self._names = bytearray(self.contents(self.header.names_index))
+        self._names = bytearray(self.contents(self._names_index))
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
         """Raise the error that the object cannot be changed.
@@ -79,6 +93,10 @@ class Image:
         """
         raise ObjectError(message, object=self.name, offset=offset)
 
+    def is_loaded(self, index: int) -> bool:
+        """Return whether a section is part of a segment."""
+        return bool(self.sections[index].flags & E.SHF_ALLOC) and index not in self._apart
+
     def contents(self, index: int) -> bytes:
         """Return the bytes of a section as they are now."""
         section = self.sections[index]
@@ -87,7 +105,7 @@ class Image:
         if section.type == E.SHT_NOBITS:
             return b""
         for new in self.new_segments:
-            if section.flags & E.SHF_ALLOC and new.address <= section.address < new.end:
+            if self.is_loaded(index) and new.address <= section.address < new.end:
                 return bytes(new.data[section.address - new.address :][: section.size])
         data = self._original if _is_behind(section, self._loaded_end) else self.data
         return bytes(data[section.offset : section.offset + section.size])
@@ -109,14 +127,14 @@ class Image:
         Raises:
             ObjectError: there are several.
         """
-        found = [i for i, s in enumerate(self.sections) if s.type == kind and bool(s.flags & E.SHF_ALLOC) == allocated]
+        found = [i for i, s in enumerate(self.sections) if s.type == kind and self.is_loaded(i) == allocated]
         if len(found) > 1:
             self.fail(f"several sections of type {kind}", self.sections[found[1]].offset)
         return found[0] if found else None
 
     def section_at(self, address: int) -> int:
         """Index of the loaded section that holds `address`, or ends there."""
-        loaded = [(i, s) for i, s in enumerate(self.sections) if s.flags & E.SHF_ALLOC and s.type != 0]
+        loaded = [(i, s) for i, s in enumerate(self.sections) if self.is_loaded(i) and s.type != 0]
         for slack in (0, 1):
             for index, section in loaded:
                 if section.address <= address < section.address + section.size + slack:
@@ -159,7 +177,7 @@ class Image:
     def replace(self, index: int, data: bytes) -> None:
         """Give a section other contents; a loaded one stays where it is only if they are of the same size."""
         section = self.sections[index]
-        if section.flags & E.SHF_ALLOC and len(data) == section.size:
+        if self.is_loaded(index) and len(data) == section.size:
             self.write(section.address, data)
         else:
             self._contents[index] = data
@@ -170,7 +188,7 @@ class Image:
 
         Adds the last segment, with `flags`. Program headers that describe a section go with it.
         """
-        moving = [i for i in self._contents if self.sections[i].flags & E.SHF_ALLOC]
+        moving = [i for i in self._contents if self.is_loaded(i)]
         if not moving and not self.new_segments and len(self.headers) == self.header.segment_count:
             return
         table_size = (len(self.headers) + len(self.new_segments) + 1) * E.SEGMENT_HEADER.size
@@ -194,8 +212,10 @@ class Image:
 
     def finish(self) -> bytes:
         """Return the file, after `place_loaded`."""
-        if len(self._names) != self.sections[self.header.names_index].size:
-            self.replace(self.header.names_index, bytes(self._names))
+        if len(self.sections) >= E.SHN_LORESERVE:
+            self.fail(f"{len(self.sections)} sections, which is too many")
+        if len(self._names) != self.sections[self._names_index].size:
+            self.replace(self._names_index, bytes(self._names))
         out = self.data[: self._loaded_end]
         segments_offset, headers = self._write_segments(out)
         for index, section in enumerate(self.sections):
@@ -206,6 +226,7 @@ class Image:
             segment_count=len(headers),
             sections_offset=len(out),
             section_count=len(self.sections),
+            names_index=self._names_index,
         )
         out += E.SECTION_HEADER.pack_all(self.sections)
         if segments_offset == self.header.segments_offset:
@@ -242,7 +263,7 @@ class Image:
         """Append a section that is not loaded, if it lay behind the segments or is new; returns its header."""
         if section.type == 0:
             return section
-        if section.flags & E.SHF_ALLOC:
+        if self.is_loaded(index):
             return section._replace(offset=_file_offset(section.address, headers, section.offset))
         if index not in self._contents and section.offset + section.size <= self._loaded_end:
             return section
@@ -256,6 +277,16 @@ class Image:
 def _is_behind(section: E.SectionHeader, end: int) -> bool:
     """Return whether the file has a section's contents, and not before `end`."""
     return section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > end
+
+
+def _has_place(section: E.SectionHeader, loads: Iterable[E.SegmentHeader]) -> bool:
+    """Return whether a segment puts a section's contents at its address."""
+    if section.type in (0, E.SHT_NOBITS) or not section.size:
+        return True
+    return any(
+        0 <= section.address - load.vaddr == section.offset - load.offset <= load.filesz - section.size
+        for load in loads
+    )
 
 
 def round_up(value: int, align: int) -> int:
