@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 from luthier.errors import LuthierError, ObjectError, TargetError
+from luthier.objects import elf as E
 from luthier.objects import find_images, load_object, load_objects
+from luthier.objects.host import WRAPPERS, HostFile
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]
@@ -135,11 +137,59 @@ def test_host_objects_libraries_archives(
     assert sorted(o.data for o in load_objects(bsd)) == sorted(o.data for o in found)
 
 
-def test_program_without_section_headers(compile_hip: Compile, tool: Tool, tmp_path: Path) -> None:
-    library = tmp_path / "library.so"
-    tool("clang-22", "-shared", "-fuse-ld=lld-22", "-Wl,-z,nosectionheader", "-x", "none", compile_hip("-c", *ARCHS),
-         "-o", library)  # fmt: skip
+CHANCE = [b"CCOB", b"CCOB\2\0\1\0" + b"\xff" * 16, b"CCOB\2\0\7\0" + bytes(64), b"\x10\xff\x10\xad", b"CCCOB"]
+"""What begins as a bundle does and is none."""
+
+
+@pytest.mark.parametrize("chance", [b"", *CHANCE], ids=str)
+@pytest.mark.parametrize("options", [(), ("--offload-compress",), ("--offload-new-driver", "-foffload-lto")], ids=str)
+def test_program_without_section_headers(
+    options: tuple[str, ...], chance: bytes, compile_hip: Compile, tool: Tool, tmp_path: Path
+) -> None:
+    library, source = tmp_path / "library.so", tmp_path / "chance.s"
+    data = f".byte {', '.join(map(str, chance))}\n" if chance else ""
+    source.write_text("".join(f'.section .{name},"aw"\n{data}' for name in ("before", "zzz")))
+    tool("clang-22", "-shared", "-fuse-ld=lld-22", "-Wl,-z,nosectionheader", source, "-x", "none",
+         compile_hip("-c", *options, *ARCHS), "-o", library)  # fmt: skip
     assert targets_of(library) == TARGETS
+
+
+def test_an_empty_section_at_the_end(tmp_path: Path) -> None:
+    """Of a file of whole pages: nothing is there to be given back."""
+    names = b"\0.hip_fatbin\0.shstrtab\0"
+    sections = [
+        E.SectionHeader(*[0] * 10),
+        E.SectionHeader(1, E.SHT_PROGBITS, E.SHF_ALLOC, 0, 4096, 0, 0, 0, 1, 0),
+        E.SectionHeader(13, E.SHT_STRTAB, 0, 0, 64, len(names), 0, 0, 1, 0),
+    ]
+    ident = E.ELF_MAGIC + b"\2\1\1" + bytes(9)
+    header = E.FileHeader(ident, E.ET_REL, 62, 1, 0, 0, 512, 0, 64, 56, 0, 64, len(sections), 2)
+    data = (E.FILE_HEADER.pack(header) + names).ljust(512, b"\0") + E.SECTION_HEADER.pack_all(sections)
+    path = tmp_path / "empty.o"
+    path.write_bytes(data.ljust(4096, b"\0"))
+    with pytest.raises(ObjectError, match="holds no AMD GPU code object"):
+        load_objects(path)
+
+
+def test_wrappers_that_are_in_no_segment(compile_hip: Compile, tool: Tool, tmp_path: Path) -> None:
+    library = tmp_path / "library.so"
+    tool("clang-22", "-shared", "-fuse-ld=lld-22", "-x", "none", compile_hip("-c", *ARCHS), "-o", library)
+    data = bytearray(library.read_bytes())
+    elf = E.ElfFile(memoryview(bytes(data)), "library")
+    number = elf.section_names.index(WRAPPERS)
+    section, far = elf.sections[number], 1 << 40
+    at = elf.header.sections_offset + number * E.SECTION_HEADER.size
+    data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section._replace(address=section.address + far))
+    for table in (one for one in elf.sections if one.type == E.SHT_RELA):
+        for place in range(table.offset, table.offset + table.size, E.RELOCATION.size):
+            record = E.RELOCATION.unpack(data, place)
+            if 0 <= record.offset - section.address < section.size:
+                moved = record._replace(offset=record.offset + far)
+                data[place : place + E.RELOCATION.size] = E.RELOCATION.pack(moved)
+    library.write_bytes(data)
+    host = HostFile(str(library))
+    with pytest.raises(ObjectError, match=r"pointer at .* is in no segment"):
+        host.with_fat_binaries({0: b"new"})
 
 
 def test_offload_binaries(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
@@ -189,6 +239,23 @@ def test_unknown_processors_do_not_hide_the_others(compile_hip: Compile, code_ob
         load_objects(code_object("gfx803"))
 
 
+def test_spirv_does_not_hide_the_others(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
+    """It is listed, as what cannot be looked into."""
+    spirv, path, alone = tmp_path / "spirv", tmp_path / "bundle", tmp_path / "alone"
+    spirv.write_bytes(struct.pack("<5I", 0x07230203, 0x10600, 0, 1, 0))
+    ids = ["host-x86_64-unknown-linux-gnu-", "hipv4-spirv64-amd-amdhsa--amdgcnspirv", "hipv4-amdgcn-amd-amdhsa--gfx942"]
+    bundler = ["clang-offload-bundler-22", "--type=o", f"--input={os.devnull}", f"--input={spirv}"]
+    tool(*bundler, f"--input={code_object('gfx942')}", f"--targets={','.join(ids)}", f"--output={path}")
+    tool(*bundler, f"--targets={','.join(ids[:2])}", f"--output={alone}")
+    assert [found.name for found in load_objects(path)] == [f"{path}[gfx942]"]
+    assert [(image.name, image.id) for image in find_images(path)] == [
+        (f"{path}[{label}]", id) for label, id in zip(("amdgcnspirv", "gfx942"), ids[1:], strict=True)
+    ]
+    for source in (alone, spirv):
+        with pytest.raises(TargetError, match="SPIR-V, which HIP compiles"):
+            load_objects(source)
+
+
 def test_inputs_without_device_code(tmp_path: Path, tool: Tool) -> None:
     source = tmp_path / "host.c"
     source.write_text("int main(void) { return 0; }")
@@ -204,7 +271,12 @@ def test_inputs_without_device_code(tmp_path: Path, tool: Tool) -> None:
         assert caught.value.object == str(out)
     thin = tmp_path / "thin.a"
     tool("llvm-ar-22", "--thin", "rcs", thin, source)
-    for path, match in ((thin, "thin archive"), (tmp_path, "cannot read"), (tmp_path / "none", "No such file")):
+    for path, match in (
+        (thin, "thin archive"),
+        (tmp_path, "cannot read"),
+        (tmp_path / "none", "No such file"),
+        ("a\0b", "embedded null byte"),
+    ):
         with pytest.raises(ObjectError, match=match):
             load_objects(path)
     with pytest.raises(ObjectError, match="empty"):

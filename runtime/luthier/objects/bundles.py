@@ -5,6 +5,7 @@ Sources: clang "ClangOffloadBundler" (bundles, CCOB), llvm/Object/OffloadBinary.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from luthier.objects.place import Place
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC = b"CCOB"
 OFFLOAD_BINARY_MAGIC = b"\x10\xff\x10\xad"
+_FOR_AMD = re.compile("(?:^|-)(?:amdgcn-|spirv64-amd-)")
 FAT_BINARY_MAGICS = (BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)
 
 _COUNT = struct.Struct("<Q")
@@ -47,7 +49,7 @@ _BINARY_STRING = struct.Struct("<QQ")
 
 
 class Entry(NamedTuple):
-    """One AMD GPU image of a bundle: `size` bytes from `offset`."""
+    """One image of a bundle that AMD GPUs execute, or HIP compiles for them: `size` bytes from `offset`."""
 
     id: str
     """E.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``."""
@@ -57,17 +59,23 @@ class Entry(NamedTuple):
     @property
     def label(self) -> str:
         """Return the target id in `id`."""
-        return self.id.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or self.id
+        return self.id.partition("-amd-amdhsa-")[2].lstrip("-") or self.id
 
 
-def bundles(place: Place) -> Iterator[tuple[Place, list[Entry]]]:
+def bundles(place: Place, *, among_others: bool = False) -> Iterator[tuple[Place, list[Entry]]]:
     """Yield bundles of any kind and their entries.
 
     They follow each other with padding between, as a linker puts them.
+
+    Args:
+        among_others: whether other things may be between them, which begin as bundles do by chance.
     """
     at = 0
     while (found := place.find(FAT_BINARY_MAGICS, at)) >= 0:
         rest = place.cut(found, place.size - found, "bundle")
+        if among_others and not _has_header(rest):
+            at = found + 4
+            continue
         if rest.begins(BUNDLE_MAGIC):
             entries, size = _entries(rest, rest.size)
         elif rest.begins(COMPRESSED_MAGIC):
@@ -76,6 +84,18 @@ def bundles(place: Place) -> Iterator[tuple[Place, list[Entry]]]:
             entries, size = _offload_binary(rest)
         yield rest.cut(0, size, "bundle"), entries
         at = found + max(size, 4)
+
+
+def _has_header(place: Place) -> bool:
+    """Return whether what follows a magic number is a header of that kind; the longest is no chance."""
+    try:
+        if place.begins(COMPRESSED_MAGIC):
+            _CompressedHeader.of(place)
+        elif place.begins(OFFLOAD_BINARY_MAGIC):
+            _offload_binary(place)
+    except ObjectError:
+        return False
+    return True
 
 
 def opened(bundle: Place) -> Place:
@@ -113,7 +133,7 @@ def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
 def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
     """Return the AMD GPU entries of an uncompressed bundle of at most `whole` bytes, and its size in bytes."""
     every, end = _all_entries(place, whole)
-    return [entry for entry in every if "amdgcn" in entry.id and entry.size], end
+    return [entry for entry in every if _FOR_AMD.search(entry.id) and entry.size], end
 
 
 def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
@@ -223,7 +243,7 @@ def _offload_binary(place: Place) -> tuple[list[Entry], int]:
     for index in range(count):
         key, value = whole.unpack(_BINARY_STRING, strings + 16 * index, "offload binary string")
         names[_text(whole, key)] = _text(whole, value)
-    if not names.get("triple", "").startswith("amdgcn"):
+    if not _FOR_AMD.match(names.get("triple", "")):
         return [], size
     whole.cut(image, image_size, "offload image")
     return [Entry(f"{names['triple']}-{names.get('arch', '')}", image, image_size)], size

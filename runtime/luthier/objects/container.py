@@ -18,7 +18,7 @@ from msgspec import Struct
 from luthier.errors import ObjectError, TargetError
 from luthier.isa.targets import TargetId
 from luthier.objects import elf as E
-from luthier.objects.bundles import BUNDLE_MAGIC, FAT_BINARY_MAGICS, Entry, bundles, opened
+from luthier.objects.bundles import FAT_BINARY_MAGICS, Entry, bundles, opened
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.place import Place
@@ -45,7 +45,7 @@ class Image(Struct, frozen=True):
     id: str
     """Id in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where there is none."""
     data: memoryview
-    """The ELF file, of a file that is mapped: it must not change while this is in use."""
+    """The ELF file, or SPIR-V, of a file that is mapped: it must not change while this is in use."""
 
     @property
     def target(self) -> TargetId:
@@ -53,7 +53,7 @@ class Image(Struct, frozen=True):
 
         Raises:
             ObjectError: it is no such ELF file.
-            TargetError: the processor is not known.
+            TargetError: the processor is not known, or it is SPIR-V.
         """
         return read_target(E.read_header(self.data, self.name), self.name)
 
@@ -94,15 +94,15 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
     several fat binaries, and an archive.
 
     They are parsed one by one as they are asked for, from the mapped file, which must not change meanwhile;
-    `load_objects` gives copies. Images for processors that Luthier does not know are left out when others remain
-    (`find_images` lists them).
+    `load_objects` gives copies. Images for processors that Luthier does not know, and SPIR-V, are left out when others
+    remain (`find_images` lists them).
 
     Args:
         target: only objects for this processor, or target id with features, count.
 
     Raises:
         ObjectError: unreadable or malformed, or without AMD GPU code for `target`.
-        TargetError: every image is for an unknown processor.
+        TargetError: every image is for an unknown processor, or SPIR-V.
     """
     return (CodeObject(image.data, image.name) for image in _images_for(source, name, target, _asked_for(target)))
 
@@ -215,6 +215,8 @@ def _walk(place: Place, identifier: str) -> _Found:
                 yield from _walk(member, "")
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
+    elif place.begins(E.SPIRV_MAGIC):
+        yield place, identifier
     elif place.begins(BITCODE_MAGIC):
         place.fail("LLVM bitcode, not a code object; link it first", 0)
     else:
@@ -233,21 +235,22 @@ def _walk_host(place: Place) -> _Found:
         for name, section in zip(elf.section_names, elf.sections, strict=True)
         if name.startswith(FAT_BINARY_SECTIONS) and section.type != E.SHT_NOBITS
     ]
-    if not elf.sections and (start := place.find([BUNDLE_MAGIC])) >= 0:
-        fat = [place.cut(start, place.size - start, "fat binary")]
+    if not elf.sections and (first := next(bundles(place, among_others=True), None)):
+        fat = [place.cut(first[0].start - place.start, place.end - first[0].start, "fat binary")]
     end = 0
     for part in sorted(fat, key=lambda part: part.start):
         if part.start < end:  # each containing all others would be a bomb
             place.fail("sections with fat binaries overlap", part.start - place.start)
         end = part.end
     for number, part in enumerate(fat):
-        yield from _walk_fat_binary(part.inner(f"section {number}" if len(fat) > 1 else ""))
+        label = f"section {number}" if len(fat) > 1 else ""
+        yield from _walk_fat_binary(part.inner(label), among_others=not elf.sections)
     for image in embedded_images(place, elf, fat):
         yield image, ""
 
 
-def _walk_fat_binary(place: Place) -> _Found:
-    found = list(bundles(place))
+def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
+    found = list(bundles(place, among_others=among_others))
     place.let_go()
     uses = Counter(entry.label for _, entries in found for entry in entries)
 

@@ -12,9 +12,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from luthier.errors import ObjectError
+from luthier.errors import LuthierError, ObjectError, TargetError
 
 ELF_MAGIC = b"\x7fELF"
+SPIRV_MAGIC = b"\x03\x02\x23\x07"
 EM_AMDGPU = 224
 ELFOSABI_AMDGPU_HSA = 64
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
@@ -226,7 +227,10 @@ def read_header(data: memoryview, name: str) -> FileHeader:
 
     Raises:
         ObjectError: it is no 64-bit little-endian ELF file.
+        TargetError: it is SPIR-V.
     """
+    if data[:4] == SPIRV_MAGIC:
+        raise TargetError("SPIR-V, which HIP compiles for the device when it is loaded", object=name)
     if data[:4] != ELF_MAGIC:
         raise ObjectError("not an ELF file", object=name, offset=0)
     if len(data) < FILE_HEADER.size:
@@ -243,7 +247,7 @@ def used_size(data: memoryview) -> int:
     """
     try:
         elf = ElfFile(data, "")
-    except ObjectError:
+    except LuthierError:
         return len(data)
     header = elf.header
     ends = [FILE_HEADER.size]

@@ -16,13 +16,14 @@ relocations.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from typing import IO
 
 from msgspec import Struct
 
-from luthier.errors import ObjectError
+from luthier.errors import LuthierError, ObjectError
 from luthier.objects import elf as E
 from luthier.objects.bundles import Entry, bundles, make_bundle, opened
 from luthier.objects.image import PAGE, round_up
@@ -45,13 +46,15 @@ _LARGEST_GAP = 1 << 30
 def is_host_file(path: str) -> bool:
     """Return whether a file is an executable or a shared library of the host.
 
-    One that cannot be read is not.
+    One that cannot be read is not, nor is what can be read once only, as a pipe.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
         with open(path, "rb") as file:
             start = file.read(E.FILE_HEADER.size)
         header = E.read_header(memoryview(start), path)
-    except (OSError, ObjectError):
+    except (OSError, ValueError, LuthierError):
         return False
     return header.machine != E.EM_AMDGPU and header.type in (E.ET_DYN, E.ET_EXEC)
 
@@ -276,7 +279,9 @@ class HostFile:
         relocation = self._relocations.get(wrapper)
         if relocation is not None:
             out.put(relocation[0] + 16, struct.pack("<q", address))
-        segment = next(one for one in self._loads if one.vaddr <= wrapper < one.vaddr + one.filesz)
+        segment = next((one for one in self._loads if 0 <= wrapper - one.vaddr <= one.filesz - 8), None)
+        if segment is None:
+            self._elf.fail(f"the wrapper's pointer at {wrapper:#x} is in no segment that the file holds")
         out.put(segment.offset + wrapper - segment.vaddr, struct.pack("<Q", address))
 
     def _move_section(self, out: Rewritten, offset: int, size: int, apart: int) -> None:

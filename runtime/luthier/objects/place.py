@@ -50,8 +50,9 @@ class Place(NamedTuple):
                 if len(data) > _LARGEST_STREAM:
                     raise ObjectError(f"no regular file, and gives more than {_LARGEST_STREAM} bytes", object=name)
                 return Place.of_bytes(data, name)
-        except OSError as problem:
-            raise ObjectError(f"cannot read: {problem.strerror or problem}", object=name) from problem
+        except (OSError, ValueError) as problem:  # ValueError: a path with a null character
+            reason = getattr(problem, "strerror", None) or problem
+            raise ObjectError(f"cannot read: {reason}", object=name) from problem
 
     @staticmethod
     def of_bytes(data: bytes | bytearray, name: str) -> Place:
@@ -126,4 +127,5 @@ class Place(NamedTuple):
         """Give memory that mapped pages occupy back to the system; they are read again when they are needed."""
         if isinstance(self.root, mmap.mmap):
             first = self.start // mmap.PAGESIZE * mmap.PAGESIZE
-            self.root.madvise(mmap.MADV_DONTNEED, first, self.end - first)
+            if self.end > first:
+                self.root.madvise(mmap.MADV_DONTNEED, first, self.end - first)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from luthier.errors import DeviceError, LuthierError
+from luthier.errors import DeviceError, LuthierError, TargetError
 from luthier.isa.targets import TARGETS, TargetId
 from luthier.objects import find_images
 from luthier.run.machine_gpus import KIND, MachineGpus, names_machine_gpus, parse_machine_gpus
@@ -61,7 +62,8 @@ def targets_of_program(program: str) -> list[TargetId]:
     found: dict[TargetId, None] = {}
     try:
         for image in find_images(Path(path)) if path else ():
-            found[image.target] = None
+            with contextlib.suppress(TargetError):
+                found[image.target] = None
     except LuthierError:
         pass  # the host's program alone; or what HIP will refuse itself
     return list(found)
