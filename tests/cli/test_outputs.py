@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from assembly import assembled, function, kernel_text
 from commands import MAIN
 from luthier.cli.main import main
 from luthier.errors import LuthierError
@@ -430,3 +431,36 @@ print(Path("out").read_bytes(), os.listdir())
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no mounts here: {done.stderr}")
     assert done.stdout == f"cannot write out: {os.strerror(errno.ENOSPC)}\nb'old' ['out']\n", done.stderr
+
+
+def small(path: Path) -> Path:
+    code = function("k", ["v_mov_b32 v0, 0", "s_endpgm"])
+    path.write_bytes(assembled(kernel_text(code, "gfx90a"), "gfx90a").data)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["new", "regular", "link", "link to nothing", "hard link", "null"])
+def test_patched_object_and_map_are_two_files(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The map was written over the object. Devices keep nothing, so they may be both."""
+    object, out = small(tmp_path / "object"), GOOD[kind](tmp_path / "out")
+    before = state(tmp_path)
+    command = ["patch", "-t", "opcode_histogram", "-o", str(out), "--map"]
+    for other in (str(out), f"{tmp_path}/./out"):
+        assert main([*command, other, str(object)]) == int(kind != "null")
+        assert ("--output and --map are one file" in capsys.readouterr().err) == (kind != "null")
+    assert state(tmp_path) == before
+    assert main([*command, str(tmp_path / "map"), str(object)]) == 0
+    capsys.readouterr()
+
+
+def test_patching_what_comes_by_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It can be read once only."""
+    object, pipe = small(tmp_path / "object"), fifo(tmp_path / "pipe")
+    writer = threading.Thread(target=pipe.write_bytes, args=[object.read_bytes()], daemon=True)
+    writer.start()
+    command = ["patch", "-t", "opcode_histogram", "-o"]
+    assert main([*command, str(tmp_path / "from pipe"), str(pipe)]) == 0
+    writer.join()
+    assert main([*command, str(tmp_path / "from file"), str(object)]) == 0
+    assert (tmp_path / "from pipe").read_bytes() == (tmp_path / "from file").read_bytes()
+    capsys.readouterr()

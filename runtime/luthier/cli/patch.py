@@ -21,13 +21,14 @@ from luthier.cli.common import (
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.objects.host import is_host_file
 from luthier.patch import PatchedObject, PatchReport, RefusedError
 from luthier.patch.layout.address_map import AddressMap, as_columns
 from luthier.patch.output.executable import patch_executable_with
 from luthier.patch.output.object import patch_object_with
-from luthier.support.files import check_writable, write_atomically, writing_atomically
+from luthier.support.files import check_writable, is_same_file, write_atomically, writing_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 from luthier.tool import parse_tools
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     for path in filter(None, (args.output, args.map)):
         check_writable(path)
+    if args.map and is_same_file(args.output, args.map):
+        raise LuthierError(f"--output and --map are one file: {args.map}")
     if not args.code_object and is_host_file(args.file):
         return _run_on_program(args)
     object, patched = patched_object(args)

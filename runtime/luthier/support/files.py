@@ -83,6 +83,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise LuthierError(f"cannot write {os.fspath(path)}: {problem.strerror or problem}") from problem
 
 
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Return whether two paths lead to one file, there or not, that keeps what is written to it: no pipe or device."""
+    path = os.path.realpath(one)
+    return path == os.path.realpath(other) and (os.path.isfile(path) or not os.path.exists(path))
+
+
 class _Target:
     """The file that a path leads to.
 
