@@ -143,7 +143,7 @@ def test_kernels_with_the_same_code(wave_sizes: tuple[int, ...], chosen: str | N
     wanted = NAMES if chosen is None else chosen.split()
     found = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]
     for part in found:
-        names = [part.name, *part.others]
+        names = [str(part.name), *part.others]
         assert part.name in wanted
         assert sorted(names) == [name for name, size in zip(NAMES, wave_sizes, strict=True) if size == part.wave_size]
         heading = f"<{part.name}>: // kernel, wave{part.wave_size}, 8 bytes, 2 instructions"

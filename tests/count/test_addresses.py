@@ -6,7 +6,7 @@ import pytest
 from luthier import InstrumentationTask
 from luthier.devices import open_device
 from luthier.errors import ObjectError
-from luthier.objects import load_object
+from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from test_truth import PLANS, launch
 
@@ -67,3 +67,21 @@ def test_what_a_wave_costs(compile_object, target: str, most: int) -> None:
         (report,) = patch_object(object, instrument, strict=True).report.kernels
         assert report.counters == counters
         assert report.added_instructions <= added
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
+def test_tools_that_count_one_after_the_other(app, target: str) -> None:
+    """Each patch of an object has cells of its own: the later one counts what the earlier ones put in, too."""
+    object, plan = load_object(app("vector_add", target)), PLANS["vector_add"]
+    data, made, runs = object.data, [], []
+    for _ in range(3):
+        _, _, stats = launch(object, data, plan)
+        runs.append(stats.instructions)
+        patched = patch_object(
+            CodeObject(data), lambda task: task.count(task.instructions) and None, [plan.kernel], strict=True
+        )
+        data = patched.data
+        made.append(patched.counters[plan.kernel])
+    assert len({one.symbol for one in made}) == 3
+    _, loaded, _ = launch(object, data, plan)
+    assert [int(one.read(loaded).executions.sum()) for one in made] == runs

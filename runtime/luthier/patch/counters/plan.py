@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from luthier.hazards.wait_counters import Outstanding
 from luthier.lifting import LiftedRepresentation
+from luthier.objects import CodeObject
 from luthier.patch.counters.leaving import LeavingCode
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.zones import Zone
@@ -73,6 +75,9 @@ class HookUse(Struct, frozen=True, eq=False):
     """True if instructions of the application are changed."""
 
 
-def cells_symbol(kernel: str) -> str:
-    """Name of the variable that holds a kernel's cells in a patched object."""
-    return "luthier.counts." + "".join(c if c.isalnum() or c in "._$" else "_" for c in kernel)
+def cells_symbol(object: CodeObject, kernel: str) -> str:
+    """Name of the variable that holds a kernel's cells in a patched object, which may have such of earlier patches."""
+    name = "".join(c if c.isalnum() or c in "._$" else "_" for c in kernel)
+    numbers: Iterator[str | int] = itertools.chain([""], itertools.count(2))
+    names = (f"luthier.counts{number}.{name}" for number in numbers)
+    return next(one for one in names if object.symbol(one) is None)

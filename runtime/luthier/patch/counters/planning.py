@@ -109,7 +109,7 @@ class _Planner:
         self.solve_sums = options.solve_sums
         self.room = options.wave_rows if rows else None
         self.code = CounterCode(lifted.isa)
-        self.symbol = cells_symbol(lifted.kernel.name)
+        self.symbol = cells_symbol(lifted.object, lifted.kernel.name)
         self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
         self.exits = dict(self._exits())
         self.flush_before = {block: index for index, block in self.exits.items()}
