@@ -14,6 +14,7 @@ from luthier.cli.main import main
 from luthier.emulator import CheckWarning
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
+from luthier.objects import elf as E
 from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
@@ -148,3 +149,19 @@ def test_verification_tells_what_the_original_lacks(make_module, states: int, co
     verdict = verify_kernel(kernel("gfx942", f"{LANE}; s_nop {states}; {SELECT}"), First(module), plan)
     assert verdict.equal
     assert len(verdict.hazards) == count
+
+
+def test_code_that_no_segment_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel in a section that goes on behind its segment is not checked, and the command goes on."""
+    object = kernel("gfx906", "s_nop 0")
+    number = object.elf.section_names.index(".text")
+    section = object.elf.sections[number]
+    at = object.elf.header.sections_offset + number * E.SECTION_HEADER.size
+    data = bytearray(object.data + bytes(1 << 13))
+    data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section._replace(size=section.size + (1 << 12)))
+    path = tmp_path / "cut"
+    path.write_bytes(data)
+    assert main(["check", str(path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["kernels"] == []
+    assert "executable code that no segment holds" in found["not_checked"][0]["reason"]

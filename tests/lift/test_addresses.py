@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.errors import LiftError
+from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
 from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
 from luthier.lifting.addresses.operations import Role
+from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code import text
+from luthier.lifting.code.text import Text
 from luthier.lifting.listing import as_data
-from luthier.objects import CodeObject, load_object
+from luthier.objects import CodeObject, ObjectEditor, load_object
 
 TARGETS = ["gfx90a", "gfx1100"]
 SOURCES = {
@@ -204,3 +207,22 @@ def test_a_lane_holds_what_was_put_there_last(target: str) -> None:
     assert lifted.unknown == ()
     (reference,) = lifted.pc_references
     assert reference.kind == "code"
+
+
+@pytest.mark.parametrize("distance", range(-9, 10))
+@pytest.mark.parametrize("kind", [None, 1, 2, 3, 13])
+def test_words_that_the_loader_makes_in_part(kind: int | None, distance: int) -> None:
+    """A word of code's address is known if no relocation beside it may change it, or the one of all of it makes it."""
+    code = function("k", ["s_nop 0", "s_endpgm"])
+    words = '.section .words,"a"\n.p2align 3\n.fill 3, 8, 0\nword: .quad 0\n.fill 3, 8, 0\n.text\n'
+    plain = assembled(kernel_text(words + code, "gfx90a"), "gfx90a")
+    word, entry = plain.symbol("word").address, plain.kernels["k"].entry
+    editor = ObjectEditor(plain)
+    editor.write(word, entry.to_bytes(8, "little"))
+    if kind is not None:
+        editor.add_relocation(word + distance, kind, 4 if kind == 13 else 0, "" if kind == 13 else "k")
+    object = load_object(editor.finish())
+    isa = Isa.of("gfx90a")
+    made = {3: entry, 13: None}.get(kind) if distance == 0 else None
+    expected = entry if kind is None or abs(distance) > 7 else made
+    assert CodeSlots(object, Text(object, isa)).value(word) == expected

@@ -364,3 +364,15 @@ def test_notes_of_both_alignments(tool: Tool) -> None:
     assert "warning" not in listed
     assert listed.count("Vendor ") == 2
     assert list(object.kernels) == ["k"]
+
+
+def test_symbols_in_sections_of_large_numbers() -> None:
+    """Their numbers are in a table that is not read: they were taken for absolute."""
+    object = assembled(kernel_text(function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
+    for table in (one for one in object.elf.sections if one.type in (E.SHT_DYNSYM, E.SHT_SYMTAB)):
+        for at in range(table.offset + E.SYMBOL.size, table.offset + table.size, E.SYMBOL.size):
+            data = bytearray(object.data)
+            record = E.SYMBOL.unpack(data, at)._replace(section=E.SHN_XINDEX)
+            data[at : at + E.SYMBOL.size] = E.SYMBOL.pack(record)
+            with pytest.raises(ObjectError, match="section is in a table of its own"):
+                CodeObject(bytes(data))

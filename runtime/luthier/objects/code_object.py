@@ -415,6 +415,8 @@ class CodeObject:
     def _section_of(self, index: int) -> str:
         if index == E.SHN_UNDEF:
             return ""
+        if index == E.SHN_XINDEX:
+            self.elf.fail("a symbol whose section is in a table of its own")
         if index >= E.SHN_LORESERVE:
             return ABSOLUTE
         if index >= len(self.elf.sections):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from luthier.errors import ObjectError
 from luthier.lifting.code.text import Text
 from luthier.objects import CodeObject
@@ -16,6 +18,11 @@ _LARGEST_TABLE = 4096
 def pointer_of(relocation: Relocation) -> int | None:
     """Return the address in the object that a relocation writes as a 64-bit word; None if it writes another thing."""
     return relocation.points_to if relocation.type in (R_AMDGPU_RELATIVE64, R_AMDGPU_ABS64) else None
+
+
+def _beside(address: int) -> Iterator[int]:
+    """Yield where relocations begin that may change a part of a word, or more than it."""
+    return (at for at in range(address - 7, address + 8) if at != address)
 
 
 class CodeSlots:
@@ -55,7 +62,7 @@ class CodeSlots:
 
         None if that is not certain.
         """
-        if not self.is_constant(address):
+        if not self.is_constant(address) or any(at in self._relocations for at in _beside(address)):
             return None
         relocation = self._relocations.get(address)
         if relocation is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from luthier import _mc
 from luthier.cache.memory import BoundedCache
-from luthier.errors import LiftError
+from luthier.errors import LiftError, ObjectError
 from luthier.isa import InstructionArray, InstructionFlag, Isa
 from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns
@@ -103,14 +103,17 @@ class Text:
         """Return the bytes of one section from `first` up to `end`.
 
         Raises:
-            LiftError: they are not all in one executable section.
+            LiftError: they are not all in one executable section, and in a segment.
         """
         section = self.range_of(first)
         if section is None or end > section[1]:
             raise LiftError("not in executable code", object=self.name, offset=first)
         object = self._object()
         assert object is not None, "lifting holds the object"
-        return object.read(first, end - first)
+        try:
+            return object.read(first, end - first)
+        except ObjectError:
+            raise LiftError("executable code that no segment holds", object=self.name, offset=first) from None
 
     def piece(self, start: int) -> Piece:
         """Return the piece from `start`, a member of `starts`, to the next one or to the end of the section."""
