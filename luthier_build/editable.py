@@ -6,6 +6,7 @@ Whoever loads the modules asks `refresh`, which builds them again if anything ha
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -24,27 +25,40 @@ from luthier.module.packages import RECORD
 from luthier.terminal import say, say_text
 
 from luthier_build.package import BuiltModule, compile_tool
+from luthier_build.plugin import own_files
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
-from luthier_build.toolchain import header_variables
-from luthier_build.workspace import write_atomic, written_since
+from luthier_build.toolchain import header_variables, plugin_sources
+from luthier_build.workspace import digest, digest_text, state_of, write_atomic, written_since
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
-UNCERTAIN = [-1, -1]
+UNCERTAIN: list[int | str] = [-1]
 """In a record, the state of a file that was written while the modules were built: the next use builds them again."""
 _FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
 
 
-def _states(paths: Iterable[Path]) -> dict[str, list[int] | None]:
-    """Return size in bytes and time of the last change in nanoseconds; None for a file that is missing."""
-    states: dict[str, list[int] | None] = {}
+def _states(paths: Iterable[Path]) -> dict[str, list[int | str] | None]:
+    """Return the digest of each file, and by what it is the same without being read; None if it is missing."""
+    states: dict[str, list[int | str] | None] = {}
     for path in sorted(set(paths)):
-        try:
-            state = path.stat()
-        except OSError:
-            states[str(path)] = None
-        else:
-            states[str(path)] = [state.st_size, state.st_mtime_ns]
+        states[str(path)] = None
+        with contextlib.suppress(OSError):
+            states[str(path)] = [digest(path), *state_of(path)]
     return states
+
+
+def _is_same(path: Path, known: list[int | str] | None) -> bool:
+    """Return whether a file is as it was. One that was only touched or copied is."""
+    try:
+        state = [*state_of(path)]
+        return known is not None and (known[1:] == state or known[:1] == [digest(path)])
+    except OSError:
+        return known is None
+
+
+def _own_state() -> str:
+    """Return a digest of Luthier, as far as it is in device modules."""
+    sources = plugin_sources()
+    return digest_text(__version__, *(f"{path.relative_to(sources)} {digest(path)}" for path in own_files()))
 
 
 def _digest(path: Path) -> str:
@@ -73,7 +87,7 @@ def write_record(
     }
     sources = {project / name for name in _FILES_OF_SETTINGS}
     sources.update(path for module in built for path in module.device.dependencies)
-    states = _states(sources | {path for module in built for path in module.artefacts})
+    states = _states(sources | {path.absolute() for module in built for path in module.artefacts})
     start = min((module.start for module in built), default=None)
     for path in sources:
         own = path.is_relative_to(project / settings.build_dir)  # copies of Luthier's headers
@@ -81,7 +95,7 @@ def write_record(
             states[str(path)] = UNCERTAIN
     record = {
         "targets": {module.name: module.targets or settings.targets for module in settings.modules},
-        "luthier": __version__,
+        "luthier": _own_state(),
         "project": str(project),
         "folder": str(destination.resolve()),
         "package": settings.package,
@@ -149,8 +163,8 @@ def refresh(folder: Path, target: TargetId | None = None) -> None:
     try:
         record = json.loads(path.read_text())
         package, project, table = str(record["package"]), Path(record["project"]), record["table"]
-        inputs: dict[str, list[int] | None] = record["inputs"]
-        changed = [name for name, state in _states(map(Path, inputs)).items() if inputs[name] != state]
+        changed = [name for name, known in record["inputs"].items() if not _is_same(Path(name), known)]
+        changed += ["Luthier"] if record.get("luthier") != _own_state() else []
         then, now = dict(record.get("variables", {})), header_variables()
         changed += [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
         again = f"pip install --no-build-isolation -e {project}"

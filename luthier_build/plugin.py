@@ -31,6 +31,11 @@ def include_dir() -> Path:
     return plugin_sources() / "include"
 
 
+def own_files() -> list[Path]:
+    """Return the files of Luthier that are in device modules: its headers, and the sources of the plugin."""
+    return sorted(path for path in plugin_sources().glob("*/**/*") if path.is_file())
+
+
 def plugin_for(toolchain: Toolchain) -> Path:
     """Return the plugin for exactly this compiler, built if it is not in the cache.
 

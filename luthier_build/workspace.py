@@ -28,13 +28,22 @@ MARKER = ".luthier-build"
 _MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
 
 _PREREQUISITE = re.compile(r"(?:\\[ #]|\$\$|\S)+")
-_digests: dict[tuple[str, int, int, int], str] = {}
+_digests: dict[tuple[str, tuple[int, ...]], str] = {}
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return what a file's contents have not changed under: size, time stamps and inode.
+
+    Whoever puts a file in another's place may give it the size and the time of change of that one (tar, `cp -p`), but
+    not its ``ctime``.
+    """
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of the file's contents, in hexadecimal; cached in the process until the file is written to."""
-    state = path.stat()
-    key = (os.fspath(path), state.st_ino, state.st_size, state.st_mtime_ns)
+    key = os.fspath(path), state_of(path)
     if key not in _digests:
         _digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()
     return _digests[key]
@@ -185,13 +194,14 @@ def is_current(output: Path, key: str) -> bool:
 
 
 def written_since(path: Path, start: int) -> bool:
-    """Return whether a file was written or removed between `start` (`time.time_ns`) and now.
+    """Return whether a file was written, replaced or removed between `start` (`time.time_ns`) and now.
 
     A process that read it meanwhile may have read what it was before. A time still to come tells of a wrong clock, not
     of that.
     """
     try:
-        return start <= path.stat().st_mtime_ns <= time.time_ns()
+        state = path.stat()
+        return any(start <= stamp <= time.time_ns() for stamp in (state.st_mtime_ns, state.st_ctime_ns))
     except OSError:
         return True
 

@@ -15,7 +15,7 @@ from luthier.terminal import say_text
 from luthier_build.editable import write_record
 from luthier_build.layout import only_package, package_folder
 from luthier_build.package import BuiltModule, compile_tool, find_toolchain
-from luthier_build.plugin import plugin_for
+from luthier_build.plugin import own_files, plugin_for
 from luthier_build.settings import Settings, load_settings, read_table
 
 
@@ -81,16 +81,19 @@ def run(args: argparse.Namespace) -> int:
     if not args.sources and not args.output:  # into the source tree, as an editable install
         write_record(destination, args.project, settings, built)
     if args.depfile:
-        write_atomically(args.depfile, _depfile(built, settings, args.depfile_target).encode())
+        write_atomically(args.depfile, _depfile(built, settings, args.project, args.depfile_target).encode())
     if args.json:
         say_text(json.dumps([json.loads(module.manifest.to_json()) for module in built], indent=2))
     return 0
 
 
-def _depfile(built: list[BuiltModule], settings: Settings, target: str | None) -> str:
-    """Return one Makefile rule: everything read, the plugin included, for `target` or the bundles."""
+def _depfile(built: list[BuiltModule], settings: Settings, project: Path, target: str | None) -> str:
+    """Return one Makefile rule: everything read, Luthier and the plugin included, for `target` or the bundles."""
     outputs = [target] if target else [str(module.artefacts[0].resolve()) for module in built]
-    inputs = {str(path) for module in built for path in module.device.dependencies}
+    copies = (project / settings.build_dir).resolve()
+    read = {path for module in built for path in module.device.dependencies}
+    # Copies of Luthier's headers change no earlier than in this command.
+    inputs = {str(path) for path in (*read, *own_files()) if not path.is_relative_to(copies)}
     inputs.add(str(plugin_for(find_toolchain(settings))))
     return f"{' '.join(map(_escaped, outputs))}: {' '.join(map(_escaped, sorted(inputs)))}\n"
 

@@ -12,6 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from luthier.errors import BuildError
+
+from luthier_build import editable, plugin
+from luthier_build.toolchain import plugin_sources
+from luthier_build.workspace import read_depfile
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 
@@ -24,6 +29,22 @@ include-dirs = ["include"]
 sources = ["followed/device.hip"]
 """
 HOOKS = "from followed import device; print(*dir(device)[-1:], [p.name for p in device.count.parameters])"
+
+
+@pytest.fixture(scope="module")
+def built(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with its module built into the source tree; whoever writes to it leaves it as it was."""
+    folder = tmp_path_factory.mktemp("built")
+    for name, text in {
+        "pyproject.toml": PYPROJECT,
+        "followed/__init__.py": "",
+        "followed/device.hip": '#include "size.h"\n' + hook,
+        "include/size.h": "\n",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    luthier(folder, "build", "--depfile", "all.d", "--depfile-target", "done")
+    return folder
 
 
 @pytest.fixture
@@ -83,6 +104,59 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a"]')
     code = "from followed import device; print(*device.targets)"
     assert python(project, code)[0] == "gfx90a\n"
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_again(*_: object, **__: object) -> None:
+        raise BuildError("reached")
+
+    monkeypatch.setattr(editable, "compile_tool", compile_again)
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("name", ["include/size.h", "followed/device.hip", "followed/device.hipfb"])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_file_of_equal_size_and_time_is_another(built: Path, name: str, replaces: bool) -> None:
+    """As an archive unpacks it; a copy of the same contents is the same."""
+    path = built / name
+    state, before = path.stat(), path.read_bytes()
+    try:
+        for text in (before[:-1] + b"!", before):
+            fresh = path.with_name("fresh") if replaces else path
+            fresh.write_bytes(text)
+            os.utime(fresh, ns=(state.st_atime_ns, state.st_mtime_ns))
+            fresh.replace(path)
+            if text != before:
+                with pytest.raises(BuildError, match=f"{path.name} has changed since .* reached$"):
+                    editable.refresh(built / "followed")
+        editable.refresh(built / "followed")
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_modules_follow_luthier(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree(plugin_sources(), tmp_path / "compiler_plugin")
+    for module in (plugin, editable):
+        monkeypatch.setattr(module, "plugin_sources", lambda: copy)
+    editable.refresh(built / "followed")  # the same Luthier in another folder
+    for path in (copy / "include/luthier/luthier.h", copy / "src/Manifest.cpp", copy / "include/luthier/new.h"):
+        before = path.read_bytes() if path.exists() else b""
+        path.write_bytes(before + b"// new")
+        with pytest.raises(BuildError, match=r"^Luthier has changed since .* reached$"):
+            editable.refresh(built / "followed")
+        path.write_bytes(before) if before else path.unlink()
+    monkeypatch.setattr(editable, "__version__", "99")
+    with pytest.raises(BuildError, match="Luthier has changed since"):
+        editable.refresh(built / "followed")
+
+
+def test_other_builds_are_told_of_luthiers_own_files(built: Path) -> None:
+    """Not of copies of them, which change no earlier than in the build that they are to cause."""
+    read = [Path(name) for name in read_depfile(built / "all.d")]
+    assert {built / "include/size.h", *plugin.own_files()} <= {*read}
+    assert not [path for path in read if path.is_relative_to(built / "build") or not path.exists()]
 
 
 def test_a_copy_follows_nothing(project: Path, tmp_path: Path) -> None:

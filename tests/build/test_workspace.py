@@ -137,6 +137,42 @@ def test_a_damaged_record_only_means_building_again(tmp_path: Path, record: str)
     assert inputs_of(output) == ()
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_file_of_equal_size_and_time_is_another(tmp_path: Path, replaces: bool) -> None:
+    """As tar and `cp -p` write them."""
+    source, output = tmp_path / "a.h", tmp_path / "a.o"
+    output.write_text("made")
+
+    def write(text: str) -> None:
+        fresh = source.with_suffix(".new") if replaces else source
+        fresh.write_text(text)
+        os.utime(fresh, (1.6e9, 1.6e9))
+        fresh.replace(source)
+
+    write("one")
+    remember(output, "key", [source])
+    assert is_current(output, "key")
+    time.sleep(0.01)  # beyond what file systems tell apart
+    write("two")
+    assert not is_current(output, "key")
+
+
+@pytest.mark.parametrize("age", [0, 1000])
+def test_what_was_put_there_while_it_was_read_is_in_no_record(tmp_path: Path, age: int) -> None:
+    source, output, other = tmp_path / "a.h", tmp_path / "a.o", tmp_path / "b.h"
+    for path in (source, output, other):
+        path.write_text(path.name)
+    os.utime(other, (time.time() - age, time.time() - age))
+    time.sleep(0.01)
+    start = time.time_ns()
+    remember(output, "key", [source], start)
+    assert is_current(output, "key")
+    time.sleep(0.01)
+    other.replace(source)
+    remember(output, "key", [source], start)
+    assert not is_current(output, "key")
+
+
 def test_depfile_names_are_unescaped(tmp_path: Path) -> None:
     path = tmp_path / "a.d"
     path.write_text("a.o: a.hip /usr/include/x.h \\\n  with\\ blank.h dollar$$.h \\\n  hash\\#.h\n\nx.h:\n")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from importlib.machinery import PathFinder
@@ -18,6 +19,7 @@ from luthier.extensions import entry_points
 from luthier.extensions.entry_points import EntryPoint, points_of
 
 LONG_AGO = 1_600_000_000
+SETTLED = entry_points._SETTLED
 
 
 def write(folder: Path, name: str, target: str, kind: str = "{}-1.dist-info", at: int = LONG_AGO) -> Path:
@@ -76,6 +78,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site"
     write(folder, "one", "one:Tool")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(entry_points, "_SETTLED", 0)  # when a file was put there cannot be set
     monkeypatch.setattr(sys, "path", [str(folder)])
     # Other tests may have imported `importlib_metadata`, which takes the usual finder's place.
     find = metadata.MetadataPathFinder.find_distributions
@@ -119,6 +122,16 @@ def test_they_are_kept(site: Path, reads: Ask) -> None:
     assert reads() == [ONE]
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_an_unpacked_file_of_equal_size_and_time_is_seen(site: Path, reads: Ask, replaces: bool) -> None:
+    assert reads() == [ONE, READ]
+    time.sleep(0.01)  # beyond what file systems tell apart
+    if replaces:
+        (site / "one-1.dist-info/entry_points.txt").unlink()
+    write(site, "one", "two:Tool")
+    assert reads() == [("one", "two:Tool", "one"), READ]
+
+
 @pytest.mark.parametrize("kind", ["{}-1.dist-info", "{}.egg-info", "EGG-INFO"])
 def test_what_changes_is_seen(site: Path, reads: Ask, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "EGG-INFO":  # is looked for in eggs alone
@@ -149,9 +162,13 @@ def test_each_search_path_has_its_own(site: Path, reads: Ask, tmp_path: Path, mo
     assert reads() == [TWO, READ]
 
 
-def test_what_was_just_written_is_not_kept(site: Path, reads: Ask) -> None:
+@pytest.mark.parametrize("at", [LONG_AGO, None])
+def test_what_was_just_written_is_not_kept(
+    site: Path, reads: Ask, monkeypatch: pytest.MonkeyPatch, at: int | None
+) -> None:
     """It may be written once more at a time that the file system does not tell from the first."""
-    os.utime(site / "one-1.dist-info")
+    monkeypatch.setattr(entry_points, "_SETTLED", SETTLED)
+    os.utime(site / "one-1.dist-info", at and (at, at))
     assert reads() == [ONE, READ]
     assert reads() == [ONE, READ]
 

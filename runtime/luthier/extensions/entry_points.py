@@ -41,10 +41,11 @@ _METADATA = (".dist-info", ".egg-info")
 """Ends of the names of what installers write about a package: mostly a folder, of distutils a file."""
 _OF_EGG = "EGG-INFO"
 """Name of such a folder in an egg, which is on the search path itself."""
-_FORM = 1
+_FORM = 2
 """Version of what is kept."""
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a file that is written again has another time for sure."""
+_State = tuple[int, int, int, int]
 
 
 class EntryPoint(Struct, frozen=True):
@@ -70,29 +71,34 @@ class EntryPoint(Struct, frozen=True):
 
 def points_of(group: str) -> Sequence[EntryPoint]:
     """Return the entry points of a group of Luthier's, none of them imported."""
-    return _read(tuple((folder, _changed(folder)) for folder in sys.path if isinstance(folder, str))).get(group, ())
+    return _read(tuple((folder, _state(folder)) for folder in sys.path if isinstance(folder, str))).get(group, ())
 
 
-def _changed(path: str) -> int:
-    """Return when a file or folder was last written; 0 if it is not there."""
+def _state(path: str) -> _State:
+    """Return size, inode and when a file or folder was last written and put there; zeros if it is not there.
+
+    Whoever puts a file in another's place may give it the size and the time of change of that one.
+    """
     try:
-        return os.stat(path or ".").st_mtime_ns
+        found = os.stat(path or ".")
     except OSError:
-        return 0
+        return 0, 0, 0, 0
+    return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
 @functools.lru_cache(maxsize=4)
-def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
+def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[EntryPoint]]:
     paths = [folder for folder, _ in folders]
-    kept, times = _kept_for(paths), {path: _changed(path) for path in _sources(paths)}
+    kept, states = _kept_for(paths), {path: _state(path) for path in _sources(paths)}
     with suppress(OSError, msgspec.DecodeError):
         if kept is not None and is_own(kept):
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
-            if index.state == _digest_of(times):
+            if index.state == _digest_of(states):
                 return index.points
     points, is_whole = _installed()
-    if kept is not None and is_whole and max(times.values(), default=0) < time.time_ns() - _SETTLED:
-        _keep(kept, _Index(_digest_of(times), points))
+    last = max((stamp for *_, written, put in states.values() for stamp in (written, put)), default=0)
+    if kept is not None and is_whole and last < time.time_ns() - _SETTLED:
+        _keep(kept, _Index(_digest_of(states), points))
     return points
 
 
@@ -101,7 +107,7 @@ def _read(folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPo
 
 class _Index(Struct, frozen=True):
     state: str
-    """Digest of when each file and folder that says something about a package was last written."""
+    """Digest of the state of each file and folder that says something about a package."""
     points: dict[str, tuple[EntryPoint, ...]]
     """The entry points by group."""
 
@@ -123,7 +129,7 @@ def _digest_of(*said: object) -> str:
 
 
 def _sources(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the paths whose times change where an entry point is added, removed or changed."""
+    """Yield the paths whose states change where an entry point is added, removed or changed."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")
