@@ -101,7 +101,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
             if not is_current(folder / name, key):
                 forget(folder / name)
                 _generate(folder / name, module, clang)
-                remember(folder / name, key, ())
+                remember(folder / name, key, (library for _, library in module.functions))
         keep_own(folder)
     return folder
 

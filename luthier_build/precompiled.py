@@ -24,6 +24,7 @@ from luthier_build.cache import cache_dir, keep_own, locked
 from luthier_build.plugin import include_dir
 from luthier_build.toolchain import Toolchain, header_variables
 from luthier_build.workspace import (
+    MARKER,
     digest,
     digest_text,
     forget,
@@ -38,6 +39,7 @@ from luthier_build.workspace import (
 
 MOST = 64
 """Precompiled headers that are kept, of some 12 MB each."""
+_MOST_NAMES = 5_000
 _FOLDER = "precompiled"
 _HIP = "#include <hip/hip_runtime.h>\n"
 _STARTS_WITH_HIP = re.compile(rf"(\s|//.*\n)*{_HIP}")
@@ -55,8 +57,8 @@ class Beginning:
     """The text that a compiler reads before a source's own."""
 
     clang: Path
-    version: str
-    """Full text of ``clang --version``."""
+    compiler: tuple[str, ...]
+    """What changes when the compiler does."""
     flags: tuple[str, ...]
     folder: Path
     """Where the compiler runs."""
@@ -76,7 +78,7 @@ class Beginning:
         # Flags with the same meaning in every folder share one.
         relative = any(flag.startswith("-I") and not os.path.isabs(flag[2:]) for flag in own)
         where = (folder or Path.cwd()) if relative else Path("/")
-        return cls(toolchain.clang, toolchain.version, (*toolchain.device_flags(target), *own), where, *included[:1])
+        return cls(toolchain.clang, toolchain.compiler, (*toolchain.device_flags(target), *own), where, *included[:1])
 
     def flags_for(self, source: Path) -> tuple[list[str], tuple[Path, ...]]:
         """Return flags by which a source is compiled with a precompiled header, and the files that are in it.
@@ -98,8 +100,10 @@ class Beginning:
         try:
             cache = cache_dir(_FOLDER)
             flags = [_kept_copy(flag, cache) for flag in self.flags]
-            identity = os.fspath(self.clang.resolve()), self.version, os.fspath(self.folder)
-            key = digest_text(*identity, *flags, "", text)
+            names = [self._names_in(flag[2:]) for flag in self.flags if flag.startswith("-I")]
+            if None in names:
+                return None
+            key = digest_text(*self.compiler, os.fspath(self.folder), *flags, "", text, "", str(names))
             header = cache / f"{key[:32]}.pch"
             if _usable(header, key):
                 return header
@@ -117,6 +121,21 @@ class Beginning:
             return header
         except BuildError:  # the compiler says of the source itself what is wrong with it
             return None
+
+    def _names_in(self, include: str) -> list[str] | None:
+        """Return the names of all in a folder that flags name, since a new header may hide one of HIP's; None if there
+        are too many. Hidden folders and build folders are left out.
+        """
+        root, names = os.path.join(self.folder, include), list[str]()
+        for folder, inner, files in os.walk(root, followlinks=True):
+            if MARKER in files:
+                inner.clear()
+                continue
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            names += [f"{folder.removeprefix(root)}/{name}" for name in (*inner, *files)]
+            if len(names) > _MOST_NAMES:
+                return None
+        return sorted(names)
 
     def _make(self, header: Path, key: str, flags: Sequence[str], text: str) -> None:
         source = header.with_suffix(".h")

@@ -123,9 +123,10 @@ def _value(name: str, raw: object, origin: str) -> Any:
             if separator is None:
                 return tuple(part for part in re.split(r"[,;\s]+", raw) if part)
             try:
-                return tuple(shlex.split(raw) if separator == " " else (part for part in raw.split(separator) if part))
+                parts = shlex.split(raw) if separator == " " else [part for part in raw.split(separator) if part]
             except ValueError as problem:
                 raise BuildError(f"{key} from {origin}: {problem}: {raw!r}") from problem
+            return _strings(key, parts, origin)
         return _strings(key, raw, origin)
     if isinstance(raw, (str, int)) and not isinstance(raw, bool):
         return str(raw)
@@ -135,6 +136,8 @@ def _value(name: str, raw: object, origin: str) -> Any:
 def _strings(key: str, raw: object, origin: str) -> tuple[str, ...]:
     if not isinstance(raw, (list, tuple)) or not all(isinstance(part, str) for part in raw):
         raise BuildError(f"{key} from {origin} must be a list of strings, not {raw!r}")
+    if not all(raw):  # a flag of the compiler would take the next one for its value
+        raise BuildError(f"{key} from {origin} has an empty string: {raw!r}")
     return tuple(raw)
 
 

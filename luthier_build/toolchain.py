@@ -16,6 +16,7 @@ from luthier.isa.targets import TargetId
 from luthier.support.processes import run
 
 from luthier_build.device_library import find_library, library_for
+from luthier_build.workspace import digest, state_of
 
 Kind = Literal["rocm", "upstream", "debian-hipcc"]
 
@@ -80,6 +81,17 @@ class Toolchain:
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
             flags += ["-include", os.fspath(plugin_sources() / "include/luthier/support/hip5_with_clang22.h")]
         return flags
+
+    @property
+    def compiler(self) -> tuple[str, ...]:
+        """Return what changes when the compiler does, also a script in its place or a build of the same version."""
+        program = self.clang.resolve()
+        states = (state_of(path)[:2] for path in (self.clang, program))
+        return (os.fspath(program), self.version, *map(str, states))
+
+    def library_digests(self) -> list[str]:
+        """Return name and digest of each file of ROCm's device library."""
+        return [f"{path.name} {digest(path)}" for path in sorted(self.device_library.glob("*.bc"))]
 
     @functools.cached_property
     def llvm_include(self) -> Path:

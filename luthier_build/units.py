@@ -44,7 +44,7 @@ class Unit:
     beginning: Beginning | None = field(repr=False)
     """What the compiler reads before the source, if that is the same for others; None if it is not."""
     key: str = field(repr=False)
-    """Changes when the command, the environment, the compiler, the plugin or Luthier does; not when an input does."""
+    """Changes when command, environment, compiler, device library, plugin or Luthier do; not when an input does."""
 
     @property
     def file_name(self) -> str:
@@ -98,8 +98,8 @@ def plan_units(
     sources = tuple(project / source for source in module.sources)
     plugin = tuple(plugin_flags(toolchain))
     identity = (
-        os.fspath(toolchain.clang.resolve()),
-        toolchain.version,
+        *toolchain.compiler,
+        *toolchain.library_digests(),
         digest(plugin_for(toolchain)),
         __version__,
         str(header_variables()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -105,6 +106,36 @@ def test_only_what_changed_is_compiled_again(
     assert changed(project, toolchain, settings=with_extra) == ()
     newer.write_bytes(original.read_bytes() + b"\0\0")  # rebuilt in place
     assert changed(project, toolchain, settings=with_extra) == ("gfx942",)
+
+
+def test_the_compiler_and_its_device_library_are_part_of_the_key(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an update of the one or the other that says the same version."""
+    monkeypatch.setattr(units_module, "plugin_for", lambda _: Path(__file__))
+    monkeypatch.setattr(units_module, "plugin_flags", lambda _: [])
+    monkeypatch.setattr(Toolchain, "device_flags", lambda *_: [])
+    library = shutil.copytree(toolchain.device_library, tmp_path / "library")
+    clang = tmp_path / "clang"
+
+    def key_of(**changes: Path) -> str:
+        changed = dataclasses.replace(toolchain, device_library=library, **changes)
+        module, settings = ModuleSettings("device", ("device.hip",)), Settings(targets=("gfx942",))
+        (unit,) = units_module.plan_units(module, settings, changed, project=tmp_path, headers=tmp_path)
+        return unit.key
+
+    keys = [key_of()]
+    assert key_of() == keys[0]
+    for name in ("ocml.bc", "ockl.bc"):
+        (library / name).write_bytes(b"BC" + (library / name).read_bytes()[2:-1] + b"!")
+        keys.append(key_of())
+    os.utime(library / "ocml.bc")
+    assert key_of() == keys[-1]
+    for flag in ("-DN=5", "-DN=60", "-DN=6"):
+        clang.write_text(f'#!/bin/sh\nexec {toolchain.clang} "$@" {flag}\n')
+        clang.chmod(0o755)
+        keys.append(key_of(clang=clang))
+    assert len({*keys}) == len(keys) == 6
 
 
 @pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"])

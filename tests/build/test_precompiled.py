@@ -159,6 +159,35 @@ def test_a_header_that_changes(toolchain: Toolchain, tmp_path: Path) -> None:
     assert header.stat().st_ino != before
 
 
+def test_a_new_header_that_hides_one(
+    toolchain: Toolchain, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the system's, in a folder that is searched before, at any depth: it is for another precompiled header."""
+    monkeypatch.setattr(Beginning, "_make", lambda *_: None)
+    source, project = tmp_path / "kernel.hip", tmp_path / "project"
+    source.write_text(KERNEL)
+    beginning = beginning_of(toolchain, "-Iinclude", "-I.", folder=project)
+
+    def write(name: str) -> None:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+
+    with build_folder(project / "build"):
+        write("build/include/limits.h")
+    steps = ("include/limits.h", "include/hip/hip_version.h", "include/hip/amd_detail/device", "limits.h")
+    for number, name in enumerate(steps, 1):
+        write(name)
+        for other in ("build/include/hip/hip_version.h", ".git/objects/limits.h"):
+            beginning.flags_for(source)
+            assert len(list(cache.glob("*.asked"))) == number
+            write(other)
+    monkeypatch.setattr(precompiled, "_MOST_NAMES", 100)
+    for name in ("one", "two"):  # without end
+        (project / "include" / name).symlink_to(project)
+    assert beginning.flags_for(source) == ([], ())
+    assert len(list(cache.glob("*.asked"))) == len(steps)
+
+
 def test_what_others_could_have_written(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "kernel.hip"
     source.write_text(KERNEL)

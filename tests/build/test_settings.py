@@ -96,6 +96,22 @@ def test_lists_in_text() -> None:
     assert settings.jobs == 3
 
 
+@pytest.mark.parametrize("key", ["targets", "include-dirs", "defines", "flags", "sources"])
+@pytest.mark.parametrize("values", [[""], ["one", ""], ["", "one"]])
+def test_an_empty_string_is_no_value(key: str, values: list[str]) -> None:
+    """`-I` alone would take the next flag for its folder."""
+    tables = [{"modules": {"first": {"sources": ["a.hip"], key: values}}}]
+    tables += [{key: values}] if key != "sources" else []
+    for table in tables:
+        with pytest.raises(
+            BuildError, match=f"{key} from .*pyproject.toml has an empty string|{key} from module 'first'"
+        ):
+            load_settings(table, environment={})
+    if key == "flags":
+        with pytest.raises(BuildError, match="flags from environment LUTHIER_FLAGS has an empty string"):
+            load_settings({}, environment={"LUTHIER_FLAGS": "-Wall ''"})
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from luthier.errors import BuildError, TargetError
 
-from luthier_build import plugin, toolchain
+from luthier_build import device_library, plugin, toolchain
 from luthier_build.cache import cache_dir
 from luthier_build.device_library import isa_version
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
@@ -120,6 +120,24 @@ def test_old_headers_get_the_wavefront_size(tmp_path: Path) -> None:
     assert "--hip-version=5.2.1" in found.device_flags("gfx90a")
     with pytest.raises(TargetError):
         found.device_flags("gfx12345")
+
+
+def test_generated_files_follow_what_they_have_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "cache"))
+    library = fake_hip(tmp_path / "usr") / "amdgcn/bitcode"
+    made = list[str]()
+
+    def generate(path: Path, module: object, clang: Path) -> None:
+        made.append(path.name)
+        path.write_bytes(b"BC")
+
+    monkeypatch.setattr(device_library, "_generate", generate)
+    steps = (("one", "90a", True), ("one", "90a", False), ("two", "90a", True), ("two", "942", True))
+    for text, processor, is_new in steps:
+        (library / "hip.bc").write_text(text)
+        device_library.library_for(library, f"gfx{processor}", tmp_path / "clang", "clang version 22.1.0")
+        assert made == [f"oclc_isa_version_{processor}.bc"] * is_new
+        made.clear()
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

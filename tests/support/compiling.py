@@ -60,5 +60,5 @@ def _precompiled(command: Sequence[str], inputs: Iterable[Path]) -> list[str]:
             return []
     if flags[:2] != ["-x", "hip"] or not set(_DEVICE_ONLY[:2]) & set(command):
         return []
-    beginning = Beginning(Path(command[0]), version(command[0]), tuple(flags), Path("/"))
+    beginning = Beginning(Path(command[0]), (command[0], version(command[0])), tuple(flags), Path("/"))
     return beginning.flags_for(Path(sources[0]))[0]
