@@ -12,12 +12,15 @@ Only the standard library is imported until a plugin has to be found for a compi
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import shlex
 import shutil
+import signal
+import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +30,11 @@ from luthier_build.wrapper_tables import (
     HASH_START,
     HIP_SUFFIXES,
     HIPCC_SUFFIXES,
+    HOST_ONLY,
     LAUNCHERS,
     MARKER,
     NO_CODE,
+    NOT_HOST_ONLY,
     ONLY_ASKING,
     PLUGIN_FLAGS,
     STARTED,
@@ -47,18 +52,64 @@ class Analysis:
     """HIP sources are read, if only to preprocess them: the device headers are wanted."""
 
 
-def expand(arguments: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """Yield the arguments as the compiler sees them: response files (``@file``) read, except for unreadable ones."""
+def expand(arguments: Iterable[str], within: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
+    """Yield the arguments as clang sees them: response files (``@file``) read, except for those that it cannot read.
+
+    Args:
+        within: the response files that the arguments are in.
+
+    Raises:
+        BuildError: one is a pipe.
+    """
     for argument in arguments:
-        if argument.startswith("@") and len(argument) > 1 and depth < 16:
-            try:
-                inner = shlex.split(Path(argument[1:]).read_text(errors="surrogateescape"))
-            except (OSError, ValueError):
-                yield argument
-            else:
-                yield from expand(inner, depth + 1)
-        else:
+        if not argument.startswith("@"):
             yield argument
+            continue
+        try:
+            state = os.stat(argument[1:])
+            file = state.st_dev, state.st_ino
+            inner = None if file in within else _tokens(_read_response(argument[1:], state.st_mode))
+        except (OSError, UnicodeError):
+            inner = None  # an ordinary argument, or an error of the compiler's
+        if inner is None:
+            yield argument
+        else:
+            yield from expand(inner, (*within, file))
+
+
+def _read_response(path: str, mode: int) -> str:
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        from luthier.errors import BuildError
+
+        raise BuildError(f"@{path} is no regular file: the compiler could not read it once more; write it to a file")
+    data = Path(path).read_bytes()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16")
+    return os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield the words of a response file as LLVM takes them apart: a backslash escapes any character, in both kinds of
+    quotes, too, and what is not closed ends with the file."""
+    word, quote = None, ""
+    characters = iter(text)
+    for one in characters:
+        if not quote and one in " \t\r\n":
+            if word is not None:
+                yield word
+            word = None
+            continue
+        word = word or ""
+        if one == "\\":
+            word += next(characters, one)
+        elif one == quote:
+            quote = ""
+        elif not quote and one in "'\"":
+            quote = one
+        else:
+            word += one
+    if word is not None:
+        yield word
 
 
 def analyse(arguments: Sequence[str], *, hipcc: bool) -> Analysis:
@@ -70,23 +121,29 @@ def analyse(arguments: Sequence[str], *, hipcc: bool) -> Analysis:
     suffixes = HIPCC_SUFFIXES if hipcc else HIP_SUFFIXES
     language: str | None = None
     found_hip = only_files = False
-    no_code = asks = False
+    no_code = asks = host_only = False
     words = expand(arguments)
-    for word in words:
+    for number, word in enumerate(words):
+        if not number and word.startswith("-cc1"):
+            return Analysis(False, False)  # not the driver, which has asked for it, or somebody who knows all of it
         if only_files or not word.startswith("-") or word == "-":
             untold = language in (None, "none") and os.path.splitext(word)[1] in suffixes
             found_hip = found_hip or untold or language in ("hip", "hip-cpp-output")
         elif word == "--":
             only_files = True
-        elif word.startswith(("-print-", "--print-")) or word in ONLY_ASKING:
+        elif word in ONLY_ASKING:
             asks = True
         elif word in NO_CODE:
             no_code = True
-        elif word.startswith("-x"):
-            language = word[2:] or next(words, None)
+        elif word in HOST_ONLY or word in NOT_HOST_ONLY:
+            host_only = word in HOST_ONLY
+        elif word in ("-x", "--language"):
+            language = next(words, None)
+        elif word.startswith(("-x", "--language=")):
+            language = word.removeprefix("-x").removeprefix("--language=")
         elif word in WITH_VALUE or word.startswith("-Xarch_"):
             next(words, None)
-    return Analysis(found_hip and not asks and not no_code, found_hip and not asks)
+    return Analysis(found_hip and not asks and not no_code and not host_only, found_hip and not asks)
 
 
 def split_launchers(command: Sequence[str]) -> int:
@@ -311,10 +368,23 @@ def _execute(name: str, command: Sequence[str]) -> int:
         return _fail(f"{name}: error: {problem}", 1)
     full = [*plain[:at], compiler, *flags, *arguments]
     sys.stdout.flush()
+    _leave_no_trace()
     try:
         os.execvp(full[0], full)
     except OSError as problem:
         return _fail(f"{name}: error: cannot run {full[0]}: {problem.strerror}", 127)
+
+
+def _leave_no_trace() -> None:
+    """Give the compiler what Python has changed for itself: signals that it ignores, and the locale C (PEP 538)."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    with contextlib.suppress(OSError):
+        for variable in Path("/proc/self/environ").read_bytes().split(b"\0"):  # as it was when this began
+            if variable.startswith(b"LC_CTYPE="):
+                os.environb[b"LC_CTYPE"] = variable.partition(b"=")[2]
+                return
+        os.environ.pop("LC_CTYPE", None)
 
 
 def _fail(text: str, status: int) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import re
 
-HIP_SUFFIXES = (".hip",)
-HIPCC_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp")
+HIP_SUFFIXES = (".hip", ".hipi")
+HIPCC_SUFFIXES = (".hip", ".hipi", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp")
 """Suffixes of files that hipcc compiles as HIP by default."""
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache")
 
@@ -23,14 +23,24 @@ WITH_VALUE = (
 )
 """Options whose value is the next argument; all ``-Xarch_…`` are too."""
 
-ONLY_ASKING = ("--version", "-version", "--help", "-help", "-dumpversion", "-dumpmachine")
-"""Options that read no source."""
+ONLY_ASKING = (
+    "--version", "--help", "-help", "-dumpversion", "-dumpmachine", "-print-diagnostic-options",
+    "-print-effective-triple", "-print-libgcc-file-name", "-print-multiarch", "-print-resource-dir",
+    "-print-runtime-dir", "-print-search-dirs", "-print-supported-cpus", "-print-target-triple", "-print-targets",
+)
+"""Options that read no source. Others tell something and compile all the same, as ``-print-rocm-search-dirs``."""
 
 NO_CODE = (
-    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###", "--cuda-host-only",
-    "--offload-host-only", "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch",
+    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###",
+    "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch",
 )
 """Options after which no device code is generated."""
+
+HOST_ONLY = ("--cuda-host-only", "--offload-host-only")
+NOT_HOST_ONLY = (
+    "--cuda-device-only", "--offload-device-only", "--cuda-compile-host-device", "--offload-host-device",
+)
+"""Options of which the last one counts."""
 # fmt: on
 
 PLUGIN_FLAGS = ("-Xarch_device", "-fpass-plugin=", "-fplugin=", "-Xclang", "-fdepfile-entry=")

@@ -15,12 +15,22 @@ import pytest
 from luthier_build.plugin import include_dir, plugin_for
 from luthier_build.toolchain import Toolchain
 from luthier_build.wrapper import analyse, flags_for
-from luthier_build.wrapper_tables import HIPCC_SUFFIXES, LAUNCHERS, NO_CODE, ONLY_ASKING, VARIABLES, WITH_VALUE
+from luthier_build.wrapper_tables import (
+    HIPCC_SUFFIXES,
+    HOST_ONLY,
+    LAUNCHERS,
+    NO_CODE,
+    NOT_HOST_ONLY,
+    ONLY_ASKING,
+    VARIABLES,
+    WITH_VALUE,
+)
 
 WORDS = [
     *("a.hip", "b.cpp", "c.cu", "d.c", "e.o", ".hip", "..hip", "dir.hip/x", "x y.hip", "-", "--", "a.CPP", "a.b.hip"),
     *("-c", "-S", "-E", "-M", "-MM", "-MD", "-fsyntax-only", "--version", "-print-search-dirs", "-###", "-v", "-O3"),
     *("-x", "-xhip", "-xnone", "-xc++", "hip", "none", "c++", "hip-cpp-output", "-o", "-include", "-MF", "-Xclang"),
+    *("--language", "--language=hip", "--language=none", "-cc1", "-cc1as", "-print-rocm-search-dirs", "f.hipi"),
     *("-Xarch_device", "-Xarch_gfx942", "-mllvm", "--cuda-host-only", "--cuda-device-only", "-Ix", "-I", "-DX=a b"),
 ]
 ODD = ['-DX="a b"', "$HOME", "`id`", "a;b", "", "back\\slash", "new\nline", "*.c", "-DÄ=1", "a'b", "@", "-c"]
@@ -80,7 +90,7 @@ def test_the_same_as_python_says_for_any_command(place: Place) -> None:
         assert first == [*flags_for(plugin, include), "-c", "a.hip"]
     place.without_python()
     chance = random.Random(8)
-    options = (*ONLY_ASKING, *NO_CODE, *WITH_VALUE)
+    options = (*ONLY_ASKING, *NO_CODE, *HOST_ONLY, *NOT_HOST_ONLY, *WITH_VALUE)
     tables = [[option, "a.hip"] for option in options] + [[f"a{suffix}"] for suffix in HIPCC_SUFFIXES]
     commands = [
         ["-c", "a.hip"],

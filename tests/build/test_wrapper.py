@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import os
+import random
 import resource
 import shlex
 import signal
@@ -16,7 +19,8 @@ from luthier.errors import BuildError
 from luthier.objects import load_objects
 
 from luthier_build.toolchain import Toolchain
-from luthier_build.wrapper import Analysis, analyse, flags_for, plugin_and_headers, split_launchers
+from luthier_build.wrapper import Analysis, analyse, expand, flags_for, plugin_and_headers, split_launchers
+from luthier_build.wrapper_tables import HOST_ONLY, NO_CODE, ONLY_ASKING
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 
@@ -51,11 +55,21 @@ NOTHING = Analysis(False, False)
         ("-Xclang -E -c a.hip", GENERATES, GENERATES),
         ("-fsyntax-only a.hip", READS, READS),
         ("--cuda-host-only -c a.hip", READS, READS),
+        ("--cuda-host-only --cuda-device-only -c a.hip", GENERATES, GENERATES),
+        ("--offload-device-only -c a.hip --offload-host-only", READS, READS),
+        ("--language=hip -c a.cpp", GENERATES, GENERATES),
+        ("--language hip -c a.cpp", GENERATES, GENERATES),
+        ("--language=c++ -c a.hip", NOTHING, NOTHING),
+        ("-c a.hipi", GENERATES, GENERATES),
+        ("-cc1 -x hip a.hip", NOTHING, NOTHING),
+        ("-c a.hip -cc1", GENERATES, GENERATES),
         ("--cuda-device-only -c a.hip", GENERATES, GENERATES),
         ("-### -c a.hip", READS, READS),
         ("--version", NOTHING, NOTHING),
         ("-print-search-dirs a.hip", NOTHING, NOTHING),
         ("-dumpmachine a.hip", NOTHING, NOTHING),
+        ("-print-rocm-search-dirs -c a.hip", GENERATES, GENERATES),
+        ("-print-ivar-layout -c a.hip", GENERATES, GENERATES),
         ("-include a.hip -c a.c", NOTHING, NOTHING),
         ("-Xarch_device a.hip -c a.c", NOTHING, NOTHING),
         ("-v", NOTHING, NOTHING),
@@ -76,6 +90,65 @@ def test_response_files_are_looked_into(tmp_path: Path) -> None:
     assert analyse(["@missing", "-c", "a.hip"], hipcc=False) == GENERATES
     (tmp_path / "endless").write_text(f"@{tmp_path}/endless")
     assert analyse([f"@{tmp_path}/endless"], hipcc=False) == NOTHING
+    for number in range(40):
+        (tmp_path / f"deep{number}").write_text(f"@{tmp_path}/deep{number + 1}")
+    (tmp_path / "deep40").write_text("a.hip")
+    assert analyse([f"@{tmp_path}/deep0", f"@{tmp_path}/deep39"], hipcc=False) == GENERATES
+    (tmp_path / "deep40").write_text("-cc1 a.hip")
+    assert analyse([f"@{tmp_path}/deep0"], hipcc=False) == NOTHING
+
+
+def test_response_files_are_taken_apart_as_clang_does(toolchain: Toolchain, tmp_path: Path) -> None:
+    """It names each word, since there are no such files."""
+    chance = random.Random(1)
+    pieces = ["a", "b", "é", " ", "'", '"', "\\", "\t", "\r", "\n", "\v", "$", "#", "\\'", '\\"']
+    texts = ["".join(chance.choices(pieces, k=chance.randrange(1, 16))) for _ in range(200)]
+    texts += ["'a\\'b\\'' a", "open 'to the end", "\\", "a''b"]
+    marks = (("utf-8", b""), ("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE))
+    arguments = []
+    for number, text in enumerate(texts):
+        encoding, mark = marks[number % len(marks)]
+        (tmp_path / f"{number}").write_bytes(mark + text.encode(encoding))
+        arguments += [f"@{number}", f"end of {number}"]
+    done = subprocess.run([toolchain.clang, "-c", *arguments], cwd=tmp_path, capture_output=True)
+    said = done.stderr.decode().split("no such file or directory: '")[1:]
+    with contextlib.chdir(tmp_path):
+        words = [word for word in expand(arguments) if word]  # clang before 18 leaves out empty ones
+    assert [text.rpartition("'")[0] for text in said if not text.startswith("'\n")] == words
+
+
+@pytest.mark.parametrize("kind", ["pipe", "null"])
+def test_a_response_file_that_can_be_read_once_is_an_error(tmp_path: Path, kind: str) -> None:
+    """The compiler would get an empty one."""
+    fake = script(tmp_path / "cc", "#!/bin/sh\necho started\n")
+    read, write = os.pipe()
+    os.write(write, b"-DX=1")
+    os.close(write)
+    name = f"@/dev/fd/{read}" if kind == "pipe" else "@/dev/null"
+    (tmp_path / "outer").write_text(name)
+    for arguments in ([name], [f"@{tmp_path}/outer"]):
+        code = "import sys; from luthier_build.wrapper import launcher; sys.exit(launcher())"
+        command = [sys.executable, "-c", code, fake, *arguments]
+        done = subprocess.run(command, pass_fds=[read], capture_output=True)
+        assert done.returncode == 1
+        assert f"luthier-cc: error: {name} is no regular file".encode() in done.stderr
+        assert done.stdout == b""
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "POSIX"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}]
+)
+def test_the_compiler_inherits_nothing_of_pythons(tmp_path: Path, locale: Mapping[str, str]) -> None:
+    """Signals that Python ignores and the locale that it chooses would reach everything that a compiler starts."""
+    fake = script(tmp_path / "cc", "#!/bin/sh\ngrep SigIgn /proc/$$/status\nenv | grep '^LC_' | sort\n")
+    rest = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    code = "import sys; from luthier_build.wrapper import launcher; sys.exit(launcher())"
+    outputs = [
+        subprocess.run(command, env={**rest, "LANG": "C", **locale}, capture_output=True, check=True).stdout
+        for command in ([fake], [sys.executable, "-c", code, fake])
+    ]
+    assert outputs[0] == outputs[1]
 
 
 def test_launchers_before_the_compiler() -> None:
@@ -164,6 +237,18 @@ def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolch
         else:
             assert wrap(*command, cwd=folder).returncode == 0
     assert (folder / "plain.o").read_bytes() == (folder / "wrapped.o").read_bytes()
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("option", [*ONLY_ASKING, *NO_CODE, *HOST_ONLY])
+def test_options_for_which_there_is_no_plugin_make_no_device_code(
+    tmp_path: Path, toolchain: Toolchain, option: str
+) -> None:
+    """Told by clang itself."""
+    (tmp_path / "a.hip").write_text("__attribute__((global)) void k(int *p) { *p = 1; }\n")
+    flags = ["--offload-arch=gfx90a", "-nogpulib", "-nogpuinc", "--no-gpu-bundle-output", "-S", "a.hip", "-o", "a.s"]
+    subprocess.run([toolchain.clang, *flags, option], cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL)
+    assert not (tmp_path / "a.s").exists() or "s_endpgm" not in (tmp_path / "a.s").read_text(errors="replace")
 
 
 @pytest.mark.covering(1)

@@ -57,7 +57,9 @@ Analysis analyse(char **Arguments, bool ForHipcc) {
     return ForHipcc ? isOneOf(Suffix, HipccSuffixes) : isOneOf(Suffix, HipSuffixes);
   };
   string_view Language;
-  bool FoundHip = false, OnlyFiles = false, NoCodeAsked = false, Asks = false;
+  bool FoundHip = false, OnlyFiles = false, NoCodeAsked = false, HostAlone = false, Asks = false;
+  if (*Arguments && startsWith(*Arguments, "-cc1"))
+    return {false, false};
   for (char **Next = Arguments; *Next; ++Next) {
     string_view Word = *Next;
     if (OnlyFiles || !startsWith(Word, "-") || Word == "-") {
@@ -65,19 +67,23 @@ Analysis analyse(char **Arguments, bool ForHipcc) {
       FoundHip = FoundHip || Untold || Language == "hip" || Language == "hip-cpp-output";
     } else if (Word == "--")
       OnlyFiles = true;
-    else if (startsWith(Word, "-print-") || startsWith(Word, "--print-") || isOneOf(Word, OnlyAsking))
+    else if (isOneOf(Word, OnlyAsking))
       Asks = true;
     else if (isOneOf(Word, NoCode))
       NoCodeAsked = true;
-    else if (startsWith(Word, "-x")) {
-      if (Word.size() > 2)
-        Language = Word.substr(2);
-      else if (Next[1])
+    else if (isOneOf(Word, HostOnly) || isOneOf(Word, NotHostOnly))
+      HostAlone = isOneOf(Word, HostOnly);
+    else if (Word == "-x" || Word == "--language") {
+      if (Next[1])
         Language = *++Next;
-    } else if ((isOneOf(Word, WithValue) || startsWith(Word, "-Xarch_")) && Next[1])
+    } else if (startsWith(Word, "-x"))
+      Language = Word.substr(2);
+    else if (startsWith(Word, "--language="))
+      Language = Word.substr(Word.find('=') + 1);
+    else if ((isOneOf(Word, WithValue) || startsWith(Word, "-Xarch_")) && Next[1])
       ++Next;
   }
-  return {FoundHip && !Asks && !NoCodeAsked, FoundHip && !Asks};
+  return {FoundHip && !Asks && !NoCodeAsked && !HostAlone, FoundHip && !Asks};
 }
 
 /// Index of the compiler in `[ccache …] compiler argument…`.
@@ -176,7 +182,7 @@ Answer remembered(const string &Compiler, const string &Home) {
   string Cache;
   if (const char *Setting = getenv("LUTHIER_CACHE_DIR"))
     Cache = Setting;
-  else if (const char *Folder = getenv("XDG_CACHE_HOME"); Folder && *Folder)
+  else if (const char *Folder = getenv("XDG_CACHE_HOME"); Folder && *Folder == '/')
     Cache = string(Folder) + "/luthier";
   else if (const char *User = getenv("HOME"); User && *User)
     Cache = string(User) + "/.cache/luthier";
