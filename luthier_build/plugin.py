@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from luthier.support.processes import run
 from luthier_build.cache import FIX, cache_dir, drop_if_foreign, keep_own, locked
 from luthier_build.toolchain import Toolchain, plugin_sources
 from luthier_build.workspace import digest, digest_text, forget, is_current, record_of, remember, replacing
+from luthier_build.wrapper import is_wrapper
 
 _FLAGS = (
     "-std=c++17",
@@ -43,11 +46,11 @@ def plugin_for(toolchain: Toolchain) -> Path:
         BuildError: LLVM's headers or a C++ compiler are missing, the cache cannot be written, or the plugin does not
             compile or load.
     """
-    return _plugin(toolchain, cache_dir("plugins"), os.environ.get("CXX", ""))
+    return _plugin(toolchain, cache_dir("plugins"), _given_compiler())
 
 
 @functools.lru_cache(maxsize=8)
-def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
+def _plugin(toolchain: Toolchain, cache: Path, given: tuple[str, ...]) -> Path:
     # The compiler may have been replaced since `Toolchain.find`; a plugin for another one is refused or crashes.
     clang, version = toolchain.clang, toolchain.version
     if run([clang, "--version"]) != version:
@@ -55,7 +58,7 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
     folder = plugin_sources() / "src"
     sources = sorted(folder.glob("*.cpp"))
     contents = (f"{path.name} {digest(path)}" for path in sorted(folder.iterdir()))
-    key = digest_text(version, os.fspath(clang.resolve()), *_FLAGS, *contents)
+    key = digest_text(version, os.fspath(clang.resolve()), *_FLAGS, *contents, *given)
     plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key[:16]}.so"
     record = record_of(plugin)
     if is_own(plugin) and is_own(record) and is_current(plugin, key):
@@ -68,19 +71,21 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
         if not is_current(plugin, key):  # another process may have built it meanwhile
             forget(plugin)  # one that was damaged since, by a full disk for instance, is built anew
             with replacing(plugin) as fresh:
-                _build(sources, toolchain, cxx, fresh)
+                _build(sources, toolchain, given, fresh)
             remember(plugin, key, ())
             keep_own(plugin, record)
     return plugin
 
 
-def _build(sources: list[Path], toolchain: Toolchain, cxx: str, output: Path) -> None:
+def _build(sources: list[Path], toolchain: Toolchain, given: tuple[str, ...], output: Path) -> None:
     # One translation unit: reading LLVM's headers is most of the work.
     unit = "".join(f'#include "{source.name}"\n' for source in sources)
-    run([_host_compiler(toolchain, cxx), *plugin_compile_flags(toolchain), "-o", output, "-"], stdin=unit)
+    run([*(given or _host_compiler(toolchain)), *plugin_compile_flags(toolchain), "-o", output, "-"], stdin=unit)
     try:
         run([toolchain.clang, f"-fpass-plugin={output}", "-x", "c", "-c", "-o", os.devnull, os.devnull])
     except BuildError as problem:
+        if not re.search(r"failed with exit code \d+$", problem.message):  # it was killed
+            raise
         raise BuildError(
             f"the compiler plugin built with the headers in {toolchain.llvm_include} does not load into "
             f"{toolchain.clang}: they are of different builds of LLVM\n{problem}"
@@ -100,15 +105,29 @@ def plugin_compile_flags(toolchain: Toolchain) -> list[str]:
     ]
 
 
-def _host_compiler(toolchain: Toolchain, cxx: str) -> str:
-    if cxx:
-        if found := shutil.which(cxx):
-            return found
-        raise BuildError(f"CXX is {cxx}, which is no program")
+def _given_compiler() -> tuple[str, ...]:
+    """Return the command that CXX holds, such as ``ccache g++``.
+
+    It is empty if it is a hipcc, or what starts one: that is for what is built with the plugin.
+    """
+    setting = os.environ.get("CXX", "")
+    try:
+        words = [setting] if shutil.which(setting) else shlex.split(setting)
+    except ValueError as problem:
+        raise BuildError(f"CXX is {setting}: {problem}") from problem
+    programs = [shutil.which(word) for word in words]
+    if any("hipcc" in os.path.basename(word) for word in words) or any(is_wrapper(one) for one in programs if one):
+        return ()
+    if words and not programs[0]:
+        raise BuildError(f"CXX is {setting}, which is no program")
+    return tuple(words)
+
+
+def _host_compiler(toolchain: Toolchain) -> list[str]:
     beside = toolchain.clang.with_name("clang++")
     for name in ("g++", "c++", "clang++", os.fspath(beside)):
         if found := shutil.which(name):
-            return found
+            return [found]
     raise BuildError("no C++ compiler to build Luthier's compiler plugin with: apt install g++, or set CXX")
 
 

@@ -60,7 +60,7 @@ class Toolchain:
             BuildError: something is missing; the message names the package or setting that supplies it.
         """
         variables = os.environ if environment is None else environment
-        return _find(tuple(variables.get(name, "") for name in _VARIABLES))
+        return _find(tuple(_in_any_folder(name, variables.get(name, "")) for name in _VARIABLES))
 
     def device_flags(self, target: str) -> list[str]:
         """Return the compiler flags that every HIP device compilation for `target` needs, e.g. ``gfx942:xnack-``.
@@ -127,6 +127,14 @@ def plugin_sources() -> Path:
         if (folder / "src/Plugin.cpp").is_file():
             return folder
     raise BuildError(f"Luthier's installation in {here} lacks the sources of its compiler plugin")
+
+
+def _in_any_folder(name: str, value: str) -> str:
+    """Return the value of a variable so that it means the same in every folder: compilers run in other ones."""
+    if not value or (name == "LUTHIER_CLANG" and os.sep not in value):
+        return value
+    parts = value.split(os.pathsep) if name == "PATH" else [value]
+    return os.pathsep.join(str(Path(part).absolute()) for part in parts)
 
 
 @functools.lru_cache(maxsize=8)

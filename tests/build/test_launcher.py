@@ -144,6 +144,10 @@ def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
     assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == ["PYTHON", "hipcc", "-c"]
     assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == ["PYTHON", "hipcc", "a.hip"]
     assert place.words("luthier-cc", *hip)[0] == "-Xarch_device"
+    cache = Path(place.environment.get("LUTHIER_CACHE_DIR") or Path.home() / ".cache/luthier")
+    for caches in ({"LUTHIER_CACHE_DIR": os.path.relpath(cache)}, {"XDG_CACHE_HOME": "relative"}):
+        if "LUTHIER_CACHE_DIR" in caches or "LUTHIER_CACHE_DIR" not in place.environment:
+            assert place.words("luthier-cc", *hip, **caches)[0] == "-Xarch_device"
     os.utime(place.bin / "clang++")  # another compiler
     assert place.words("luthier-cc", *hip) == ["PYTHON", "cc", *hip]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -86,6 +87,22 @@ def test_explicit_settings_come_first(tmp_path: Path) -> None:
     assert f"--rocm-device-lib-path={one}/amdgcn/bitcode" in mixed.device_flags("gfx90a")
     own = Toolchain.find({"LUTHIER_CLANG": str(two / "llvm/bin/clang"), "ROCM_PATH": str(one), "PATH": SHELL_PATH})
     assert (own.rocm_path, own.kind) == (two, "rocm")
+
+
+def test_relative_settings_mean_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        fake_rocm(tmp_path / name / "rocm")
+        fake_clang(tmp_path / name / "bin/clang-22")
+        monkeypatch.chdir(tmp_path / name)
+        for settings, clang in (
+            ({"LUTHIER_ROCM_PATH": "rocm"}, "rocm/llvm/bin/clang"),
+            ({"ROCM_PATH": "rocm"}, "rocm/llvm/bin/clang"),
+            ({"LUTHIER_CLANG": "bin/clang-22", "ROCM_PATH": "rocm"}, "bin/clang-22"),
+            ({"LUTHIER_CLANG": "clang-22", "ROCM_PATH": "rocm", "PATH": "bin"}, "bin/clang-22"),
+        ):
+            found = Toolchain.find({"PATH": SHELL_PATH, **settings})
+            assert found.clang == tmp_path / name / clang
+            assert found.rocm_path == tmp_path / name / "rocm"
 
 
 def test_newest_readable_release_on_the_path(tmp_path: Path) -> None:
@@ -273,9 +290,58 @@ def test_plugin_is_built_once_by_processes_at_once(
     assert all(process.returncode == 0 for process in running)
     assert (tmp_path / "log").read_text() == "built\n"
     (path,) = paths
+    monkeypatch.setenv("CXX", str(count))
     assert Path(path) == plugin_for(real)
     left = sorted(file.suffix for file in (tmp_path / "plugins").iterdir())
     assert left == [".lock", ".record", ".so"]  # no half-written file
+
+
+@pytest.mark.parametrize(
+    ("setting", "given"),
+    [
+        ("", ()),
+        ("one-g++", ("one-g++",)),
+        ("ccache one-g++ -O1", ("ccache", "one-g++", "-O1")),
+        ("'{}/with blank'", ("{}/with blank",)),
+        ("{}/with blank", ("{}/with blank",)),
+        ("one-g++ 'open", "CXX is .*No closing quotation"),
+        ("gone one-g++", "CXX is gone one-g\\+\\+, which is no program"),
+        ("hipcc", ()),
+        ("ccache /opt/rocm/bin/hipcc -O2", ()),
+        ("luthier-hipcc", ()),
+        ("luthier-cc one-g++", ()),
+        ("link", ()),
+    ],
+)
+def test_the_compiler_for_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, given: tuple[str, ...] | str
+) -> None:
+    """A hipcc and Luthier's own commands are for what is built with it, and would start it in a circle."""
+    for name in ("one-g++", "ccache", "with blank"):
+        fake_clang(tmp_path / name)
+    for name in ("luthier-hipcc", "luthier-cc"):
+        (tmp_path / name).write_text("# luthier_build.wrapper\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "link").symlink_to("luthier-cc")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", setting.format(tmp_path))
+    if isinstance(given, str):
+        with pytest.raises(BuildError, match=given):
+            plugin._given_compiler()
+    else:
+        assert plugin._given_compiler() == tuple(word.format(tmp_path) for word in given)
+
+
+@pytest.mark.parametrize(("end", "builds_differ"), [("exit 1", True), ("exit 139", True), ("kill -9 $$", False)])
+def test_a_compiler_that_is_killed_is_of_no_other_build(
+    real: Toolchain, tmp_path: Path, end: str, builds_differ: bool
+) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text(f"#!/bin/sh\n{end}\n")
+    clang.chmod(0o755)
+    with pytest.raises(BuildError) as caught:
+        plugin._build([], dataclasses.replace(real, clang=clang, resource_dir=tmp_path), ("true",), tmp_path / "out.so")
+    assert ("different builds of LLVM" in str(caught.value)) == builds_differ
 
 
 def test_plugin_of_wrong_headers_is_not_kept(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

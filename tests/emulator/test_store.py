@@ -67,6 +67,8 @@ def test_cache_root() -> None:
     assert cache_root({"LUTHIER_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
     assert cache_root({"LUTHIER_CACHE_DIR": "", "XDG_CACHE_HOME": "/b"}) is None
     assert cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/luthier")
+    assert cache_root({"LUTHIER_CACHE_DIR": "a/b", "XDG_CACHE_HOME": "/b"}) == Path.cwd() / "a/b"
+    assert cache_root({"XDG_CACHE_HOME": "b"}) == Path.home() / ".cache" / "luthier"
     assert cache_root({}) == Path.home() / ".cache" / "luthier"
 
 

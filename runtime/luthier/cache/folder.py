@@ -28,15 +28,16 @@ _told: set[str] = set()
 def cache_root(environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the root folder of the cache, without creating it or checking whose it is.
 
-    It is the folder that ``LUTHIER_CACHE_DIR`` names, else ``$XDG_CACHE_HOME/luthier``, else ``~/.cache/luthier``; None
-    if the variable is empty, which turns the cache off, or where no home folder is known, which is reported.
+    It is the folder that ``LUTHIER_CACHE_DIR`` names, else ``$XDG_CACHE_HOME/luthier``, which a relative path is not
+    (XDG Base Directory Specification), else ``~/.cache/luthier``; None if the variable is empty, which turns the cache
+    off, or where no home folder is known, which is reported.
     """
     variables = os.environ if environment is None else environment
     setting = variables.get(VARIABLE)
     if setting is not None:
-        return Path(setting) if setting else None
+        return Path(setting).absolute() if setting else None  # compilers run in other folders
     base = variables.get("XDG_CACHE_HOME")
-    if base:
+    if base and os.path.isabs(base):
         return Path(base) / "luthier"
     try:
         return Path.home() / ".cache" / "luthier"
