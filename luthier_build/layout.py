@@ -6,6 +6,7 @@ setuptools knows by itself; this is for the builds that run without it (`luthier
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def package_folder(project: Path, package: str) -> Path:
     return next((root for root in roots if (root / parts[0]).is_dir()), roots[0]).joinpath(*parts)
 
 
+def outermost(packages: Iterable[str], folder_of: Callable[[str], Path]) -> list[str]:
+    """Return the packages that are in no other one, without those that are only namespaces: folders with no Python in
+    them but packages."""
+    names = {str(name) for name in packages}
+
+    def within(name: str, others: Iterable[str]) -> bool:
+        return any(name.startswith(f"{other}.") for other in others)
+
+    real = {
+        one for one in names if any(folder_of(one).glob("*.py")) or not any(within(other, [one]) for other in names)
+    }
+    return sorted(name for name in real if not within(name, real))
+
+
 def only_package(project: Path) -> str:
     """Return the project's only top-level package, as setuptools would find it.
 
@@ -63,12 +78,14 @@ def only_package(project: Path) -> str:
     if isinstance(listed, list):
         packages = {str(name) for name in listed}
     else:
+        root = _roots(project, table)[0]
+        depth = "*" if root == project else "**"  # beside the project's own files there are no namespaces
         packages = {
-            path.parent.name
-            for path in sorted(_roots(project, table)[0].glob("*/__init__.py"))
-            if path.parent.name not in _NOT_PACKAGES
+            ".".join(path.parent.relative_to(root).parts)
+            for path in root.glob(f"{depth}/__init__.py")
+            if path.parent != root and path.parent.relative_to(root).parts[0] not in _NOT_PACKAGES
         }
-    top = sorted(name for name in packages if "." not in name)
+    top = outermost(packages, lambda name: package_folder(project, name))
     if len(top) != 1:
         raise BuildError(
             "the device modules' package is not clear: set `package` in [tool.luthier]; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -188,10 +189,10 @@ def remove_stale(folder: Path, settings: Settings, report: Report = print) -> No
     """
     current = {module.name for module in settings.modules}
     for python in sorted(folder.glob("*.py")):
-        name = python.stem
-        if name in current or f'"""Device module {name!r} of {settings.package}. {GENERATED}' not in python.read_text(
-            errors="replace"
-        ):
+        name, text = python.stem, ""
+        with contextlib.suppress(OSError):  # the link of an editor's lock, somebody else's file
+            text = python.read_text(errors="replace")
+        if name in current or f'"""Device module {name!r} of {settings.package}. {GENERATED}' not in text:
             continue
         report(f"removing device module {name}, which [tool.luthier.modules] no longer has")
         for artefact in artefact_names(ModuleSettings(name)):

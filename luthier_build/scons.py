@@ -181,8 +181,9 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
         "LUTHIER_TOOLCHAIN": toolchain,
         "LUTHIER_SETTINGS": settings,
     }
-    # By package, for two tools of a project may each call their module `device`.
-    intermediate = project.Dir("/".join(filter(None, ("build/scons.objects", settings.package, module.name))))
+    # By package and destination, for two tools of a project, or two variants of one, may each call a module `device`.
+    where = digest_text(os.path.relpath(folder.abspath, project.abspath))[:8]
+    intermediate = project.Dir("/".join(filter(None, ("build/scons.objects", settings.package, module.name, where))))
     objects = []
     for unit in units:
         (node,) = env.LuthierCodeObject(

@@ -15,6 +15,7 @@ from luthier.errors import LuthierError
 from setuptools import Command, Distribution
 from setuptools.errors import CompileError, OptionError, SetupError
 
+from luthier_build.layout import outermost
 from luthier_build.settings import Settings, describe, load_settings, read_table
 
 COMMAND = "build_luthier"
@@ -114,13 +115,14 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
 
     def _only_package(self) -> str:
         packages = sorted(self.distribution.packages or [])
-        top = [name for name in packages if "." not in name]
+        build_py: Any = self.get_finalized_command("build_py")
+        top = outermost(packages, lambda name: Path(build_py.get_package_dir(name)))
         if len(top) != 1:
             raise OptionError(
                 "the device modules' package is not clear: set `package` in [tool.luthier]; "
                 f"the project has {', '.join(packages) or 'no packages'}"
             )
-        return str(top[0])
+        return top[0]
 
     def _package_folder(self) -> Path:
         build_py: Any = self.get_finalized_command("build_py")

@@ -19,7 +19,7 @@ from luthier.objects import load_objects
 import luthier_build.precompiled as precompiled_module
 import luthier_build.units as units_module
 from luthier_build.compile import DeviceModule, compile_device, compile_modules
-from luthier_build.package import compile_tool
+from luthier_build.package import compile_tool, remove_stale
 from luthier_build.settings import ModuleSettings, Settings, load_settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
@@ -136,6 +136,17 @@ def test_the_compiler_and_its_device_library_are_part_of_the_key(
         clang.chmod(0o755)
         keys.append(key_of(clang=clang))
     assert len({*keys}) == len(keys) == 6
+
+
+def test_files_that_cannot_be_read_are_not_what_a_build_left(tmp_path: Path) -> None:
+    """As the lock of an editor, a link that leads nowhere."""
+    (tmp_path / ".#__init__.py").symlink_to("ann@host.4711:1700000000")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "circle.py").symlink_to("circle.py")
+    said = list[str]()
+    remove_stale(tmp_path, Settings(package="tool"), said.append)
+    assert said == []
+    assert len(os.listdir(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"])

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from luthier.errors import BuildError
 from setuptools import Distribution
+from setuptools.errors import OptionError
 
 from luthier_build.layout import only_package, package_folder
+from luthier_build.setuptools_plugin import BuildLuthier
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 NAME = '[project]\nname = "x"\nversion = "1"\n'
@@ -41,6 +43,44 @@ def test_as_setuptools_finds_it(
     build_py.ensure_finalized()
     assert package_folder(project, "tool") == project / build_py.get_package_dir("tool") == project / folder
     assert package_folder(project, "tool.below.it") == project / folder / "below/it"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize(
+    ("files", "only"),
+    [
+        (["ns/tool/__init__.py"], "ns.tool"),
+        (["ns/tool/__init__.py", "ns/tool/inner/__init__.py"], "ns.tool"),
+        (["org/ns/tool/__init__.py"], "org.ns.tool"),
+        (["ns/tool/__init__.py", "ns/module.py"], "ns"),
+        (["tool/__init__.py", "tool/inner/__init__.py"], "tool"),
+        (["ns/tool/__init__.py", "other/__init__.py"], ""),
+        (["ns/one/__init__.py", "ns/two/__init__.py"], ""),
+    ],
+)
+def test_namespaces(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, files: list[str], only: str, listed: bool
+) -> None:
+    """What is only a namespace receives no device modules, whoever builds them."""
+    packages = sorted({str(parent).replace("/", ".") for file in files for parent in Path(file).parents} - {"."})
+    told = f'packages = {packages}\npackage-dir = {{ "" = "src" }}\n' if listed else ""
+    settings = f"{NAME}[tool.setuptools]\n{told}[tool.luthier]\n"
+    project = make_project({"pyproject.toml": settings, **{f"src/{file}": "" for file in files}})
+    monkeypatch.chdir(project)
+    theirs = Distribution()
+    theirs.parse_config_files()
+    theirs.set_defaults()
+    assert sorted(theirs.packages or []) == packages
+    command = BuildLuthier(theirs)
+    if only == "ns" and not listed:
+        (project / "src/ns/__init__.py").touch()  # a namespace with modules is one to setuptools alone
+    if only:
+        command.ensure_finalized()
+        assert command.settings.package == only_package(project) == only
+    else:
+        for ask in (command.ensure_finalized, lambda: only_package(project)):
+            with pytest.raises((OptionError, BuildError), match="set `package` in"):
+                ask()
 
 
 def test_a_package_that_is_not_clear_is_asked_for(make_project: MakeProject) -> None:

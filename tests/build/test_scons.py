@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -174,7 +175,7 @@ def test_derived_files_come_from_a_shared_cache(project: Path, tmp_path: Path) -
     (project / ".sconsign.dblite").unlink()
     output = scons(project)
     assert work(output) == []
-    assert "Retrieved `build/scons.objects/sample_tool/device/device-gfx942.hsaco' from cache" in output
+    assert re.search(r"Retrieved `build/scons.objects/sample_tool/device/\w+/device-gfx942.hsaco' from cache", output)
     assert (project / OUTPUT / "device.hipfb").read_bytes() == before
 
 
@@ -208,6 +209,20 @@ env.Default("out", "host", env.CompilationDatabase())
     subprocess.run(
         f"{device['command']} -fsyntax-only", shell=True, cwd=device["directory"], check=True, capture_output=True
     )
+
+
+def test_variants_of_one_module(project: Path) -> None:
+    """As debug and release: each has code objects of its own."""
+    (project / "SConstruct").write_text(
+        """\
+from luthier_build import scons
+env = Environment(tools=["default", scons.generate], LUTHIER_TARGETS=["gfx90a"], LUTHIER_INCLUDE_DIRS=["include"])
+for variant in ("debug", "release"):
+    env.LuthierDeviceModule(variant, ["sample_tool/device.hip"], LUTHIER_DEFINES=[variant])
+"""
+    )
+    planned = scons(project, "-n").splitlines()
+    assert planned.count("compiling device for gfx90a") == 2
 
 
 @pytest.mark.thorough
