@@ -28,15 +28,17 @@ def find(name: str) -> Library | None:
     for folder in _folders():
         found = [path for path in folder.glob(f"{name}*") if re.fullmatch(r"(\.\d+)*", path.name.removeprefix(name))]
         if found:
-            paths = {path.resolve() for path in found if path.exists()}
-            if paths:
-                best = max(paths, key=lambda path: [int(part) for part in _version(path, name).split(".") if part])
-                return Library(best, _version(best, name))
+            versions = {path: _version(path, name) for path in found if path.exists()}
+            if versions:
+                best = max(versions, key=lambda path: [int(part) for part in versions[path].split(".") if part])
+                return Library(best.resolve(), versions[best])
     return None
 
 
 def _version(path: Path, name: str) -> str:
-    return path.name.removeprefix(name).removeprefix(".")
+    """Return the version in the name of the file that a library leads to; in its own if that is called otherwise."""
+    names = (path.resolve().name, path.name)
+    return next(found[1] for one in names if (found := re.fullmatch(rf"{re.escape(name)}\.?((?:\d+\.?)*)", one)))
 
 
 def _folders() -> Iterator[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from luthier import __version__
-from luthier.errors import LuthierError
+from luthier.errors import BuildError, LuthierError
 from luthier.extensions.records import Extensions
 from luthier.terminal import say_text
 
@@ -229,15 +229,15 @@ def _programs() -> Iterator[Finding]:
         yield Finding("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
     except LuthierError as problem:
         yield Finding("virtual device", "optional", str(problem), "reinstall luthier where ROCr's headers are")
-    rocr, hip = rocm.find(rocm.ROCR), rocm.find(rocm.HIP)
-    if rocr is None:
-        yield Finding("ROCr", "optional", "not found: no programs under luthier run", "install ROCm")
-    else:
-        yield Finding("ROCr", "ok", f"{rocr.path}, version {rocr.version}")
-    if hip is None:
-        yield Finding("HIP", "optional", "not found: no HIP programs under luthier run", "install ROCm's HIP runtime")
-    else:
-        yield Finding("HIP", "ok", f"{hip.path}, version {hip.version}")
+
+    def library(name: str, without: str) -> str:
+        found = rocm.find(name)
+        if found is None:
+            raise BuildError(f"not found: {without} under luthier run")
+        return f"{found.path}, version {found.version}"
+
+    yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm", "optional")
+    yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), "install ROCm's HIP runtime", "optional")
     taken = os.environ.get("HSA_TOOLS_LIB")
     if taken:
         missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]

@@ -190,6 +190,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+_MODULES = ("luthier", "luthier_build", "test", "clang", "hip")
+"""Modules of which Python does not list one, and those of optional requirements that are called otherwise."""
+
+
 @functools.cache
 def _required() -> frozenset[str]:
     """Return distributions that Luthier requires, and pip's own: a tool called so would be installed in their place."""
@@ -216,7 +220,7 @@ def _class_name(package: str) -> str:
 
 def _taken(package: str) -> str | None:
     """Return what a package of that name would hide, or its tool's class; None if nothing."""
-    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or package in _needed():
+    if package in sys.stdlib_module_names or package in _MODULES or package in _needed():
         return "a module of that name"
     if _canonical(package) in _required():
         return "a distribution of that name, which Luthier or pip needs"

@@ -83,7 +83,20 @@ def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture
 def test_every_name_is_refused_with_another_or_is_good(tmp_path: Path) -> None:
     """What is written can be imported as it stands, and hides nothing; what is suggested is written."""
     parts = ("A.B", "a", "B-c", "x_y", "2", "--", "..", "é", " ", "true", "none", "tool", "tests", "class", "json", "-")
-    more = ("mapping", "instruction-flag", "execution.counts", "dataclass", "build", "dist", "numpy", "luthier", "__")
+    more = (
+        "mapping",
+        "instruction-flag",
+        "execution.counts",
+        "dataclass",
+        "build",
+        "dist",
+        "numpy",
+        "luthier",
+        "test",
+        "hip",
+        "clang",
+        "__",
+    )
     names = [*parts, *more, *(first + between + then for first in parts for between in "-. " for then in parts[:5])]
     accepted = []
     for number, name in enumerate(dict.fromkeys(names)):
@@ -105,7 +118,7 @@ def test_every_name_is_refused_with_another_or_is_good(tmp_path: Path) -> None:
         assert tool not in imported
         assert project["project"]["entry-points"]["luthier.tools"] == {package.name: f"{package.name}:{tool}"}
     assert {"A.B", "a", "B-c", "x_y", "A.B-x_y"} <= set(accepted)
-    assert not {"tool", "true", "none", "instruction-flag", "a--", "tests"} & set(accepted)
+    assert not {"tool", "true", "none", "instruction-flag", "a--", "tests", "test", "hip", "clang"} & set(accepted)
 
 
 def test_names_of_installed_tools_are_taken(
@@ -177,6 +190,19 @@ def test_doctor_without_optional_parts(capsys: pytest.CaptureFixture[str], monke
     output = capsys.readouterr().out
     for line in ("optional  hipcc", "optional  libclang", "-> pip install libclang", "-> pip install 'luthier[scons]'"):
         assert line in output
+
+
+@pytest.mark.parametrize("other", ["librocr.so", "libhsa-runtime64.so.1.vendor", "libhsa-runtime64.so.1.18.60403"])
+def test_doctor_with_a_library_of_any_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: str
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / other).touch()
+    (tmp_path / "lib/libhsa-runtime64.so.1").symlink_to(other)
+    (tmp_path / "lib/libhsa-runtime64.so").symlink_to("libhsa-runtime64.so.1")
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    version = other.removeprefix("libhsa-runtime64.so.") if other.endswith("60403") else "1"
+    assert f"{tmp_path}/lib/{other}, version {version}" in [finding.detail for finding in doctor._programs()]
 
 
 def test_python_started_above_a_clone_does_not_take_the_clone_for_the_package(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from luthier.errors import ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import ToolModule
 from luthier.objects import load_objects
+from luthier.objects.bundles import FAT_BINARY_MAGICS
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
 
@@ -105,6 +106,15 @@ def test_damaged_manifests(module: ToolModule, damage: str) -> None:
     }[damage]
     with pytest.raises(ToolError, match="rebuild it" if damage in ("earlier", "later") else None):
         ToolModule.load(damaged)
+
+
+@pytest.mark.parametrize("magic", FAT_BINARY_MAGICS)
+def test_bitcode_of_a_host(module: ToolModule, magic: bytes) -> None:
+    """As `-flto` makes it: the device's, with its manifest, is in a bundle in it, if that is not compressed."""
+    bitcode = load_objects(module.name)[0].section_data(".llvmbc")
+    for inner in (bitcode, b""):
+        with pytest.raises(ToolError, match="LLVM bitcode, not a code object; link it first"):
+            ToolModule.load(b"BC\xc0\xde" + bytes(60) + magic + (inner or b""))
 
 
 def test_every_flipped_bit_is_noticed(module: ToolModule) -> None:

@@ -18,6 +18,7 @@ from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode
 from luthier.module.manifest import Manifest
 from luthier.module.packages import read_installed
 from luthier.objects import load_objects
+from luthier.objects.bundles import FAT_BINARY_MAGICS
 
 
 class ToolModule:
@@ -77,7 +78,12 @@ class ToolModule:
         except OSError as problem:
             raise ToolError(f"cannot read: {problem.strerror}", object=name) from None
         if data.startswith(BITCODE_MAGIC):
-            return [cls([read_bitcode(data, name)], name)]
+            try:
+                return [cls([read_bitcode(data, name)], name)]
+            except ToolError:
+                if any(magic in data for magic in FAT_BINARY_MAGICS):  # of a host, made with -flto
+                    raise ToolError("LLVM bitcode, not a code object; link it first", object=name) from None
+                raise
         found = [
             read_object(object) for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None
         ]
