@@ -14,9 +14,9 @@ from luthier.errors import BuildError
 from luthier.support.processes import run
 
 from luthier_build.cache import FIX, cache_dir, drop_if_foreign, keep_own, locked
+from luthier_build.own_commands import is_wrapper
 from luthier_build.toolchain import Toolchain, plugin_sources
 from luthier_build.workspace import digest, digest_text, forget, is_current, record_of, remember, replacing
-from luthier_build.wrapper import is_wrapper
 
 _FLAGS = (
     "-std=c++17",

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from luthier_build.own_commands import is_wrapper
 from luthier_build.wrapper_tables import (
     ANSWER_FORMAT,
     HASH_FACTOR,
@@ -32,7 +33,6 @@ from luthier_build.wrapper_tables import (
     HIPCC_SUFFIXES,
     HOST_ONLY,
     LAUNCHERS,
-    MARKER,
     NO_CODE,
     NOT_HOST_ONLY,
     ONLY_ASKING,
@@ -301,20 +301,6 @@ def flags_for(plugin: str, include: str) -> list[str]:
 def _loads_plugin(argument: str) -> bool:
     """Return whether it is the flag by which a wrapper before this one has loaded Luthier's plugin."""
     return argument.startswith("-fpass-plugin=") and os.path.basename(argument).startswith("luthier-llvm")
-
-
-_MARKS = (b"luthier_build.wrapper", MARKER.encode())
-"""Marks of Luthier's own commands: in the script, and in the native programs."""
-
-
-def is_wrapper(path: str) -> bool:
-    """Return whether the program is one of Luthier's wrappers, be it linked or copied and under any name."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(1 << 18)
-    except OSError:
-        return False
-    return any(mark in start for mark in _MARKS)
 
 
 def find_hipcc() -> str:
