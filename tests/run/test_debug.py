@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import json
+import math
 import os
 import re
 import select
@@ -11,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dap
 import dap.handler
@@ -21,8 +24,11 @@ from commands import MAIN, PATIENCE, run_luthier
 from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import PreparedLaunch
+from luthier.cli.debug import _here
 from luthier.debug import Debugger
-from luthier.debug.expressions import Expression
+from luthier.debug.adapter import Adapter
+from luthier.debug.expressions import Expression, State
+from luthier.debug.protocol import Channel
 from luthier.emulator.inspection.debug import observer_of
 from luthier.errors import DeviceError, LuthierError
 
@@ -288,7 +294,11 @@ def test_conditions(captured: Callable[..., Path]) -> None:
     [
         ("debugged.hip:9999", "no code is of this line"),
         ("other.hip:1", "no code is of file"),
-        ("*0x3", "no instruction begins"),
+        *(
+            (f"*{address:#x}", "no instruction begins")
+            for address in (3, 1 << 63, 0x9999 << 48, (1 << 64) - 4, 1 << 80)
+        ),
+        ("*-4", "no instruction begins"),
         ("*here", "is no address"),
         ("nowhere", "there is no function"),
     ],
@@ -536,6 +546,59 @@ def test_a_launch_that_runs_is_paused(captured: Callable[..., Path]) -> None:
     assert editor.process.wait(PATIENCE) == 0
 
 
+PROPER = {
+    "threadId": 1, "frameId": 0, "variablesReference": 1, "startFrame": 0, "levels": 1, "count": 4, "offset": 0,
+    "instructionCount": 2, "instructionOffset": 0, "memoryReference": "PC", "expression": "v0", "name": "v0",
+    "source": {"path": "debugged.hip"}, "breakpoints": [{"line": 1, "name": "sums", "dataId": "v0"}],
+    "asAddress": True, "bytes": 4,
+}  # fmt: skip
+"""Arguments of all requests together."""
+ODD = (math.inf, math.nan, -(10**30), 10**30, "x", "9" * 5000, None, [1], {"a": 1}, [math.inf], 5, True)
+COMMANDS = {
+    "setBreakpoints": ("source", "breakpoints"), "setFunctionBreakpoints": ("breakpoints",),
+    "setInstructionBreakpoints": ("breakpoints",), "setDataBreakpoints": ("breakpoints",),
+    "dataBreakpointInfo": ("name", "asAddress", "bytes"), "stackTrace": ("threadId", "startFrame", "levels"),
+    "scopes": ("frameId",), "variables": ("variablesReference",), "evaluate": ("expression", "frameId"),
+    "readMemory": ("memoryReference", "offset", "count"), "launch": ("stopOnEntry",),
+    "disassemble": ("memoryReference", "offset", "instructionOffset", "instructionCount"),
+}  # fmt: skip
+EXPRESSIONS = ("1 << 99999999999", "1 << 30000000 << 30000000", "1 << 4096", "-(1 << 4095 << 4095)", f"0x{'f' * 5000}",
+               " * ".join(["(1 << 4000)"] * 99), "(1 << 4000) * 1.0", "f32(1 << 4000)", "v0 << (1 << 4000)",
+               "v0[1 << 70]", "(" * 500 + "1" + ")" * 500)  # fmt: skip
+
+
+def test_odd_requests(captured: Callable[..., Path]) -> None:
+    """Each is answered, once: whatever an argument is, or the arguments together."""
+    with opened(captured("gfx90a", "-O0")) as debugger:
+        proper = {**PROPER, "memoryReference": hex(debugger.view().pc)}
+        requests: list[dict[str, Any]] = [{"command": one} for one in (None, 5, ["next"], {"a": 1})]
+        for command in (*COMMANDS, "threads", "next", "stepBack", "continue", "reverseContinue", "restart"):
+            requests += [{"command": command, "arguments": one} for one in ("x", 5, [1], True, math.inf)]
+        requests += [{"command": "evaluate", "arguments": {"expression": one}} for one in EXPRESSIONS]
+        requests += [
+            {"command": command, "arguments": {**proper, name: odd}}
+            for command, names in COMMANDS.items()
+            for name in names
+            for odd in ODD
+        ]
+        sent = [json.dumps({"seq": at, "type": "request", **one}).encode() for at, one in enumerate(requests)]
+        answers = io.BytesIO()
+        stream = io.BytesIO(b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(one), one) for one in sent))
+        Adapter(debugger, Channel(stream, answers)).serve()
+    told = [json.loads(one) for one in re.findall(rb"({.*?})(?:Content-Length|$)", answers.getvalue(), re.S)]
+    assert [one["request_seq"] for one in told if one["type"] == "response"] == list(range(len(requests)))
+    refused = {one["request_seq"] for one in told if not one.get("success", True)}
+    assert refused.issuperset(range(4 + 5 * (len(COMMANDS) + 6) + len(EXPRESSIONS) - 2))
+
+
+def test_numbers_are_bounded() -> None:
+    nowhere = cast(State, None)  # they ask for nothing
+    for text in EXPRESSIONS[:6]:
+        with pytest.raises(LuthierError, match="more than 4096 bits"):
+            Expression(text).value(nowhere)
+    assert Expression("(1 << 4095) >> 4095").value(nowhere) == 1
+
+
 def test_bad_requests(captured: Callable[..., Path]) -> None:
     """What is wrong with a request is the answer to it, and the next one is served."""
     editor = Editor(captured("gfx90a", "-O0"))
@@ -559,3 +622,32 @@ def test_bad_requests(captured: Callable[..., Path]) -> None:
     )  # fmt: skip
     _, errors = process.communicate(b"Content-Length: 4\r\n\r\nnone", timeout=PATIENCE)
     assert (process.returncode, b"is no JSON" in errors) == (1, True)
+
+
+def test_an_editor_that_does_not_listen(captured: Callable[..., Path]) -> None:
+    """The adapter ends, with an error, though its standard input stays open."""
+    command = [sys.executable, "-c", MAIN, "debug", "--dap", str(captured("gfx90a", "-O0"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        request = json.dumps({"seq": 1, "type": "request", "command": "threads"}).encode()
+        process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(request), request))
+        process.stdin.flush()
+        assert process.wait(PATIENCE) == 1
+
+
+def test_commands_that_are_no_text(
+    captured: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "commands").write_bytes(b"print 1\n\xff\n")
+    with opened(captured("gfx90a", "-O0")):
+        pass  # there is room
+    task = {
+        "file": str(captured("gfx90a", "-O0")),
+        "target": None,
+        "dap": False,
+        "commands": str(tmp_path / "commands"),
+    }
+    assert _here(task) == 1
+    assert "luthier debug: error: 'utf-8' codec can't decode byte" in capfd.readouterr().err

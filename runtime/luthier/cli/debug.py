@@ -122,7 +122,7 @@ def _here(task: dict[str, Any]) -> int:
     except LuthierError as problem:
         say_text(f"luthier debug: error: {problem}", file=sys.stderr)
         return 1
-    except OSError as problem:
+    except (OSError, UnicodeDecodeError) as problem:  # the latter of commands
         say(f"luthier debug: error: {problem}", file=sys.stderr)
         return 1
     return 0
@@ -133,7 +133,8 @@ def _serve(debugger: Debugger, task: dict[str, Any]) -> None:
         from luthier.debug.adapter import Adapter
         from luthier.debug.protocol import Channel
 
-        Adapter(debugger, Channel(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))).serve()
+        # A thread may still read when Python ends: from anything but `sys.stdin`, which Python closes then.
+        Adapter(debugger, Channel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))).serve()
         return
     from luthier.debug.console import Console
 

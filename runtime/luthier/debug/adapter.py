@@ -43,6 +43,8 @@ CAPABILITIES = {
 _REASONS = {"entry": "entry", "step": "step", "breakpoint": "breakpoint", "watchpoint": "data breakpoint",
             "pause": "pause", "fault": "exception"}  # fmt: skip
 _VGPRS_SHOWN = 256
+_MOST_INSTRUCTIONS = 1 << 16
+"""Instructions that one request may ask for."""
 _FRAMES = 64
 """Frames that a wave has numbers for."""
 _SCOPES = 3
@@ -118,10 +120,13 @@ class Adapter:
             self._requests.put(request)
             if request is None or request.get("command") == "disconnect":
                 self._debugger.interrupt.set()
-                return  # a thread that still reads standard input when Python ends is an error
+                return
 
     def _answer(self, request: Mapping[str, Any]) -> None:
         command, arguments = request.get("command"), request.get("arguments") or {}
+        if not isinstance(command, str) or not isinstance(arguments, dict):
+            self._channel.refuse(request, "a request has a name, and arguments that are an object")
+            return
         try:
             if command in self._moves:
                 self._channel.respond(request, {"allThreadsContinued": True} if command == "continue" else None)
@@ -137,7 +142,7 @@ class Adapter:
             else:
                 self._channel.refuse(request, problem.message)
             return
-        except (KeyError, TypeError, ValueError, IndexError) as problem:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as problem:
             self._channel.refuse(request, f"the arguments are not as the protocol has them: {problem!r}")
             return
         if command == "initialize":
@@ -197,12 +202,13 @@ class Adapter:
             if number in self._debugger.breakpoints or number in self._debugger.watchpoints:
                 self._debugger.delete(number)
         made: list[Body] = []
+        numbers = self._set[kind] = list[int]()
         for one in asked:
             try:
                 made.append({"verified": True, **make(one)})
+                numbers.append(made[-1]["id"])
             except LuthierError as problem:
                 made.append({"verified": False, "message": problem.message})
-        self._set[kind] = [one["id"] for one in made if "id" in one]
         return {"breakpoints": made}
 
     def _break(self, place: str, asked: Arguments) -> Body:
@@ -365,8 +371,11 @@ class Adapter:
         if at not in addresses:
             raise LuthierError(f"no instruction begins at {at:#x}")
         first = addresses.index(at) + int(arguments.get("instructionOffset") or 0)
+        count = int(arguments["instructionCount"])
+        if count > _MOST_INSTRUCTIONS:
+            raise LuthierError(f"{count} instructions, of {_MOST_INSTRUCTIONS} at once")
         shown: list[Body] = []
-        for number in range(first, first + int(arguments["instructionCount"])):
+        for number in range(first, first + count):
             if not 0 <= number < len(addresses):
                 shown.append({"address": "0x0", "instruction": "", "presentationHint": "invalid"})
                 continue

@@ -20,6 +20,17 @@ from numpy.typing import NDArray
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.errors import DeviceError, LuthierError
 
+_MOST_BITS = 4096
+"""Bits that a number may have: a short expression could otherwise take hours."""
+_TOO_LONG = f"a number of more than {_MOST_BITS} bits"
+
+
+def _shifted(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int) and right > _MOST_BITS:
+        raise LuthierError(_TOO_LONG)
+    return left << right
+
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,7 +41,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
+    ast.LShift: _shifted,
     ast.RShift: operator.rshift,
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
@@ -116,6 +127,8 @@ class Expression:
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise LuthierError(f"{self.text!r} is no expression") from None
         for node in ast.walk(self._tree):
+            if isinstance(node, ast.Constant) and _is_long(node.value):
+                raise LuthierError(_TOO_LONG)
             if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Constant) and not _is_number(node.value)):
                 raise LuthierError(f"an expression cannot have {ast.unparse(node)!r}")
 
@@ -143,7 +156,10 @@ class Expression:
         if isinstance(node, ast.Name):
             return _name(node.id, state)
         if isinstance(node, ast.BinOp):
-            return _BINARY[type(node.op)](self._operand(node.left, state), self._operand(node.right, state))
+            result = _BINARY[type(node.op)](self._operand(node.left, state), self._operand(node.right, state))
+            if _is_long(result):
+                raise LuthierError(_TOO_LONG)
+            return result
         if isinstance(node, ast.UnaryOp):
             return _UNARY[type(node.op)](self._operand(node.operand, state))
         if isinstance(node, ast.BoolOp):
@@ -197,6 +213,10 @@ _ALLOWED = (
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float))
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
 
 
 def _active(value: Any, state: State) -> Any:

@@ -272,6 +272,8 @@ class Code:
 
     def record_at(self, address: int) -> int | None:
         """Return the record of the instruction at a virtual address."""
+        if not 0 <= address < 1 << 63:
+            return None
         record = int(self._records_at(np.array([address], np.int64))[0])
         return None if record == NO_RECORD else record
 
