@@ -46,6 +46,15 @@ def test_limits_that_suffice() -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
 
 
+def test_a_limit_of_the_program_itself(build_program: Callable[..., Path]) -> None:
+    """It is what is said, not that the addresses are taken."""
+    script = 'ulimit -v 8000000; exec "$0"'
+    outcome = run("--device", "emu:gfx90a", "--", "sh", "-c", script, str(build_program("graph")))
+    assert outcome.code != 0
+    assert "no virtual device: the addresses that the virtual device needs cannot be mapped" in outcome.err
+    assert "(ulimit -v)" in outcome.err
+
+
 def test_a_machine_that_tells_of_no_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

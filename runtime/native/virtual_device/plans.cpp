@@ -68,14 +68,16 @@ std::string read_object(const std::string &uri) {
 
 } // namespace
 
-// Code may have been replaced by other code at the same address: it must be what the plan was made for.
-bool Plans::is_current(const char *plan, uint64_t kernel) {
-  const char *base = reinterpret_cast<const char *>(kernel + get(plan, plan::code_delta));
+// Code may have been replaced by other code at the same address, or by less: it must be what the plan was made for.
+bool Plans::is_current(const char *plan, unsigned node, uint64_t kernel) const {
+  const uint64_t base = kernel + get(plan, plan::code_delta);
+  const auto table = memory_.table(node);
   const char *copy = pointer<const char *>(plan, plan::code_copy);
   const char *check = pointer<const char *>(plan, plan::checks);
   for (uint64_t left = get(plan, plan::check_count); left > 0; --left, check += check::kSize) {
-    const uint64_t offset = get(check, check::offset);
-    if (std::memcmp(base + offset, copy + offset, get(check, check::size)) != 0)
+    const uint64_t offset = get(check, check::offset), size = get(check, check::size), at = base + offset;
+    const char *there = reinterpret_cast<const char *>(at);
+    if (table->host(at, size) != there || std::memcmp(there, copy + offset, size) != 0)
       return false;
   }
   return true;
@@ -83,15 +85,21 @@ bool Plans::is_current(const char *plan, uint64_t kernel) {
 
 const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
   // Also if there is a plan: the code may have been unloaded since.
-  constexpr uint64_t kDescriptor = 64;
-  if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
+  const char *descriptor = reinterpret_cast<const char *>(kernel);
+  if (memory_.host(node, kernel, kDescriptorSize) != descriptor)
     throw Failure(kInNoMemory);
   const uint64_t key = kernel | uint64_t{gpu} << 56;
   std::lock_guard lock(mutex_);
-  auto found = plans_.find(key);
-  if (found != plans_.end() && is_current(found->second, kernel))
-    return found->second;
-  return plans_[key] = make(gpu, kernel);
+  if (const auto found = plans_.find(key); found != plans_.end()) {
+    const Made &known = found->second;
+    if (std::memcmp(known.descriptor.data(), descriptor, kDescriptorSize) == 0 && is_current(known.plan, node, kernel))
+      return known.plan;
+  }
+  Made made;
+  std::memcpy(made.descriptor.data(), descriptor, kDescriptorSize);
+  made.plan = make(gpu, node, kernel);
+  plans_[key] = made;
+  return made.plan;
 }
 
 uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address) {
@@ -110,14 +118,14 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
 }
 
-const char *Plans::make(unsigned gpu, uint64_t kernel) {
+const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   const void *descriptor = reinterpret_cast<const void *>(kernel);
   if (const auto found = find_loaded(kernel)) {
     const std::string object = read_object(found->uri);
     if (!object.empty() || found->uri.rfind("file://", 0) == 0) {
       auto plan =
           static_cast<const char *>(service_.plan(gpu, kernel, descriptor, found->address, true, found->uri, object));
-      if (plan && is_current(plan, kernel))
+      if (plan && is_current(plan, node, kernel))
         return plan;
     }
   }

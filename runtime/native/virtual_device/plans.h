@@ -1,6 +1,7 @@
 // Plans of the kernels in memory.
 #pragma once
 
+#include <array>
 #include <mutex>
 #include <unordered_map>
 
@@ -19,13 +20,20 @@ public:
   uint64_t find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address);
 
 private:
-  const char *make(unsigned gpu, uint64_t kernel);
-  static bool is_current(const char *plan, uint64_t kernel);
+  static constexpr size_t kDescriptorSize = 64;
+  // A plan, and the descriptor in memory that it was made for.
+  struct Made {
+    const char *plan = nullptr;
+    std::array<char, kDescriptorSize> descriptor{};
+  };
+
+  const char *make(unsigned gpu, unsigned node, uint64_t kernel);
+  bool is_current(const char *plan, unsigned node, uint64_t kernel) const;
 
   Service &service_;
   const Memory &memory_;
   std::mutex mutex_;
-  std::unordered_map<uint64_t, const char *> plans_;
+  std::unordered_map<uint64_t, Made> plans_;
 };
 
 } // namespace luthier

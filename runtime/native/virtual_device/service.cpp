@@ -1,6 +1,8 @@
 #include "service.h"
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,6 +20,10 @@ constexpr size_t kImportBytes = 65536, kDescriptorSize = 64;
 void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, off_t offset) {
   void *wanted = reinterpret_cast<void *>(address);
   void *got = mmap(wanted, size, protection, flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, offset);
+  if (got == MAP_FAILED && errno != EEXIST)
+    throw Failure("the addresses that the virtual device needs cannot be mapped in this process: " +
+                  std::string(std::strerror(errno)) +
+                  (errno == ENOMEM ? "; its limit of addresses (ulimit -v) may be too low" : ""));
   if (got != wanted)
     throw Failure("the addresses that the virtual device needs are taken in this process");
   return got;
