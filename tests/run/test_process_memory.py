@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from luthier.capture.form import PAGE
 from luthier.errors import DeviceError
-from luthier.run.process_memory import Memory, ProcessMemory, Room, _shared
+from luthier.run.process_memory import Memory, ProcessMemory, Room, _read_each, _shared, read_memory
 
 PAGES = 600
 """More than are compared at once."""
@@ -158,3 +158,21 @@ def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]]
         ProcessMemory(child.pid, [(at, 2 * PAGE)], [(at, PAGE, at + 2 * PAGE)], MOST).before(Room())
     with pytest.raises(DeviceError, match="cannot be read"):
         ProcessMemory(1 << 22, [(at, 4 * PAGE)], [], MOST).before(Room())
+
+
+@pytest.mark.parametrize("most", [1, 4095, 4096, 10_000, 3 * PAGE])
+def test_memory_comes_in_pieces(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system moves less than 2 GiB at once; here less still."""
+    there = np.random.default_rng(most).integers(0, 256, (3, PAGE), np.uint8)
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, buffers, at: preadv(file, [buffers[0][:most]], at))
+    found = np.zeros_like(there)
+    _read_each(os.getpid(), [(there.ctypes.data, found)])
+    assert np.array_equal(found, there)
+    assert read_memory(os.getpid(), there.ctypes.data + 1, 5000) == there.tobytes()[1:5001]
+
+
+@pytest.mark.parametrize("address", [-1, 0, 1 << 47, (1 << 63) - 8, (1 << 63) - 1, 1 << 63, (1 << 64) - 8, 1 << 70])
+def test_addresses_that_no_process_has(address: int) -> None:
+    with pytest.raises(DeviceError, match="cannot be read"):
+        read_memory(os.getpid(), address, 8)

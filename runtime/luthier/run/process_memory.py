@@ -30,6 +30,8 @@ _QUERY, _QUERY_SIZE, _NEXT_SHARED = 0xC0686611, 13 * 8, 0x18
 the first shared mapping that ends behind an address."""
 _AT_ONCE = 256
 """Pages that are compared at once: the cache of a core has them twice."""
+_END = 1 << 63
+"""Address that all memory of processes is below."""
 
 Ranges = Sequence[tuple[int, int]]
 """Address and bytes of each."""
@@ -277,8 +279,14 @@ def _read_each(pid: int, stretches: Sequence[tuple[int, Pages]]) -> None:
     """
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
         for begin, part in stretches:
-            if os.preadv(file.fileno(), [part.data], begin) != part.nbytes:
-                raise OSError(errno.EFAULT, f"{part.nbytes} bytes at {begin:#x} cannot be read in one piece")
+            if not 0 <= begin < _END - part.nbytes:
+                raise OSError(errno.EFAULT, f"no process has {part.nbytes} bytes at {begin:#x}")
+            rest = part.data.cast("B")
+            while rest:  # the system moves less than 2 GiB at once
+                moved = os.preadv(file.fileno(), [rest], begin + part.nbytes - len(rest))
+                if not moved:
+                    raise OSError(errno.EFAULT, f"{part.nbytes} bytes at {begin:#x} cannot be read in one piece")
+                rest = rest[moved:]
 
 
 @functools.cache

@@ -171,10 +171,15 @@ void LaunchMemory::copy(uint64_t address, const Place &place) {
                    "the memory of a launch cannot be read");
     return;
   }
-  // The program may have unmapped it.
-  iovec here{to, place.size}, there{const_cast<void *>(place.host), place.size};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(place.size))
-    throw Failure("the memory of a launch cannot be read: the program has given it back");
+  // The system moves less than 2 GiB at once. The program may have unmapped it.
+  char *from = static_cast<char *>(const_cast<void *>(place.host));
+  for (uint64_t done = 0; done < place.size;) {
+    iovec here{to + done, place.size - done}, there{from + done, place.size - done};
+    const ssize_t moved = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (moved <= 0)
+      throw Failure("the memory of a launch cannot be read: the program has given it back");
+    done += static_cast<uint64_t>(moved);
+  }
 }
 
 } // namespace luthier
