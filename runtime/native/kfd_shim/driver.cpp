@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "chips.h"
@@ -20,16 +21,25 @@ uint64_t nanoseconds(clockid_t clock) {
   return now.tv_sec * 1'000'000'000ull + now.tv_nsec;
 }
 
+std::mutex process_mutex;
+Process *the_process = nullptr;
+
+// Another thread of the parent may have held the lock.
+void forget() {
+  new (&process_mutex) std::mutex;
+  the_process = nullptr;
+}
+
 } // namespace
 
 Process *Process::current() {
-  static std::mutex mutex;
-  static Process *the_process = nullptr;
+  static const int registered = pthread_atfork(nullptr, nullptr, forget);
+  (void)registered;
   System *system = System::current();
   if (!system)
     return nullptr;
-  std::lock_guard lock(mutex);
-  if (!the_process || &the_process->system != system)
+  std::lock_guard lock(process_mutex);
+  if (!the_process)
     the_process = new Process(*system); // queues run until the process ends
   return the_process;
 }

@@ -81,8 +81,8 @@ struct Library {
     }
   }
   void finish() {
-    std::lock_guard lock(mutex_);
-    if (client.is_own()) {
+    if (client.is_own()) { // asked first: in a forked child a thread that is not there may hold the lock
+      std::lock_guard lock(mutex_);
       for (auto &[gpu, turn] : turns_)
         turn->finish();
       finish_timing();

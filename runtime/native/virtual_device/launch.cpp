@@ -157,7 +157,7 @@ void Launch::run_parts() {
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
-  const auto all = [](uint32_t grid, uint32_t block) { return (grid + block - 1) / block; };
+  const auto all = [](uint32_t grid, uint32_t block) { return grid / block + (grid % block != 0); };
   const Part part{first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}};
   if (observed_)
     observed_->next_part(part, plan_);
