@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import os
 import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -21,14 +24,16 @@ from luthier.emulator.running import executor
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
 from luthier.run import program, shared_memory, space
+from luthier.run.findings.collector import _KINDS, Collector, Running
+from luthier.run.findings.finding import KINDS, PAIRED
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.protocol import Reader, Writer
+from luthier.run.protocol import ProtocolError, Reader, Writer
 from luthier.run.selection import Selection
 from luthier.run.service import Service
 from luthier.tool import ToolGroup
 from luthier.tool.observation import ApiEvent
 from luthier.wire import channels, device_header, memory, messages, topology
-from luthier.wire.messages import Request
+from luthier.wire.messages import Request, Sight, Sighting
 from luthier.wire.structures import Layout, Message, Structure
 
 from .conftest import RunUnderTools
@@ -157,11 +162,12 @@ def test_messages_come_back() -> None:
 # Who does not agree ---------------------------------------------------------------------------------------------------
 
 
-def answers(asked: list[tuple[Request, bytes]]) -> tuple[list[tuple[int, str]], Instrumentation]:
+def answers(asked: list[tuple[Request, bytes]], devices: int = 1) -> tuple[list[tuple[int, str]], Instrumentation]:
     """What a service says to requests on one connection: a status, and the problem if that is not 0."""
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
     service = Service.__new__(Service)  # what it has beside, no request gets to
     service._instrumentation = instrumentation
+    service._devices = cast(Any, range(devices))
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
     thread.start()
@@ -202,6 +208,45 @@ def test_nothing_is_answered_before_it(kind: Request) -> None:
     assert status == 1
     assert "before the first" in problem
     assert instrumentation.sessions == []
+
+
+@pytest.mark.parametrize("devices", [1, 2, 16])
+@pytest.mark.parametrize("kind", [Request.BLOCK, Request.KERNEL, Request.CODE_OBJECT, Request.LAUNCH])
+def test_devices_that_the_run_lacks(kind: Request, devices: int) -> None:
+    """Nothing is answered about them; of others the next thing is wrong here, which has no objects and no kernels."""
+    numbers = [0, devices - 1, devices, devices + 1, 1 << 32, (1 << 64) - 1]
+    asked = [(kind, bytes(Writer().number(one, *[0] * 13).data)) for one in numbers]
+    (_, *replies), _ = answers([(Request.INSTRUMENT, said(current(), 0)), *asked], devices)
+    for number, (status, problem) in zip(numbers, replies, strict=True):
+        assert status == 1
+        assert (f"about device {number}, of {devices}" in problem) == (number >= devices), problem
+
+
+@pytest.mark.parametrize("count", [1, 5, 1 << 20])
+def test_counts_of_records_that_code_lacks(count: int) -> None:
+    service = Service.__new__(Service)
+    service._planner = cast(Any, SimpleNamespace(codes=[SimpleNamespace(code=SimpleNamespace(count=count))]))
+    for record in (0, count - 1, count, count + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
+        request = Reader(bytes(Writer().number(1, 0, 2, 0, 7, 8, record, 7, 8).data))
+        if record < count:
+            assert [one[1].tolist() for one in service._counted(request)] == [[0, record]]
+        else:
+            with pytest.raises(ProtocolError, match="never planned"):
+                list(service._counted(request))
+
+
+@pytest.mark.parametrize("kind", Sight)
+def test_findings_with_and_without_another_access(kind: Sight) -> None:
+    """Each is refused or can be told."""
+    code = Running("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", ()))
+    numbers = dict.fromkeys(Sighting.field_names(), 1) | {"kind": kind}
+    for has_other, in_lds in itertools.product((0, 1), repeat=2):
+        collector = Collector(KINDS)
+        seen = Sighting(**{**numbers, "has_other": has_other, "in_lds": in_lds})
+        with suppress(DeviceError):
+            collector.add(1, seen, code, code)
+        assert len(collector.findings) == (not has_other or _KINDS[kind] in PAIRED)
+        assert all(finding.text for finding in collector.findings)
 
 
 def of_another_build(path: Path) -> None:

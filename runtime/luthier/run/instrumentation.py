@@ -173,8 +173,11 @@ class Instrumentation:
             self.fail(failed(tool, function.__name__, problem))
             return None
 
-    def connect(self, pid: int, request: Reader) -> tuple[Session, Writer, list[int]]:
+    def connect(self, pid: int, request: Reader, devices: int | None = None) -> tuple[Session, Writer, list[int]]:
         """Begin a session with a process that has loaded the library.
+
+        Args:
+            devices: how many the process may have; None: nobody knows.
 
         Raises:
             DeviceError: that library does not fit; this is also reported at the end of the run.
@@ -186,7 +189,7 @@ class Instrumentation:
             raise
         command = request.text()
         records = 0 if self._recorder is None else RECORDS
-        session = Session(pid, command, records, about_process(pid))
+        session = Session(pid, command, records, about_process(pid), devices)
         with self._lock:
             self.sessions.append(session)
         selection = self.selection
@@ -277,6 +280,7 @@ class Instrumentation:
             return self._kernel(session, request), []
         if kind == Request.BLOCK:
             gpu, symbol = request.number(), request.text()
+            session.check_device(gpu)
             made = self.block(session, gpu, symbol)
             reply = Writer().number(made.memory.size, len(made.rings), *(place.start for place in made.rings))
             return reply, [made.memory.fd]
@@ -285,6 +289,7 @@ class Instrumentation:
             return Writer(), []
         if kind == Request.CODE_OBJECT:
             loaded = request.numbers(messages.LoadedObject)
+            session.check_device(loaded.gpu)
             if loaded.object >= len(session.objects):
                 raise ProtocolError("an object that was never sent")
             told = LoadedObject(session.objects[loaded.object], session.pid, loaded.gpu)
@@ -363,6 +368,7 @@ class Instrumentation:
     def _kernel(self, session: Session, request: Reader) -> Writer:
         wanted = request.numbers(messages.FindKernel)
         gpu = wanted.gpu
+        session.check_device(gpu)
         if wanted.object >= len(session.objects):
             raise ProtocolError("a kernel of an object that was never sent")
         object = session.objects[wanted.object]
@@ -395,6 +401,7 @@ class Instrumentation:
 
     def _launch(self, session: Session, request: Reader) -> messages.LaunchAnswer:
         asked = request.numbers(messages.Launch)
+        session.check_device(asked.gpu)
         if asked.row >= len(session.kernels):
             raise ProtocolError("a launch of a kernel that was never launched")
         kernel = session.kernels[asked.row]

@@ -179,7 +179,9 @@ class Service:
                     elif not sessions and kind != Request.INSTRUMENT:
                         raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                     elif not sessions:
-                        session, body, sent = self._instrumentation.connect(pid, Reader(payload))
+                        session, body, sent = self._instrumentation.connect(
+                            pid, Reader(payload), len(self._devices) or None
+                        )
                         sessions.append(session)
                     else:
                         body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload), descriptors)
@@ -304,12 +306,12 @@ class Service:
         for _ in range(request.number()):
             counted = request.numbers(messages.CodeCounts)
             rows = np.frombuffer(request.take(counted.records * _COUNTS.itemsize), _COUNTS)
-            record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             if counted.code >= len(self._planner.codes):
                 raise protocol.ProtocolError("counts of code that was never planned")
             planned = self._planner.codes[counted.code]
-            if len(rows) and record.max() >= planned.code.count:
+            if len(rows) and rows["record"].max() >= planned.code.count:
                 raise protocol.ProtocolError("counts of code that was never planned")
+            record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             yield planned, record, executions, lanes
 
     def _count(self, request: Reader) -> None:

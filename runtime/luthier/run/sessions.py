@@ -21,6 +21,7 @@ from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
+from luthier.run.protocol import ProtocolError
 from luthier.run.shared_memory import SharedMemory
 from luthier.tool.counts import MissingSums
 from luthier.tool.observation import Launch, LiveChannel, LiveVariable
@@ -83,6 +84,8 @@ class Session:
     """Launches that are recorded one by one."""
     about: dict[str, int | None] = field(default_factory=dict)
     """Facts about the process: its parent, its rank under MPI."""
+    devices: int | None = None
+    """Number of devices that it may have; None: nobody knows."""
     taken: int = 0
     """Records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
@@ -102,6 +105,15 @@ class Session:
         size = HEAD.itemsize + ROWS * ROW.itemsize + self.records * RECORD.itemsize
         self.ledger = SharedMemory("luthier-ledger", size)
         self._head = self.ledger.head(memory.LEDGER_HEAD)
+
+    def check_device(self, gpu: int) -> None:
+        """Check the number of a device.
+
+        Raises:
+            ProtocolError: the run has none of that number.
+        """
+        if self.devices is not None and gpu >= self.devices:
+            raise ProtocolError(f"a request about device {gpu}, of {self.devices}")
 
     @property
     def counts(self) -> NDArray[np.void]:

@@ -13,7 +13,16 @@ from luthier.emulator import layout
 from luthier.errors import DeviceError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.arguments import ArgumentSizes
-from luthier.run.findings.finding import COPY, DECISIONS, FLOAT_KINDS, SHORT_ARGUMENTS, Allocation, Finding, Other
+from luthier.run.findings.finding import (
+    COPY,
+    DECISIONS,
+    FLOAT_KINDS,
+    PAIRED,
+    SHORT_ARGUMENTS,
+    Allocation,
+    Finding,
+    Other,
+)
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import frames_of_host
 from luthier.run.planner import Plan
@@ -94,11 +103,13 @@ class Collector:
             other: code of another launch that has to do with it; None if there is none.
 
         Raises:
-            DeviceError: there is no such kind.
+            DeviceError: there is no such kind, or nothing else has to do with it.
         """
         kind = self._wanted(seen.kind)
         if kind is None:
             return
+        if seen.has_other and kind not in PAIRED:
+            raise DeviceError(f"a finding of the kind {kind} that tells of another access")
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base or (seen.in_lds and seen.extent):
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)

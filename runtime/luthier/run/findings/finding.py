@@ -85,6 +85,8 @@ COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
 """Kinds that are seen of two instructions, not of an access."""
+PAIRED = CHECKS["race"] | CHECKS["barrier"] | CHECKS["early-exit"]
+"""Kinds that another access, or another lane or wave, has to do with."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds for which every access of memory and every barrier is looked at."""
 
