@@ -12,6 +12,7 @@ import io
 import json
 import re
 import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import IO
 
 
@@ -50,21 +51,29 @@ def _seen_json(found: re.Match[str]) -> str:
 def say(text: object = "", *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
     """Print one line; a line end in it is escaped, too.
 
+    What standard error does not take is left out: that is no reason to fail.
+
     Args:
         file: default: standard output.
         end: is printed behind it as it is.
     """
-    _write(_visible_line(str(text)), file, end, flush)
+    with _can_do_without(file):
+        _write(_visible_line(str(text)), file, end, flush)
 
 
 def say_text(text: object, *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print a text of any number of lines."""
-    _write(visible_lines(str(text)), file, end, flush)
+    """Print a text of any number of lines; of standard error as `say`."""
+    with _can_do_without(file):
+        _write(visible_lines(str(text)), file, end, flush)
 
 
 def say_raw(text: object, *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
     """Print what another program reads, or what is drawn with escape sequences of our own, as it is."""
     _write(str(text), file, end, flush)
+
+
+def _can_do_without(file: IO[str] | None) -> AbstractContextManager[None]:
+    return suppress(OSError) if file is sys.stderr else nullcontext()
 
 
 def _visible_line(text: str) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from assembly import assembled, function, kernel_text
 from limited import MB, command
 from luthier.cache.folder import cache_root
 from luthier.cli import main, objects
+from luthier.terminal import say_text
 
 
 @pytest.fixture
@@ -43,6 +48,84 @@ def test_what_no_command_expects(
     monkeypatch.setattr(objects, "run", fail)
     assert main.main(["objects", str(small)]) == code
     assert capsys.readouterr().err == text
+
+
+def in_fork(change: Callable[[], None], arguments: list[str]) -> tuple[int, list[bool]]:
+    """Return the exit status of a command in a fork with other standard streams, and which of them programs inherit.
+
+    As when Python ends, nothing may be left in a stream that it cannot take.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 99
+        with suppress(BaseException):
+            change()
+            status = main.main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.write(writer, bytes(os.get_inheritable(number) for number in range(3)))
+        os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as said:
+        inherited = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), [*map(bool, inherited)]
+
+
+@pytest.mark.parametrize("closed", [some for count in range(4) for some in combinations(range(3), count)])
+def test_closed_streams(closed: tuple[int, ...], small: Path) -> None:
+    """They are opened on nothing, for the command and for programs that it runs."""
+
+    def close() -> None:
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            if number in closed:
+                os.close(number)
+            setattr(sys, name, None)  # as Python begins where they are closed
+
+    assert in_fork(close, ["objects", str(small)]) == (0, [True] * 3)
+    assert in_fork(close, ["objects", f"{small}.none"]) == (1, [True] * 3)
+
+
+def broken() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def full() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("size", [1, 1 << 17])
+@pytest.mark.parametrize("name", ["disasm", "report", "run", "replay"])
+def test_streams_that_take_nothing(name: str, size: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What standard error does not take changes nothing; what standard output does not take is an error, but where
+    nobody reads on of what a command does nothing but print."""
+
+    def run(_: object) -> int:
+        for stream in (sys.stderr, sys.stdout):
+            say_text("x" * size, file=stream)
+        return status
+
+    module = SimpleNamespace(add_arguments=lambda parser: None, run=run)
+    monkeypatch.setitem(sys.modules, "a_command", module)
+    monkeypatch.setitem(main.COMMANDS, name, ("a_command", ""))
+
+    def ended(number: int, made: Callable[[], int]) -> int:
+        def change() -> None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            for one, stream in ((1, "stdout"), (2, "stderr")):
+                os.dup2(made() if one == number else nothing, one)
+                setattr(sys, stream, os.fdopen(one, "w", buffering=1 if one == 2 else -1, closefd=False))
+
+        return in_fork(change, [name])[0]
+
+    assert [ended(2, made) for made in (broken, full)] == [status] * 2
+    assert ended(1, full) == 1
+    if size > 1:
+        status = 0 if name in main.PRINTING else 1  # it is not known yet
+    assert ended(1, broken) == status
 
 
 def test_too_little_memory(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from junitparser import JUnitXml
+from luthier.cli import report
 from luthier.cli.main import main
 from run_folders import code, kernel, launch, write_run
 
@@ -83,6 +84,21 @@ def test_several_conditions_and_names(run: str, capsys: pytest.CaptureFixture[st
     assert SYMBOL in _failures(run, capsys, *both, "--mangled")[0]
     assert len(_failures(run, capsys, *both, "--format", "json")) == 2
     assert len(_failures(run, capsys, *both, "--format", "csv", "--table", "kernels")) == 2
+
+
+@pytest.mark.parametrize(("conditions", "status"), [([], 0), (["t.v < 0"], 0), (["t.v > 0"], 1)])
+def test_they_are_judged_whoever_reads(
+    conditions: list[str], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `luthier report | head` has it."""
+
+    def fail(*_: object) -> None:
+        raise BrokenPipeError
+
+    table = {"title": "t", "columns": ["v"], "rows": [[1]]}
+    run = write_run(tmp_path / "run", {"tools": [{"tool": "t", "tables": [table]}]}, kernels=[kernel("k")])
+    monkeypatch.setattr(report, "_report", fail)
+    assert main(["report", str(run), *(word for one in conditions for word in ("--fail-if", one))]) == status
 
 
 def test_of_many_rows_some_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol
+from typing import IO, NoReturn, Protocol
 
 from luthier import __version__
 from luthier.errors import LuthierError
@@ -40,6 +40,9 @@ COMMANDS = {
     "completion": ("luthier.cli.completion", "what a shell needs to complete commands and options"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
+
+PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "tools", "completion"})
+"""Sub-commands that do nothing but print: whoever reads no further has what they wanted."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -87,11 +90,12 @@ def every_command() -> dict[str, tuple[str, str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
+    _open_closed()
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
     atexit.register(_leave_garbage)
     _spare_threads()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    name = "luthier"
+    name, chosen, status = "luthier", "", None
     try:
         commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
         if arguments[0] not in commands and not arguments[0].startswith("-"):
@@ -109,13 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LuthierError as problem:
         say_text(f"{name}: error: {problem}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `luthier disasm | head` is no error of ours
-        sys.stderr.close()
-        return 0
     except OSError as problem:  # of standard output, above all: a full disk
+        _drop_unwritten(sys.stdout)
+        if isinstance(problem, BrokenPipeError) and (status is not None or chosen in PRINTING):
+            return status or 0  # `luthier disasm | head` is no error of ours
         where = f"{problem.filename}: " if problem.filename else ""
         say_text(f"{name}: error: {where}{problem.strerror or problem}", file=sys.stderr)
-        _drop_output()
         return 1
     except MemoryError:
         say_text(f"{name}: error: there is not enough memory for this", file=sys.stderr)
@@ -125,6 +128,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        _drop_unwritten(sys.stderr)
+
+
+def _open_closed() -> None:
+    """Open standard input, output and error on nothing where they are closed.
+
+    Other files would get their numbers, and programs that are run would write there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _leave_garbage() -> None:
@@ -160,9 +179,9 @@ def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -
     return chosen
 
 
-def _drop_output() -> None:
-    """Discard what could not be written, since Python would try again at its end and report it once more."""
+def _drop_unwritten(stream: IO[str]) -> None:
+    """Discard what could not be written, since Python would try again at its end, and report it or fail."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

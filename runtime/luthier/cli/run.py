@@ -36,7 +36,7 @@ from luthier.errors import LuthierError
 from luthier.support import strict_json
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
-from luthier.terminal import say, say_text
+from luthier.terminal import say, say_raw, say_text, visible_lines
 
 if TYPE_CHECKING:
     from luthier.run import Devices
@@ -380,7 +380,7 @@ def _report(
             summary["findings"] = [one.to_json() for one in findings.told]
         text = strict_json.dumps(summary, indent=2)
         if args.json == "-":
-            say_text(text, file=sys.stderr)
+            say_raw(visible_lines(text), file=sys.stderr)
         else:
             write_atomically(args.json, f"{text}\n".encode())
     for check in (results.check_tools, *(() if args.allow_nothing else (results.check,))):
