@@ -27,7 +27,7 @@ from luthier.run import program, shared_memory, space
 from luthier.run.findings.collector import _KINDS, Collector, Running
 from luthier.run.findings.finding import KINDS, PAIRED
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.protocol import ProtocolError, Reader, Writer
+from luthier.run.protocol import LARGEST, ProtocolError, Reader, Writer, receive
 from luthier.run.selection import Selection
 from luthier.run.service import Service
 from luthier.tool import ToolGroup
@@ -247,6 +247,38 @@ def test_findings_with_and_without_another_access(kind: Sight) -> None:
             collector.add(1, seen, code, code)
         assert len(collector.findings) == (not has_other or _KINDS[kind] in PAIRED)
         assert all(finding.text for finding in collector.findings)
+
+
+@pytest.mark.parametrize("size", [0, 40, LARGEST + 1])
+@pytest.mark.parametrize("sent", [1, 8, 15, 16, 17, 55, 56])
+def test_files_of_messages_that_break_off(sent: int, size: int) -> None:
+    """They are closed, but for those of a whole message."""
+    ours, theirs = socket.socketpair()
+    with open(os.devnull) as file, theirs:
+        with ours:
+            socket.send_fds(ours, [bytes(Writer().number(7, size).data + bytes(40))[:sent]], [file.fileno()])
+        before = len(os.listdir("/proc/self/fd"))
+        message = None
+        with suppress(ProtocolError):
+            message = receive(theirs)
+        is_whole = sent >= 16 + size
+        assert (message is not None) == is_whole
+        assert len(os.listdir("/proc/self/fd")) == before + is_whole
+        for descriptor in message[2] if message else ():
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("pid", [0, 7])
+@pytest.mark.parametrize("loaded", list(itertools.product((None, "a", "b"), repeat=3)))
+def test_patched_objects_are_of_what_runs_now(pid: int, loaded: tuple[str | None, ...]) -> None:
+    """A process may have executed other programs before: only the last one's are there."""
+    instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
+    for one in loaded:
+        companions = {} if one is None else {(0, 4096): one}
+        instrumentation.sessions.append(cast(Any, SimpleNamespace(pid=pid, companions=companions)))
+    known = [one for one in loaded if one is not None] if pid == 0 else loaded
+    assert instrumentation.companion_at(pid, 0, 4096) == (known[-1] if known else None)
+    assert instrumentation.companion_at(pid + 1, 0, 4096) is None
 
 
 def of_another_build(path: Path) -> None:

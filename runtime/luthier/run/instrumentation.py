@@ -476,9 +476,12 @@ class Instrumentation:
 
     def companion_at(self, pid: int, gpu: int, delta: int) -> LoadedCompanion | None:
         """Return the patched object that a process has loaded there."""
-        for session in self.sessions:
-            if session.pid == pid and (gpu, delta) in session.companions:
-                return session.companions[gpu, delta]
+        for session in reversed(self.sessions):
+            if session.pid == pid:
+                if (gpu, delta) in session.companions:
+                    return session.companions[gpu, delta]
+                if pid:  # it has executed another program since; many processes of other namespaces are 0
+                    return None
         return None
 
 

@@ -8,6 +8,7 @@ go beside the first byte.
 from __future__ import annotations
 
 import array
+import os
 import socket
 import struct
 from typing import TypeVar
@@ -109,14 +110,20 @@ def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
         OSError: the connection broke.
     """
     descriptors = array.array("i")
-    header = _receive(connection, 16, descriptors)
-    if header is None:
-        return None
-    kind, size = struct.unpack("<QQ", header)
-    if size > LARGEST:
-        raise ProtocolError(f"a message of {size} bytes")
-    payload = _receive(connection, size, descriptors)
-    return None if payload is None else (kind, payload, list(descriptors))
+    message = None
+    try:
+        header = _receive(connection, 16, descriptors)
+        if header is not None:
+            kind, size = struct.unpack("<QQ", header)
+            if size > LARGEST:
+                raise ProtocolError(f"a message of {size} bytes")
+            payload = _receive(connection, size, descriptors)
+            message = None if payload is None else (kind, payload, list(descriptors))
+    finally:
+        if message is None:  # nobody else knows them
+            for descriptor in descriptors:
+                os.close(descriptor)
+    return message
 
 
 def _receive(connection: socket.socket, size: int, descriptors: array.array[int]) -> bytes | None:
