@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.devices import open_device
 from luthier.errors import BuildError, HookError
 from luthier.isa import InstructionFlag
@@ -206,6 +207,64 @@ def test_hooks_see_registers_the_application_is_done_with(app, module, target: s
     object, plan = load_object(app("divergent_loop", target)), PLANS["divergent_loop"]
     arguments, loaded = launch(object, patch_object(object, insert).data, plan)
     assert int(loaded.variable("managed_total").read(np.uint64)[0]) == 5 + 3 * int(arguments[1].sum())
+
+
+CALL = [
+    "s_getpc_b64 s[30:31]",
+    "s_add_u32 s30, s30, called@rel32@lo+4",
+    "s_addc_u32 s31, s31, called@rel32@hi+12",
+    "s_swappc_b64 s[30:31], s[30:31]",
+]
+LATER = {
+    "after another call": [*CALL, "{use}", "s_nop 7", *CALL],
+    "in other lanes": [
+        "v_cmp_lt_u32_e64 s[8:9], 15, v0",
+        "s_and_saveexec_b64 s[10:11], s[8:9]",
+        "s_xor_b64 exec, exec, s[10:11]",
+        "s_nop 7",
+        "s_mov_b64 exec, s[10:11]",
+        *CALL,
+        "s_and_b64 exec, exec, s[8:9]",
+        "{use}",
+        "s_mov_b64 exec, s[10:11]",
+    ],
+}
+"""Code around calls of a function with a hook: where the application reads the register, and where another hook is."""
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_hooks_see_registers_the_application_reads_elsewhere(module, target: str, later: str) -> None:
+    """It reads them in other lanes than the hook, or not after every call of the function that the hook is in."""
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64},))
+    for register in ("vcc_lo", "s12", "v5", "v11"):
+        lines = [
+            "s_load_dwordx2 s[4:5], s[0:1], 0x0",
+            "v_lshlrev_b32_e32 v1, 2, v0",
+            "v_mov_b32_e32 v3, v0",
+            f"{'v_mov_b32_e32' if register in ('v5', 'v11') else 's_mov_b32'} {register}, 0x55",
+            "s_waitcnt lgkmcnt(0)",
+            *(line.format(use=f"v_add_u32_e32 v3, {register}, v3") for line in LATER[later]),
+            "global_store_dword v1, v3, s[4:5]",
+            "s_endpgm",
+            ".p2align 8",
+            ".type called,@function",
+            "called:",
+            "v_xor_b32_e32 v3, 1, v3",
+            "s_setpc_b64 s[30:31]",
+        ]
+        object = assembled(kernel_text(function("k", lines), target, vgprs=12, sgprs=40), target)
+
+        def insert(task: InstrumentationTask, register: str = register) -> None:
+            for one in task.instructions:
+                if one.text == "s_nop 7":
+                    task.insert_hook_before(one, module.churn, reg("v0"))
+                elif one.mnemonic.startswith("v_xor"):
+                    task.insert_hook_before(one, module.sum, reg(register))
+
+        _, loaded = launch(object, patch_object(object, insert, strict=True).data, plan)
+        calls = LATER[later].count(CALL[-1])
+        assert int(loaded.variable("managed_total").read(np.uint64)[0]) == 5 + 64 * calls * 0x55, register
 
 
 def test_a_register_the_kernel_does_not_have_is_refused(app, module) -> None:

@@ -92,7 +92,9 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
 def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[LiftedRepresentation, set[int]]:
     """Return the kernel as liveness is to see it with hooks, and the numbers of the sites that change it.
 
-    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off.
+    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off. That the application
+    reads such a register as well does not make it live wherever the hook needs it: the application may do so in other
+    lanes, or after another call of the function.
     """
     reads: dict[int, int] = {}
     changes: dict[int, int] = {}
@@ -101,15 +103,7 @@ def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> t
     for site in sites:
         if site.use.template.destinations:
             changes[site.point] = changes.get(site.point, 0) | site.use.template.destinations
-    disturbing = set()
-    for site in sites:
-        # If another hook writes registers, those that the application reads later may not be what a hook reads now.
-        read = site.use.reads
-        if read and not changes:
-            read &= ~lifted.liveness.active_before(site.point)
-        if read:
-            reads[site.point] = reads.get(site.point, 0) | read
-        if read or site.use.template.destinations:
-            disturbing.add(site.number)
+        if site.use.reads:
+            reads[site.point] = reads.get(site.point, 0) | site.use.reads
     reading = lifted.also_reading(reads) if reads else lifted
-    return reading.also_changing(changes) if changes else reading, disturbing
+    return reading.also_changing(changes) if changes else reading, {site.number for site in sites}
