@@ -191,6 +191,7 @@ class Edited:
         added: point -> those that are written by what takes no instruction's place.
         replaced: instruction -> the bytes in its place.
         units: bit set of all of those.
+        counted: whether wait counters count any of what is added.
     """
 
     def __init__(self, lifted: LiftedRepresentation, edits: list[Edit]) -> None:
@@ -199,6 +200,7 @@ class Edited:
         self.added: dict[int, int] = {}
         self.replaced: dict[int, bytes] = {}
         self.units = 0
+        self.counted = any((lifted.isa.decode(edit.code).flags & _COUNTED).any() for edit in edits)
         for edit in edits:
             point = edit.at + (edit.place == "after")
             for effects in effects_of(lifted, edit.code):

@@ -17,7 +17,7 @@ _SETS_UP = re.compile(r"s_mov(?:k_i|_b)32$")
 RESULT = "{vcc}"
 """Name of the register that comparisons write, in their text; `HALF` is its lower half."""
 HALF = "{vcc_lo}"
-_ALLOCATED = mask_of((*SGPRS, *VGPRS))
+_REGISTERS = mask_of((*SGPRS, *VGPRS, *VCC))
 
 
 class Guard(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Guard(Struct, frozen=True):
     tests: tuple[str, ...]
     """Assembly of each."""
     reads: int
-    """Bit set of the units that they read."""
+    """Bit set of the application's units that they read."""
 
     @classmethod
     def of(cls, lifted: LiftedRepresentation, tests: Sequence[str]) -> Guard:
@@ -36,20 +36,24 @@ class Guard(Struct, frozen=True):
             tests: assembly of each: a comparison that writes `RESULT`; before it moves of numbers to `HALF`.
 
         Raises:
-            HookError: something else is among them, or they write other registers.
+            HookError: something else is among them, or they write other registers, or read what one before them has
+                written.
         """
         named = tuple(
             test.replace(RESULT, "vcc" if lifted.wave_size > len(VCC) * 16 else "vcc_lo").replace(HALF, "vcc_lo")
             for test in tests
         )
         reads = 0
-        for text in named:
-            reads |= _reads_of(text, lifted)
+        for number, text in enumerate(named):
+            more = _reads_of(text, lifted)
+            if number and more & mask_of(VCC):
+                raise HookError(f"{text!r} would read what the test before it writes", kernel=lifted.kernel.name)
+            reads |= more
         return cls(named, reads)
 
 
 def _reads_of(text: str, lifted: LiftedRepresentation) -> int:
-    """Return the units that a test reads.
+    """Return the units that a test reads, without what it writes before.
 
     Raises:
         HookError: it is no test.
@@ -62,7 +66,7 @@ def _reads_of(text: str, lifted: LiftedRepresentation) -> int:
     *before, last = [isa.opcode(int(number)).mnemonic for number in code.opcode] or [""]
     reads = writes = 0
     for effects in effects_of(lifted, code.code):
-        reads, writes = reads | effects.reads, writes | effects.writes
+        reads, writes = reads | effects.reads & ~writes, writes | effects.writes
     if not _COMPARES.match(last) or not all(map(_SETS_UP.match, before)) or writes & ~mask_of(VCC):
         raise HookError(f"{text!r} is no comparison into {RESULT}", kernel=lifted.kernel.name)
-    return reads & _ALLOCATED
+    return reads & _REGISTERS

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from luthier.errors import LuthierError, PatchError
 from luthier.hazards.insertion import Boundaries, Boundary
 from luthier.hazards.wait_counters import Outstanding
+from luthier.hazards.wait_counters.model import wait_model
 from luthier.hazards.wait_states.kinds import pairs
 from luthier.isa import Isa
-from luthier.isa.registers import AGPRS, VCC, mask_of
+from luthier.isa.registers import AGPRS, SCALAR_MASK, VCC, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness, LivePoints
 from luthier.patch.boundary.neighbours import NearUse, Neighbours, begins_with
 from luthier.patch.boundary.scalar_reads import Endings, Leftovers
@@ -385,14 +386,24 @@ class Binder:
             if kept is None:
                 return None
             place = replace(place, kept=kept)
-        # Vector instructions may still read as lane masks what is overwritten, or not have written what is compared; a
-        # branch may not stand between some instructions.
-        if wanted or lifted.target.inserted_waits or self._results.are_awaited(at, site.at, call.guard.reads):
-            place = replace(place, lead=(*lifted.target.inserted_waits, *self._boundaries.everywhere))
-        if self._masks.matter:
-            place = replace(place, lead=(*place.lead, *self._masks.before(mask_of((*vcc, *(place.kept or ()))))))
+        written = mask_of((*vcc, *(place.kept or ())))
+        forget = self._masks.before(written) if self._masks.matter else ()
+        waits = self._waits(self._stretches[site.point], call.guard.reads | written, written)
+        scalars = call.guard.reads & SCALAR_MASK if self._masks.matter or self._endings.needed else 0
+        # Vector instructions may still read as lane masks what is overwritten, or what is compared may not be written
+        # yet; a branch may not stand between some instructions.
+        near = wanted or forget or scalars or lifted.target.inserted_waits
+        if near or self._results.are_awaited(at, site.at, call.guard.reads):
+            waits = (*lifted.target.inserted_waits, *self._boundaries.everywhere, *forget, *waits)
+        place = replace(place, lead=waits)
         early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()
         return replace(place, lead=(*place.lead, *self._neighbours.before(at, site.at, early))) if early else place
+
+    def _waits(self, stretch: int, touched: int, written: int) -> tuple[str, ...]:
+        """Return assembly that waits for the application before registers are used, as of `Outstanding.needed_in`."""
+        target, outstanding = self._lifted.target, self._outstanding
+        limits = None if outstanding is None else outstanding.needed_in(stretch, touched, written)
+        return target.wait_for_everything if limits is None else wait_model(target).text(limits)
 
     def _unguarded(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
         """Return the position of the payload of a site.

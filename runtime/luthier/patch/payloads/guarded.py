@@ -48,7 +48,7 @@ def guarded(isa: Isa, payload: BoundPayload, place: GuardedPlace) -> BoundPayloa
     """Return a payload with its guard before it."""
     keep, give_back = (settled(isa.target.target, lines) for lines in _moves(place.kept))
     head, heads = snippet(isa, "\n".join([*place.lead, *keep])) if place.lead or keep else (b"", 0)
-    tests = [snippet(isa, text) for text in place.guard.tests]
+    tests = [snippet(isa, _settled_moves(isa, text)) for text in place.guard.tests]
     again, more = snippet(isa, "\n".join(give_back)) if give_back else (b"", 0)
     sizes = [len(code) + _BRANCH_BYTES for code, _ in tests]
     body = len(head) + sum(sizes)
@@ -85,6 +85,11 @@ def _moves(kept: Sequence[int] | None) -> tuple[list[str], list[str]]:
     place, vcc = RegisterRange(kept[0], len(kept)), RegisterRange(VCC[0], len(kept))
     move = f"s_mov_b{32 * len(kept)}"
     return [f"{move} {place}, {vcc}"], [f"{move} {vcc}, {place}"]
+
+
+def _settled_moves(isa: Isa, test: str) -> str:
+    """Return a test in which what its moves write has arrived before it is compared."""
+    return "\n".join(line for one in test.splitlines() for line in settled(isa.target.target, [one]))
 
 
 def _branch(isa: Isa, name: str, distance: int) -> bytes:

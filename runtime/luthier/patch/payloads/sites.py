@@ -92,9 +92,9 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
 def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[LiftedRepresentation, set[int]]:
     """Return the kernel as liveness is to see it with hooks, and the numbers of the sites that change it.
 
-    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off. That the application
-    reads such a register as well does not make it live wherever the hook needs it: the application may do so in other
-    lanes, or after another call of the function.
+    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off. That the
+    application reads such a register as well does not make it live wherever the hook needs it: the application may do
+    so in other lanes, or after another call of the function.
     """
     reads: dict[int, int] = {}
     changes: dict[int, int] = {}

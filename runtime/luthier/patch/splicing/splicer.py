@@ -282,7 +282,7 @@ class Splicer:
 
         None where it is not known, or where waits are for more than that.
         """
-        if self.edited.reads or self.edited.replaced or self.lifted.target.waits_free_sgprs:
+        if self.edited.counted or self.edited.replaced or self.lifted.target.waits_free_sgprs:
             return None
         if self.lifted.skipped:  # skipped instructions change no counter, so older accesses may still be outstanding
             return None
