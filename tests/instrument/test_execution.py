@@ -12,6 +12,7 @@ from assembly import assembled, function, kernel_text
 from luthier.devices import open_device
 from luthier.errors import BuildError, HookError
 from luthier.isa import InstructionFlag
+from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import RefusedError, patch_object
@@ -435,6 +436,44 @@ def test_called_functions_are_the_instrumented_ones(
     assert verdict.patch.unknown_calls == unknown
     if not unknown:  # every executed instruction is of the patched copies: none is left uncounted
         assert verify_kernel(object, counter(per_wave=True), plan).counters["counter"] == verdict.instructions[0]
+
+
+@pytest.mark.parametrize("operands", ["s[2:3], called@rel64+4", "called@rel64+4, s[2:3]"])
+@pytest.mark.parametrize("behind", [False, True])
+def test_calls_by_a_literal_of_64_bits(counter: type[Tool], behind: bool, operands: str) -> None:
+    """GFX1250 makes an address by one addition, whose literal moves with the code as a whole."""
+    main = function(
+        "k",
+        [
+            "s_load_b64 s[4:5], s[0:1], 0x0",
+            "v_lshlrev_b32_e32 v1, 2, v0",
+            "s_get_pc_i64 s[2:3]",
+            f"s_add_nc_u64 s[2:3], {operands}",
+            "s_mov_b64 s[6:7], s[2:3]",
+            "s_swap_pc_i64 s[30:31], s[6:7]",
+            "s_swap_pc_i64 s[30:31], s[2:3]",
+            "s_wait_kmcnt 0x0",
+            "global_store_b32 v1, v0, s[4:5]",
+            "s_endpgm",
+        ],
+    )
+    called = function("called", ["v_add_nc_u32_e32 v0, 3, v0", "s_set_pc_i64 s[30:31]"])
+    text = "\n".join([".hidden called", *([main, called] if behind else [called, main])])
+    object = assembled(kernel_text(text, "gfx1250"), "gfx1250")
+    lifted = lift(object, "k")
+    assert [one.name for one in lifted.functions] == ["k", "called"]
+    assert [(one.kind, one.target) for one in lifted.pc_references] == [("code", lifted.functions[1].entry)]
+    plan = LaunchPlan("k", (1, 1, 1), (32, 1, 1), ({"buffer": "uint32", "count": 32},))
+    verdict = verify_kernel(object, counter(per_wave=True), plan)
+    assert_equal(verdict)
+    assert verdict.counters["counter"] == verdict.instructions[0] == 14
+
+
+@pytest.mark.parametrize("size", ["64", "0x1000", "s[8:9]"])
+def test_calls_by_another_sum_are_unknown(size: str) -> None:
+    lines = ["s_get_pc_i64 s[2:3]", f"s_add_nc_u64 s[2:3], s[2:3], {size}", "s_swap_pc_i64 s[30:31], s[2:3]"]
+    object = assembled(kernel_text(function("k", [*lines, "s_endpgm"]), "gfx1250"), "gfx1250")
+    assert len(lift(object, "k").unknown) == 1
 
 
 @pytest.mark.parametrize("target", TARGETS)

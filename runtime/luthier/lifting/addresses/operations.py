@@ -264,11 +264,36 @@ class Operations:
         for operand in (1, 2):
             source = self.unit(index, operand)
             low, high = self.source(state, index, operand, 0), self.source(state, index, operand, 1)
-            if source >= 0 and low is not None and high is not None:
-                sums = [*self._indexed(unit, low, 0).items(), *self._indexed(unit + 1, high, 1).items()]
-                if len(sums) == 2:
-                    return dict(sums)
+            if source < 0 or low is None or high is None:
+                continue
+            pair, amount = pair_of(low, high), self._wide_literal(index, 3 - operand)
+            if pair is not None and not pair[1] and amount is not None:
+                getpc, place = pair[0], self.columns.address[index]
+                if notes is not None:
+                    notes.references.add(Reference(getpc, place, place, amount))
+                return {
+                    unit: frozenset([Low(getpc, amount & MASK32)]),
+                    unit + 1: frozenset([High(getpc, amount)]),
+                }
+            sums = [*self._indexed(unit, low, 0).items(), *self._indexed(unit + 1, high, 1).items()]
+            if len(sums) == 2:
+                return dict(sums)
         return {}
+
+    def _wide_literal(self, index: int, operand: int) -> int | None:
+        """Return the value of an operand that is a literal of 64 bits, None if it is not."""
+        columns = self.columns
+        position = columns.start[index] + operand
+        place = columns.address[index] + 4
+        if (
+            columns.size[index] != 4 + 8
+            or columns.register[position]
+            or columns.code.operand_kind[position] == int(OperandKind.EXPRESSION)
+            or place in self.filled
+            or place + 4 in self.filled
+        ):
+            return None
+        return columns.value[position] & MASK64
 
     def _operands(
         self, index: int, state: State, kind: type[Low] | type[High], subtract: bool

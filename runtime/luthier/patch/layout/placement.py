@@ -404,15 +404,16 @@ class Placement:
         for number, reference in enumerate(lifted.pc_references):
             if reference.low < 0:
                 continue
+            wide = reference.low == reference.high  # one addition, of a literal of 64 bits
             fields = []
-            for index in (reference.low, reference.high):
-                if code.size[index] != 8:
+            for half, index in enumerate((reference.low, reference.high)):
+                if code.size[index] != (12 if wide else 8):
                     raise PatchError(
                         "the address of a PC-relative reference is added as an inline constant",
                         kernel=lifted.kernel.name,
                         offset=int(code.addresses[index]),
                     )
-                fields.append(int(self.layout.instruction[self._slot_of[index]]) + 4)
+                fields.append(int(self.layout.instruction[self._slot_of[index]]) + 4 + (4 * half if wide else 0))
             code_offset = self.layout.instruction
             pc = int(code_offset[self._slot_of[reference.getpc]]) + int(code.size[reference.getpc])
             base: Literal["code", "memory"] | int = "memory"
