@@ -1,4 +1,4 @@
-"""Wait states between application and payload, on GFX9."""
+"""Wait states between application and payload, on GFX9 and before writes of MODE."""
 
 from __future__ import annotations
 
@@ -84,6 +84,37 @@ STORE = "global_store_dwordx4 v[2:3], v[4:7], off"
 def test_data_of_stores_is_not_overwritten_at_once(hooks: ToolModule, target: str, name: str) -> None:
     object = kernel(target, f"s_nop 7; {STORE}; s_nop 1; s_waitcnt vmcnt(0)")
     _patched(object, hooks, name)
+
+
+MODE = "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 25, 1), 1"
+WRITES_OF_MODE = [
+    f"{MODE}; v_mov_b32 v1, v2; v_mov_b32 v3, v2; v_nop; v_nop; {MODE}; v_mov_b32 v4, v2",
+    f"s_nop 0; v_nop; s_nop 0; v_nop; {MODE}",
+    f"s_cmp_eq_u32 s0, 0; s_cbranch_scc1 a; v_nop; s_nop 0; a: ; v_nop; s_nop 0; s_branch b; c: ; v_nop; {MODE}; "
+    f"s_branch d; b: ; s_nop 0; s_branch c; d: ; v_mov_b32 v1, v2",
+    f"s_nop 0; s_nop 0; a: ; v_mov_b32 v4, v5; v_nop; v_nop; {MODE}; s_nop 0; s_cbranch_scc0 a",
+]
+
+
+@pytest.mark.parametrize("only_if", [[], ["v_cmp_eq_u32 {vcc}, 5, v5"]])
+@pytest.mark.parametrize("code", WRITES_OF_MODE)
+def test_payloads_are_not_too_near_to_writes_of_mode(make_module, code: str, only_if: list[str]) -> None:
+    """At all points of code that keeps its own instructions away from them, on GFX1250."""
+    module = make_module(HOOKS, "gfx1250")
+    object = kernel("gfx1250", code)
+    assert not check_hazards(lift(object, "k"), unneeded=False).findings
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.insert_hook_at_kernel_entry(module.every, reg("v0"))
+        for one in task.instructions:
+            task.insert_hook_before(one, module.every, reg("v5"), only_if=only_if)
+        for edge in task.lifted.edges:
+            if edge.kind in ("taken", "branch"):
+                task.insert_hook_on_edge(edge, module.every, reg("v5"))
+
+    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
+    lifted = lift(patched, "k")
+    assert not check_hazards(lifted, unneeded=False).findings
 
 
 def _patched(object: CodeObject, hooks: ToolModule, name: str, marker: str = "s_nop 1") -> int:

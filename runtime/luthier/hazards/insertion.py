@@ -11,10 +11,13 @@ import functools
 
 import numpy as np
 
-from luthier.hazards.wait_states.model import hazard_model
+from luthier.hazards.wait_states.kinds import KINDS, ROLES
+from luthier.hazards.wait_states.model import hazard_model, ticks
+from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa import InstructionFlag
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
+from luthier.lifting.paths import successors
 
 Boundary = tuple[tuple[str, ...], tuple[str, ...]]
 """Assembly to run before and after a payload."""
@@ -82,6 +85,49 @@ class Boundaries:
         if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - self._skip_waits), point)):
             return wait_states(self._skip_waits)
         return self.everywhere
+
+
+class ModeWrites:
+    """Writes of a kernel's MODE that vector instructions must not be too near to."""
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+        self._needed = hazard_model(lifted.target, lifted.wave_size).before_mode
+
+    def behind(self, point: int) -> tuple[str, ...]:
+        """Return assembly that a payload with vector instructions ends with before instruction `point`."""
+        return ("v_nop",) * (self._needed - self._near.get(point, self._needed)) if self._needed else ()
+
+    @functools.cached_property
+    def _near(self) -> dict[int, int]:
+        """Return the fewest vector instructions from a point to a write, where these are too few."""
+        lifted, columns = self._lifted, self._lifted.columns
+        writes, of_mode = KINDS["s_setreg"].has, ROLES["of MODE"]
+        native = lifted.effect_table.code(columns)
+        opcodes = {number: lifted.isa.opcode(number) for number in columns.opcodes if number >= 0}
+        waiting = [
+            (index, 0)
+            for index in np.flatnonzero(lifted.reached).tolist()
+            if (opcode := opcodes.get(columns.opcode[index])) is not None
+            and writes(opcode)
+            and of_mode(instance_of(lifted.effect_table, native, columns, index))
+        ]
+        before: dict[int, list[int]] = {}
+        for number, following in enumerate(successors(lifted) if waiting else ()):
+            for to in following:
+                before.setdefault(to, []).append(lifted.blocks[number].last)
+        near: dict[int, int] = {}
+        while waiting:
+            point, distance = waiting.pop()
+            if distance >= near.get(point, self._needed):
+                continue
+            near[point] = distance
+            block = lifted.blocks[lifted.block_of[point]]
+            for index in [point - 1] if point > block.first else before.get(block.index, ()):
+                opcode = opcodes.get(columns.opcode[index])
+                vectors = 0 if opcode is None else ticks(opcode, columns.values(index)).vector
+                waiting.append((index, distance + vectors))
+        return near
 
 
 _MATRIX = int(InstructionFlag.MATRIX)

@@ -177,6 +177,11 @@ class HazardModel:
         return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
 
     @cached_property
+    def before_mode(self) -> int:
+        """Return the most vector instructions needed between one that is no v_nop and an s_setreg of MODE."""
+        return self._most("vector instructions", lambda one: True, lambda one: one.role == "of MODE")
+
+    @cached_property
     def behind_vskip(self) -> int:
         """Wait states between a change of MODE.vskip and a vector instruction."""
         return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from luthier.errors import LuthierError, PatchError
-from luthier.hazards.insertion import Boundaries, Boundary
+from luthier.hazards.insertion import Boundaries, Boundary, ModeWrites
 from luthier.hazards.wait_counters import Outstanding
 from luthier.hazards.wait_counters.model import wait_model
 from luthier.hazards.wait_states.kinds import pairs
@@ -116,7 +116,7 @@ class Binder:
         self._lifted, self._payloads, self._refusals = lifted, payloads, refusals
         self._enough, self._budget, self._asked, self._no_spill = enough, budget, asked, no_spill
         self._find_outstanding, self._others = outstanding, others
-        self._boundaries = Boundaries(lifted)
+        self._boundaries, self._mode_writes = Boundaries(lifted), ModeWrites(lifted)
         self._endings = Endings(lifted, edited=bool(edits))
         self._masks = LaneMasks(lifted, edited=bool(edits))
         changed = any(edit.place == "instead" for edit in edits)
@@ -376,6 +376,8 @@ class Binder:
         at = site.at if site.zone == Zone.TAKEN else site.point
         if self._boundaries.at(at, site.at)[0] != self._boundaries.everywhere:
             return None
+        if self._mode_writes.behind(site.point):  # the branch would go around what the payload ends with
+            return None
         lifted, vcc = self._lifted, VCC if self._lifted.wave_size > 32 else VCC[:1]
         live, number = self._live_at[site.number]
         here = live[number]
@@ -416,7 +418,9 @@ class Binder:
         """
         point, at = site.point, site.at
         stretch = self._stretches[point]
-        ending = (*self._endings.at(point, bound.left), *behind) if self._endings.needed else behind
+        ending = (*behind, *self._mode_writes.behind(point))
+        if self._endings.needed:
+            ending = (*self._endings.at(point, bound.left), *ending)
         key: Hashable = (stretch, ending) if ending else stretch
         kept = bound.by_stretch.get(key)
         if kept is None and bound.by_limits:
