@@ -1,4 +1,4 @@
-"""Wait states between application and payload, on GFX9 and before writes of MODE."""
+"""Wait states between application and payload: on GFX9, before writes of MODE, and behind copies of what hooks take."""
 
 from __future__ import annotations
 
@@ -114,6 +114,39 @@ def test_payloads_are_not_too_near_to_writes_of_mode(make_module, code: str, onl
 
     patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
     lifted = lift(patched, "k")
+    assert not check_hazards(lifted, unneeded=False).findings
+
+
+PARTIAL = """
+__device__ uint64_t ran;
+__device__ uint32_t seen[1000];
+LUTHIER_HOOK_ANNOTATE both(uint32_t value) {
+  atomicAdd((unsigned long long *)&ran, 1ull);
+  seen[value % 1000] = value;
+}
+LUTHIER_HOOK_ANNOTATE large(uint32_t value) {
+  atomicAdd((unsigned long long *)&ran, 1ull);
+  uint32_t x = value % 1000;
+#pragma unroll
+  for (uint32_t bit = 0; bit < 24; ++bit) x = (x ^ x >> 7) * 2654435761u + bit;
+  seen[x % 1000] = value;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["both", "large"])
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1151"])
+def test_copies_of_inputs_are_there_before_exec_changes(make_module, target: str, name: str) -> None:
+    """In waves of 64, one register from before a change of EXEC is not read at once with one from behind it."""
+    module = make_module(PARTIAL, target, both_wave_sizes=True)
+    object = kernel(target, "; ".join([*["s_nop 1; v_xor_b32 v5, v5, v4"] * 8, "v_xor_b32 v3, v3, v5"]), wave_size=64)
+
+    def instrument(task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            if one.text == "s_nop 1":
+                task.insert_hook_before(one, module.hook(name), reg("v5"))
+
+    lifted = lift(load_object(patch_object(object, instrument, ["k"], strict=True).data), "k")
     assert not check_hazards(lifted, unneeded=False).findings
 
 

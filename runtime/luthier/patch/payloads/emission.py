@@ -15,7 +15,7 @@ from luthier.errors import PatchError
 from luthier.hazards.insertion import waits_after_m0, waits_after_readlane, waits_around_outputs
 from luthier.hazards.wait_counters.model import Limit, wait_model
 from luthier.isa import Fixup, Isa, OperandKind
-from luthier.isa.registers import M0, SGPRS, mask_of
+from luthier.isa.registers import M0, SGPRS, VGPRS, mask_of
 from luthier.patch.boundary.scalar_reads import Leftovers, copies_settled, settled
 from luthier.patch.payloads.code import OFFSET_3F, BoundPayload, Reference, snippet
 from luthier.patch.registers import lane_masks
@@ -139,13 +139,25 @@ def _inputs(isa: Isa, template: Template, binding: Binding) -> dict[int, list[st
         return {}
     units, saved = dict(binding.units), dict(binding.saved)
     copies: dict[int, list[str]] = {}
+    vectors: set[int] = set()
     for taken, source in zip(template.inputs, binding.sources, strict=True):
         destination = units.get(taken.unit, taken.unit)
         # A fixed unit may already be overwritten where LLVM reads it as an input; its saved copy is valid everywhere.
         origin = saved.get(source, source)
         if destination != origin:
             copies.setdefault(taken.position, []).extend(_input(isa, destination, origin))
+            if destination in VGPRS:
+                vectors.add(taken.position)
+    for position in vectors:
+        copies[position] += _behind_vectors(isa)
     return copies
+
+
+def _behind_vectors(isa: Isa) -> list[str]:
+    """Return assembly behind copies to VGPRs: after a change of EXEC they must not be read too soon together with what
+    is written behind it, and LLVM does not know of the copies."""
+    target = isa.target.target
+    return [target.lane_mask_wait] if lane_masks.matter(target, isa.wave_size) and target.lane_mask_wait else []
 
 
 def _input(isa: Isa, destination: int, source: int) -> list[str]:
@@ -423,6 +435,8 @@ def emit_call(
         copies += wait_model(isa.target.target).text(limits)
     for taken, source in zip(template.inputs, sources, strict=True):
         copies += _input(isa, units[taken.unit], source)
+    if any(units[taken.unit] in VGPRS for taken in template.inputs):
+        copies += _behind_vectors(isa)
     numbers = [f"s_mov_b32 {unit_text(units[own.unit])}, {_PLACEHOLDER:#x}" for own in template.immediates]
     guard = [] if template.runs_without_lanes else ["s_cbranch_execz 0"]
     apart, few = snippet(isa, "\n".join(isa.target.target.inserted_waits))
