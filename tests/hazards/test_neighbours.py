@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from luthier.hazards.wait_counters import check_waits
 from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
 from luthier.module import ToolModule
@@ -84,6 +85,30 @@ STORE = "global_store_dwordx4 v[2:3], v[4:7], off"
 def test_data_of_stores_is_not_overwritten_at_once(hooks: ToolModule, target: str, name: str) -> None:
     object = kernel(target, f"s_nop 7; {STORE}; s_nop 1; s_waitcnt vmcnt(0)")
     _patched(object, hooks, name)
+
+
+@pytest.mark.parametrize("free", [1, 2, 3])
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1201", "gfx1250"])
+def test_registers_come_back_in_all_lanes(make_module, target: str, free: int) -> None:
+    """Where hardly an SGPR is dead, a VGPR is kept in private memory for all lanes, and loaded in two steps."""
+    module = make_module(HOOKS, target)
+    scalars, vectors = range(3, 106 - free), range(4, VGPRS)
+    filled = [f"s_mov_b32 s{unit}, {unit}" for unit in scalars[5:]] + [f"v_mov_b32 v{unit}, {unit}" for unit in vectors]
+    used = [f"s_xor_b32 s2, s2, s{unit}" for unit in (0, 1, *scalars)]
+    used += [f"v_xor_b32 v0, v0, v{unit}" for unit in (1, 2, 3, *vectors)]
+    object = kernel(target, "; ".join([*filled, "s_nop 1", *used]), wave_size=32)
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.budget(registers=VGPRS, on_excess="spill")
+        point = next(one for one in task.instructions if one.text == "s_nop 1")
+        for name in NAMES:
+            task.insert_hook_before(point, module.hook(name), reg("v1"))
+
+    lifted = lift(load_object(patch_object(object, instrument, ["k"], strict=True).data), "k")
+    texts = [lifted.isa.text(lifted.code, index) for index in range(len(lifted.code))]
+    assert "s_not_b32 exec_lo, exec_lo" in texts
+    assert any(text.startswith("scratch_load") for text in texts)
+    assert not check_waits(lifted, unneeded=False).findings
 
 
 MODE = "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 25, 1), 1"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from luthier.hazards.insertion import wait_states, waits_around_outputs
+from luthier.hazards.wait_counters.model import wait_model
 from luthier.hazards.wait_states.model import hazard_model
 from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, M0, SCC, unit_name
 from luthier.isa.targets import Target
@@ -267,5 +268,14 @@ class Spills:
         lines = each(binding.spilled, 0)
         if binding.spilled_whole:
             whole = each(binding.spilled_whole, len(binding.spilled))
+            if what == "load" and not _in_order(self._target):
+                whole.append(self._target.wait_for_loads)
             lines += in_all_lanes(whole, binding.kept_scc, self._target, self._wave_size)
         return lines
+
+
+def _in_order(target: Target) -> bool:
+    """Return whether a load may be to a register that another one is still to write."""
+    model = wait_model(target)
+    loads = model.stream_index["vector"]
+    return loads in model.replaced[loads]
