@@ -84,12 +84,6 @@ class Liveness:
         firsts = np.array([block.first for block in self._blocks], np.int32)
         return LivePoints(*self._native.columns(blocks, points - firsts[blocks]))
 
-    def active_before(self, index: int) -> int:
-        """Return `Live.active_bits` of `live_before`, alone."""
-        block = self._block(index)
-        size, points, at = self._points(block, index - block.first)
-        return int.from_bytes(points[at : at + size], "little")
-
     def live_after(self, index: int) -> Live:
         """Return what is live just after instruction `index`.
 

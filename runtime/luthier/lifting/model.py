@@ -127,7 +127,8 @@ class PcReference(Struct, frozen=True):
     low: int
     """Instruction that adds the low half of the offset, as an immediate operand; -1 for kinds "computed", "value"."""
     high: int
-    """Instruction that adds the high half and the carry; -1 for kinds "computed", "value"."""
+    """Instruction that adds the high half and the carry; `low` where one addition of 64 bits does both; -1 for kinds
+    "computed", "value"."""
     target: int
     """Virtual address; for kinds "computed" and "value" that of the instruction after s_getpc_b64."""
     kind: Literal["code", "pointer", "data", "computed", "value"]
