@@ -6,19 +6,28 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import luthier
 import numpy as np
 import pytest
 from effort import EMULATED, EVERYTHING
+from llvmlite import ir
 from luthier.emulator import layout
+from luthier.emulator.binding.bind import Binder, operation_name
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, WaveState, assemble
 from luthier.emulator.inspection.coverage import coverage, samples
-from luthier.emulator.native import fused
+from luthier.emulator.ir.declare import Operation, Unsupported
+from luthier.emulator.ir.variant import Access, FloatMode, Run, Variant
+from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.native import emit, fused
 from luthier.emulator.native.fused import step_of
 from luthier.emulator.native.processor import Processor
+from luthier.emulator.operations import operations_of
 from luthier.emulator.running import hot
 from luthier.isa import Isa
 
@@ -78,6 +87,58 @@ def test_instructions_of_a_run(target: str, lanes: int | None) -> None:
     codes = straight_code(isa, random)
     assert len(codes) > 300
     compare(isa, codes if EVERYTHING else codes[:AT_ONCE], random)
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx950", "gfx1030", "gfx1100", "gfx1201", "gfx1250"])
+def test_what_differs_between_targets(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind an instruction that means the same everywhere, code is still made for what an operation is for."""
+    isa, binder = Isa.of(target), Binder(Isa.of(target))
+    slots = tuple(layout.VECTORS + 32 * isa.wave_size * number for number in range(layout.RECORD_SLOTS))
+    table = operations_of(isa.target.target.emulated_major)
+    differing = {name for name, operation in table.items() if operation.generations or operation.processors}
+    variants = {}
+    for number, (code, index) in samples(isa).items():
+        name = operation_name(isa.opcode(number))
+        if name not in variants and (name in differing or name.startswith("v_dual_m")):
+            with suppress(Unsupported):
+                variants[name] = binder.bind(code, index, 0, FloatMode()).variant
+    move = Variant("v_mov_b32", isa.wave_size, 9, (Access("v"),), (Access("v"),))
+    seen = set()
+
+    def look(was: Callable[..., Any], w: WaveBuilder, operation: Operation, variant: Variant, *more: Any) -> Any:
+        assert (w.major, w.processor) == (variant.major, variant.processor)
+        seen.add(variant.operation)
+        return was(w, operation, variant, *more)
+
+    for part in ("_lane", "_packed", "_scalar"):
+        monkeypatch.setattr(emit, part, partial(look, getattr(emit, part)))
+    for variant in variants.values():
+        if step_of(variant, slots) is not None:
+            fused.emit_run(ir.Module(), Run((move, variant, move), (slots,) * 3))
+    assert seen & differing
+
+
+SAME_ALONE = {
+    "gfx942": "v_cvt_f32_fp8 v4, v0\nv_cvt_pk_fp8_f32 v5, v1, v1",
+    "gfx1100": "v_max_f32 v4, v2, v3\nv_dual_mov_b32 v5, v1 :: v_dual_max_f32 v8, v2, v3",
+    "gfx1201": "v_cvt_f32_fp8_e64 v4, v0 byte_sel:1\nv_max_num_f32 v5, v2, v3",
+}
+
+
+@pytest.mark.parametrize("target", SAME_ALONE)
+def test_fp8_and_nan_behind_a_move(target: str) -> None:
+    isa = Isa.of(target)
+    before = np.zeros((16, isa.wave_size), np.uint32)
+    before[:4] = np.array([0x40302010, 0x447A0000, 0x7FC11111, 0x7FC22222], np.uint32)[:, None]
+    bench = Bench(isa, assemble(isa, f"v_mov_b32 v9, v1\n{SAME_ALONE[target]}\ns_endpgm\n"))
+    state = np.zeros(128, np.uint32), before, (1 << isa.wave_size) - 1
+    alone = bench.run(*state)
+    compile_all(bench.code, alone)
+    assert runs_of(bench.code) == 1
+    together = bench.run(*state)
+    assert state_of(together) == state_of(alone), differing(bench, alone, together)
+    if target == "gfx1100":  # of two NaN the first, in either half of a dual operation
+        assert {int(alone.vgpr(4)[0]), int(alone.vgpr(8)[0])} == {0x7FC11111}
 
 
 def test_narrow_registers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +259,9 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
 GUARDED = """
 import ctypes, mmap, sys
 import luthier, numpy as np
+from luthier.emulator.binding.bind import Binder, operation_name
 from luthier.emulator.binding.program import Code
+from luthier.emulator.operations import operations_of
 from luthier.emulator.running import hot
 
 def zeros(count, dtype):

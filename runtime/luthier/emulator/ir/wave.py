@@ -30,9 +30,8 @@ class WaveBuilder(Builder):
     def __init__(self, llvm: ir.IRBuilder, function: ir.Function, lanes: int, variant: Variant) -> None:
         super().__init__(llvm, lanes, variant.mode or FloatMode(), variant.major)
         self.llvm_function = function
-        self.variant = variant
         self.modifiers = dict(variant.modifiers)
-        self.processor = variant.processor
+        self.begin(variant)
         self.wave_size = variant.wave_size
         self.wave = function.args[0]
         self.record = function.args[1]
@@ -42,6 +41,10 @@ class WaveBuilder(Builder):
         """Whether the host has masks of lanes, of AVX-512: without them masked stores take long themselves."""
         self._exec_bits: Value | None = None
         self._exec: Value | None = None
+
+    def begin(self, variant: Variant) -> None:
+        """Take a variant, one after the other in the same function, for the one whose code is made."""
+        self.variant, self.major, self.processor = variant, variant.major, variant.processor
 
     def slot(self, spec: OperandSpec, access: Access, position: int) -> Slot:
         """Return one operand, named by a place in the record."""

@@ -69,10 +69,10 @@ def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         pending = _lane(w, operation, variant, 0)
         if variant.second is not None:
             # Both halves of a dual operation read before either writes.
-            w.variant = replace(variant.second, floats=variant.floats)
+            w.begin(replace(variant.second, floats=variant.floats))
             used = _slots(variant)
             pending += _lane(w, operation_of(variant.second), variant.second, used)
-            w.variant = variant
+            w.begin(variant)
         for write in pending:
             write()
 

@@ -199,7 +199,8 @@ class _RunBuilder(WaveBuilder):
 
     def enter(self, step: Step, number: int) -> None:
         """Begin an instruction of the run."""
-        self.variant, self.slots, self._number = step.variant, step.slots, number
+        self.begin(step.variant)
+        self.slots, self._number = step.slots, number
         if step.form is Form.SCALAR:
             fence = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", side_effect=True)
             self.ir.call(fence, [])
