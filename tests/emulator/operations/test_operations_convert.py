@@ -93,6 +93,34 @@ def test_to_half_in_every_rounding_mode(evaluate, cases, direction):
     assert same(result, nearest)
 
 
+@pytest.mark.parametrize("direction", [0, 1, 2, 3])
+@pytest.mark.parametrize("target", ["f32", "f64"])
+@pytest.mark.parametrize("source", ["u32", "i32"])
+def test_integers_in_every_rounding_mode(evaluate, cases, source, target, direction):
+    (x,) = cases("u32", random=2000)
+    x = np.concatenate([x, np.uint32([0, 1, 0xFFFFFF, 0x1000001, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])])
+    result = evaluate(f"v_cvt_{target}_{source}", x, mode=FloatMode(round32=direction, round16_64=direction))
+    kind = FLOATS[target]
+    exact = typed(x, source).astype(np.float64)
+    nearest = exact.astype(kind)
+    down = np.where(nearest > exact, np.nextafter(nearest, kind(-np.inf)), nearest)
+    up = np.where(nearest < exact, np.nextafter(nearest, kind(np.inf)), nearest)
+    expected = [nearest, up, down, np.where(exact < 0, up, down)][direction]
+    assert same(typed(result, target), expected.astype(kind))
+
+
+@pytest.mark.parametrize("keeps_nan", [False, True])
+@pytest.mark.parametrize("name", ["v_cvt_pkrtz_f16_f32", "v_cvt_pk_f16_f32", "v_cvt_pk_bf16_f32"])
+def test_clamped_pairs(evaluate, cases, name, keeps_nan):
+    x, y = cases("f32 f32", random=1000)
+    mode = FloatMode(dx10_clamp=not keeps_nan)
+    plain, clamped = (evaluate(name, x, y, mode=mode, clamp=clamp).view(np.uint16) for clamp in (0, 1))
+    one, infinity = (0x3F80, 0x7F80) if "bf16" in name else (0x3C00, 0x7C00)
+    nan = (plain & 0x7FFF) > infinity
+    expected = np.where(plain >> 15 != 0, 0, np.minimum(plain, one))
+    assert (clamped == np.where(nan, plain if keeps_nan else 0, expected)).all()
+
+
 def test_pairs(evaluate, cases):
     x, y = cases("f32 f32", random=1000)
     halves = evaluate("v_cvt_pk_f16_f32", x, y).view(np.uint16).reshape(-1, 2).view(np.float16)

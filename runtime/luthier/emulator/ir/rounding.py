@@ -174,6 +174,7 @@ def _constrained(b: ExactBuilder, name: str, values: Sequence[Value], result: Ty
     set_rounding = b.function("llvm.set.rounding", ir.VoidType(), [I32])
     b.ir.call(set_rounding, [ir.Constant(I32, _SET_ROUNDING[rounding])])
     tail = [ir.FormattedConstant(metadata, '!"round.dynamic"'), ir.FormattedConstant(metadata, '!"fpexcept.strict"')]
-    answer = b.ir.call(callee, arguments + tail)
+    answer = b.wrap(b.ir.call(callee, arguments + tail), result)
     b.ir.call(set_rounding, [ir.Constant(I32, 1)])
-    return b.wrap(answer, result)
+    # Host code for unsigned numbers is a difference of others: rounded down, that of equal ones is -0.
+    return abs(answer) if name == "uitofp" else answer

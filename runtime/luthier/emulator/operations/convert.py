@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.operands import finish_float
 from luthier.emulator.ir.values import Value
 
 operations = OperationTable()
@@ -122,22 +123,29 @@ for _source in ("f16", "f32"):
 # Pairs of 16 bits ---------------------------------------------------------------------------------------------------
 
 
+def _floats(b: Builder, x: Value, y: Value, kind: str) -> Value:
+    """Return two numbers as floats of 16 bits, clamped if the instruction says so."""
+    # Before rounding, which keeps 0, 1 and the order.
+    low, high = (finish_float(b, value, b.modifiers, b.mode, flush=False).to(kind) for value in (x, y))
+    return pack(low, high)
+
+
 @operations.lane("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "f32 f32 -> u32")
 def cvt_pkrtz(b: Builder, x: Value, y: Value) -> Value:
     """D = S1 and S0 as 16-bit floats, rounded toward zero."""
-    return b.with_rounding(3, lambda inner: pack(x.to("f16"), y.to("f16")))
+    return b.with_rounding(3, lambda inner: _floats(b, x, y, "f16"))
 
 
 @operations.lane("v_cvt_pk_f16_f32", "f32 f32 -> u32")
 def cvt_pk_f16_f32(b: Builder, x: Value, y: Value) -> Value:
     """D = S1 and S0 as 16-bit floats, rounded to nearest even."""
-    return b.with_rounding(0, lambda inner: pack(x.to("f16"), y.to("f16")))
+    return b.with_rounding(0, lambda inner: _floats(b, x, y, "f16"))
 
 
 @operations.lane("v_cvt_pk_bf16_f32", "f32 f32 -> u32")
 def cvt_pk_bf16_f32(b: Builder, x: Value, y: Value) -> Value:
     """D = S1 and S0 as bfloats, rounded to nearest even."""
-    return pack(x.to("bf16"), y.to("bf16"))
+    return _floats(b, x, y, "bf16")
 
 
 @operations.lane("v_cvt_pk_u16_u32", "u32 u32 -> u32")
