@@ -66,6 +66,25 @@ def test_mixed_precision(evaluate, cases, modifiers):
     assert ((high == (0x5678 | half.view(np.uint16).astype(np.uint32) << 16)) | nan).all()
 
 
+@pytest.mark.parametrize("modifiers", [(0, 0, 0), (8, 12, 0), (12, 8, 8), (9, 10, 5), (1, 2, 15), (8, 8, 8)])
+@pytest.mark.parametrize("denormals", [0, 3])
+def test_mixed_precision_that_rounds_twice(evaluate, cases, modifiers, denormals):
+    x, y, z = cases("f32 f32 f32", random=3000)
+    settings = {f"src{place}_modifiers": bits for place, bits in enumerate(modifiers) if bits}
+    sources = (chosen(value, bits) for value, bits in zip((x, y, z), modifiers, strict=True))
+    apart = evaluate("v_mad_f32", *(np.ascontiguousarray(value).view(np.uint32) for value in sources))
+    mode = FloatMode(denorm32=denormals)
+    result = evaluate("v_mad_mix_f32", x, y, z, mode=mode, **settings)
+    nan = np.isnan(result.view(np.float32)) & np.isnan(apart.view(np.float32))
+    assert ((result == apart) | nan).all()
+    half = apart.view(np.float32).astype(np.float16)
+    old, bits, nan = np.full(x.size, 0x12345678, np.uint32), half.view(np.uint16).astype(np.uint32), np.isnan(half)
+    low = evaluate("v_mad_mixlo_f16", x, y, z, old, mode=mode, **settings)
+    high = evaluate("v_mad_mixhi_f16", x, y, z, old, mode=mode, **settings)
+    assert ((low == (0x12340000 | bits)) | nan).all()
+    assert ((high == (0x5678 | bits << 16)) | nan).all()
+
+
 def test_mixed_precision_flushes_as_told(evaluate):
     denormal = np.full(4, 1, np.uint32)
     one = np.full(4, 0x3F800000, np.uint32)

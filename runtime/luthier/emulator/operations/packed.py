@@ -10,6 +10,7 @@ from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import finish_float, flush_denormal, flush_input
 from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.small_floats import bfloat
+from luthier.emulator.operations.valu_float import unfused
 from luthier.emulator.operations.valu_int import clamps, narrow
 from luthier.emulator.operations.valu_minmax import (
     Choice,
@@ -241,7 +242,11 @@ _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
 _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 
-def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16") -> Value:
+def _fused(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return b.fma(x, y, z)
+
+
+def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16", add: OfThree = _fused) -> Value:
     """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
     values, b.floats_read = [], []
     for source, name in zip(sources, _MODIFIERS, strict=True):
@@ -253,20 +258,26 @@ def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16") -> Value:
         if bits & _ABSOLUTE:
             value = abs(value)
         values.append(-value if bits & _NEGATE else value)
-    return b.fma(values[0], values[1], values[2])
+    return add(b, *values)
 
 
-@operations.lane("v_fma_mix_f32 v_mad_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
+@operations.lane("v_fma_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
 def fma_mix_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = S0 * S1 + S2, rounded once."""
     return _mixed(b, (x, y, z))
 
 
-def _mix_half(name: str, high: bool) -> None:
+@operations.lane("v_mad_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
+def mad_mix_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded twice, without denormals."""
+    return _mixed(b, (x, y, z), add=unfused)
+
+
+def _mix_half(name: str, high: bool, add: OfThree) -> None:
     @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False)
     def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
         """One half of D = S0 * S1 + S2, rounded to 32 and then to 16 bits; the other half stays."""
-        result = finish_float(b, _mixed(b, (x, y, z)).to("f16"), b.modifiers, b.mode, True)
+        result = finish_float(b, _mixed(b, (x, y, z), add=add).to("f16"), b.modifiers, b.mode, True)
         b.floats_made = [result]
         half, kept = result.as_("u16").to("u32"), old.as_("u32")
         return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
@@ -290,8 +301,9 @@ def _mix_bfloat(name: str, high: bool) -> None:
 
 _mix_bfloat("v_fma_mixlo_bf16", False)
 _mix_bfloat("v_fma_mixhi_bf16", True)
-_mix_half("v_fma_mixlo_f16 v_mad_mixlo_f16", False)
-_mix_half("v_fma_mixhi_f16 v_mad_mixhi_f16", True)
+for _name, _add in (("fma", _fused), ("mad", unfused)):
+    _mix_half(f"v_{_name}_mixlo_f16", False, _add)
+    _mix_half(f"v_{_name}_mixhi_f16", True, _add)
 
 # Dot products -------------------------------------------------------------------------------------------------------
 

@@ -57,32 +57,34 @@ def _subtraction(kind: str) -> None:
         return y - x
 
 
-def _unfused(kind: str, legacy: str) -> None:
-    """Declare multiply-adds with two roundings, which the hardware never does on denormals."""
+def unfused(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Return x * y + z with two roundings, which the hardware never does on denormals."""
+    product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
+    return flush_denormal(b, product + flush_denormal(b, z))
 
-    def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
-        product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
-        return flush_denormal(b, product + flush_denormal(b, z))
+
+def _unfused(kind: str, legacy: str) -> None:
+    """Declare multiply-adds with two roundings."""
 
     @operations.lane(f"v_mad_{kind}{legacy}", f"{kind} {kind} {kind} -> {kind}")
     def mad3(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = S0 * S1 + S2, rounded twice."""
-        return mad(b, x, y, z)
+        return unfused(b, x, y, z)
 
     @operations.lane(f"v_mac_{kind}", f"{kind} {kind} {kind} -> {kind}")
     def mac(b: Builder, x: Value, y: Value, z: Value) -> Value:
         """D = S0 * S1 + D, rounded twice."""
-        return mad(b, x, y, z)
+        return unfused(b, x, y, z)
 
     @operations.lane(f"v_madak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
     def madak(b: Builder, x: Value, y: Value, constant: Value) -> Value:
         """D = S0 * S1 + the constant, rounded twice."""
-        return mad(b, x, y, constant)
+        return unfused(b, x, y, constant)
 
     @operations.lane(f"v_madmk_{kind}", f"src0:{kind} imm:{kind} src1:{kind} -> {kind}")
     def madmk(b: Builder, x: Value, constant: Value, y: Value) -> Value:
         """D = S0 * the constant + S1, rounded twice."""
-        return mad(b, x, constant, y)
+        return unfused(b, x, constant, y)
 
 
 for _kind in ("f16", "f32", "f64"):
