@@ -5,7 +5,9 @@ In a run the lanes of a chunk go through all of its vector instructions instead,
 once, stored once. Nothing else may differ: each instruction counts in its own record, EXEC is the same throughout, and
 a wave that comes from elsewhere into the middle finds the records there as they were. LLVM must not see through from
 one instruction to the next, nor which constants there are: it takes the sign and the payload of NaN for nobody's
-business, so that the code of an instruction would compute other ones in a run than by itself.
+business, so that the code of an instruction would compute other ones in a run than by itself. One thing is left: LLVM
+may exchange factors and summands, so that of several NaN an operation may give another one in a run (docs/emulator.md,
+"Which NaN").
 """
 
 from __future__ import annotations
