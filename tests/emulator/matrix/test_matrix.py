@@ -215,6 +215,20 @@ def test_formats_of_f8f6f4(m: int, left: int, right: int) -> None:
     same("f32", *run(case, 3))
 
 
+@pytest.mark.parametrize("code", range(5, 8))
+@pytest.mark.parametrize("side", ["cbsz", "blgp"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "v_mfma_f32_16x16x128_f8f6f4 v[20:23], v[0:7], v[8:15], 0",
+        "v_mfma_scale_f32_32x32x64_f8f6f4 v[20:35], v[0:7], v[8:15], 0, v40, v41",
+    ],
+)
+def test_reserved_formats_of_f8f6f4(source: str, side: str, code: int) -> None:
+    with pytest.raises(EmulationError, match=f"the reserved format {code}"):
+        run_assembly("gfx950", f"{source} {side}:{code}")
+
+
 @pytest.mark.worth(3)
 @pytest.mark.parametrize("scales", [range(117, 137), range(50, 205), range(255)], ids=str)
 @pytest.mark.parametrize("byte", range(4))

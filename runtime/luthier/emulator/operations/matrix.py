@@ -106,7 +106,9 @@ def _scaled(rows: int, steps: int) -> None:
     formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
     def side(slot: Slot, code: int, scale: Scale | None) -> Side:
-        kind = formats[min(code, 4)]
+        if code >= len(formats):
+            raise Unsupported(f"the reserved format {code} of elements")
+        kind = formats[code]
         if kind in EIGHT_BIT:
             return Side(slot, FORMATS[kind], layout.interleaved_source(rows, steps, 16), scale=scale)
         return Side(slot, FORMATS[kind], layout.mfma_source(rows, steps, 1), scale=scale)
