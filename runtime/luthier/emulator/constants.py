@@ -12,17 +12,23 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 
+HALF, BFLOAT, OPEN = 16, 17, 31
+"""Roles of operands of 32 bits, beside 32: those whose floats have 16, and those of whose floats it is not known."""
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
-_INV_2PI = {16: 0x3118, 32: 0x3E22F983, 64: 0x3FC45F306DC9C882}
+_INV_2PI = {"<e": 0x3118, "<f": 0x3E22F983, "<d": 0x3FC45F306DC9C882}
+
+
+def _patterns(code: str) -> list[int]:
+    """Return `_FLOATS` in a format of `struct`."""
+    exact = [int.from_bytes(struct.pack(code, number), "little") for number in _FLOATS[:-1]]
+    return [*exact, _INV_2PI[code]]
 
 
 def _table() -> dict[int, int]:
     """Return the offset in a wave of the entry of each 64-bit pattern."""
     patterns = [number & 0xFFFFFFFFFFFFFFFF for number in range(-16, 65)]
-    for bits, code in ((32, "<f"), (64, "<d"), (16, "<e")):
-        for number in _FLOATS:
-            exact = int.from_bytes(struct.pack(code, number), "little")
-            patterns.append(_INV_2PI[bits] if number == _FLOATS[-1] else exact)
+    for code in ("<f", "<d", "<e"):
+        patterns += _patterns(code)
     return {pattern: layout.CONSTANTS + 8 * index for index, pattern in enumerate(dict.fromkeys(patterns))}
 
 
@@ -61,6 +67,24 @@ def inline_offsets(values: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
         extended = np.where(low & np.uint64(0x80000000), low | np.uint64(0xFFFFFFFF00000000), low)
         found = np.where(found == 0, _look_up(extended), found)
     return found
+
+
+SINGLES = frozenset(_patterns("<f"))
+"""Floats of 32 bits."""
+_WIDER = {
+    32: dict(zip(_patterns("<d"), _patterns("<f"), strict=True)),
+    HALF: dict(zip(_patterns("<f") + _patterns("<d"), 2 * _patterns("<e"), strict=True)),
+    BFLOAT: {wide: single >> 16 for wide, single in zip(_patterns("<d"), _patterns("<f"), strict=True)},
+}
+
+
+def own_float(value: int, role: int) -> int:
+    """Return what an operand holds for an inline constant that LLVM gives as a float of more bits than it has.
+
+    Args:
+        role: 32, `HALF` or `BFLOAT`; with others nothing is changed.
+    """
+    return _WIDER.get(role, {}).get(value & 0xFFFFFFFFFFFFFFFF, value)
 
 
 def inline_bytes() -> bytes:

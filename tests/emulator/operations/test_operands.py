@@ -7,8 +7,13 @@ import struct
 
 import numpy as np
 import pytest
+from luthier.emulator.binding.bind import operation_name
 from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.inspection.samples import samples
+from luthier.emulator.ir.types import Type
+from luthier.emulator.operations import operations_of
 from luthier.errors import EmulationError
+from luthier.isa import Isa
 
 TARGETS = ["gfx906", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 ALL_ONES = (1 << 64) - 1
@@ -84,6 +89,85 @@ def test_constants_of_mixed_bfloats() -> None:
     assert [int(state.vgpr(number)[0]) for number in (1, 2)] == [single(1.5), single(5.0)]
 
 
+CODES = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 1 / (2 * np.pi)}
+"""Floats by their encodings."""
+MATRIX_C = [
+    *(
+        (target, f"v_wmma_{result}_16x16x16_{kind}", 8, result)
+        for target in ("gfx1100", "gfx1151", "gfx1201")
+        for result, kind in (("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16"))
+    ),
+    ("gfx1250", "v_wmma_f32_16x16x32_f16", 8, "f32"),
+    ("gfx1250", "v_wmma_f16_16x16x32_f16", 8, "f16"),
+    ("gfx1250", "v_wmma_bf16_16x16x32_bf16", 8, "bf16"),
+]
+
+
+def narrow(value: float, kind: str) -> int:
+    """Bits of an inline constant."""
+    if kind == "bf16":
+        return single(value) >> 16
+    return single(value) if kind == "f32" else int(np.float16(value).view(np.uint16))
+
+
+@pytest.mark.parametrize(("target", "name", "registers", "result"), MATRIX_C)
+def test_constants_of_products_of_matrices(target: str, name: str, registers: int, result: str) -> None:
+    """C has the format of the result, whatever LLVM takes it for; a product of zeros leaves it as it is."""
+    small = target == "gfx1201"
+    last = 16 + (registers if result == "f32" or target in ("gfx1100", "gfx1151") else registers // 2) - 1
+    for value in list(CODES.values())[:-1]:
+        source = f"{name} v[16:{last}], v[0:{3 if small else 7}], v[{'4:7' if small else '8:15'}], {value}"
+        state = run_assembly(target, source, dict.fromkeys(range(32), 0))
+        assert int(state.vgpr(16)[0]) & (0xFFFFFFFF if result == "f32" else 0xFFFF) == narrow(value, result), value
+
+
+@pytest.mark.parametrize("target", ["gfx1150", "gfx1201", "gfx1250"])
+def test_constants_of_scalar_halves(target: str) -> None:
+    """An inline constant has the bits of a register that holds the number; a literal those that are written."""
+    isa = Isa.of(target)
+    table = operations_of(isa.target.target.emulated_major)
+    names = {operation_name(isa.opcode(number)): number for number in samples(isa)}
+    tried = 0
+    for name, operation in table.items():
+        if not name.startswith("s_") or [spec.type for spec in operation.sources] != [Type("f", 16)]:
+            continue
+        tried += 1
+        code, index = samples(isa)[names[name]]
+        word = int.from_bytes(bytes(code.bytes_of(index))[:4], "little") & ~0xFF  # src0
+        result = word >> 16 & 0x7F
+        for number, value in CODES.items():
+            source = f"s_mov_b32 s80, {narrow(value, 'f16')}\n"
+            for one, to in ((number, 90), (80, 91)):
+                source += f".long {word | one}\ns_mov_b32 s{to}, s{result}\n"
+            state = run_assembly(target, source)
+            assert state.sgpr(90) == state.sgpr(91), (name, value)
+    assert tried > 4
+    state = run_assembly(target, "s_floor_f16 s10, lit(0x3f803f80)\ns_floor_f16 s11, lit(0x3f800000)")
+    assert [state.sgpr(10), state.sgpr(11)] == [0x3C00, 0]
+
+
+def test_constants_of_parts_are_refused() -> None:
+    state = run_assembly("gfx1201", "s_cvt_hi_f32_f16 s10, 64\ns_cvt_hi_f32_f16 s11, 0x3c000000")
+    assert [state.sgpr(10), state.sgpr(11)] == [0, 0x3F800000]
+    for number in CODES:  # as the constants of s_cvt_hi_f32_f16, v_cvt_pk_fp8_f16 and v_cvt_pk_bf8_f16
+        for target, words in (
+            ("gfx1201", (0xBE8A6A00 | number,)),
+            ("gfx1250", (0xD7720000, number)),
+            ("gfx1250", (0xD7730000, number)),
+        ):
+            with pytest.raises(EmulationError, match="encoded inline"):
+                run_assembly(target, "".join(f".long {word}\n" for word in words))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_scc_has_no_64_bits(target: str) -> None:
+    state = run_assembly(target, "s_mov_b32 s4, src_scc\ns_add_u32 s5, src_scc, 1", scc=1)
+    assert [state.sgpr(4), state.sgpr(5)] == [1, 2]
+    for source in ("s_mov_b64 s[4:5], src_scc", "v_add_f64 v[0:1], src_scc, v[2:3]"):
+        with pytest.raises(EmulationError, match="SCC as a number of 64 bits"):
+            run_assembly(target, source)
+
+
 def indexed(bits: int, source: str, target: str = "gfx906") -> WaveState:
     """Run an instruction in VGPR index mode, index 4; each register holds its number."""
     registers = {number: np.float32(number).view(np.uint32) for number in range(24)}
@@ -134,3 +218,13 @@ def test_what_a_packing_keeps_goes_with_its_result() -> None:
 def test_what_indexing_does_is_not_documented(target: str, source: str) -> None:
     with pytest.raises(EmulationError, match="in VGPR index mode"):
         indexed(1, source, target)
+
+
+@pytest.mark.parametrize("source", ["s_mov_b32 m0, s1", "s_add_u32 m0, m0, 1", "s_bfm_b32 m0, 1, 12"])
+def test_m0_is_not_written_under_the_index_mode(source: str) -> None:
+    """Its bits 15:12 tell which operands the code that is under way moves."""
+    with pytest.raises(EmulationError, match="a write of M0 in VGPR index mode"):
+        indexed(1, source)
+    state = indexed(1, f"s_set_gpr_idx_off\n{source}\ns_set_gpr_idx_on s0, 1\nv_mov_b32 v20, v1\ns_mov_b32 s5, m0")
+    assert float(state.vgpr(20).astype(np.uint32).view(np.float32)[0]) == 5.0
+    assert state.sgpr(5) & 0xF0FF == 0x1004

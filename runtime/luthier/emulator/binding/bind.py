@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from luthier.emulator import layout
 from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
-from luthier.emulator.constants import inline_offset
+from luthier.emulator.constants import BFLOAT, HALF, OPEN, SINGLES, inline_offset, own_float
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
 from luthier.emulator.operations import begins_with, compiled_for, gates, operations_of
@@ -23,6 +23,11 @@ _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
 _HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
 _REGISTER, _WIDE_LITERAL = int(OperandKind.REGISTER), int(OperandKind.LITERAL64)
+_HALVES = {"s_ceil_f16", "s_floor_f16", "s_trunc_f16", "s_rndne_f16", "s_cvt_f32_f16"}
+"""Operations on 16-bit floats whose inline constants LLVM gives with 32 bits; they have those of the operand's type
+(ISA documents, "Inline constants")."""
+_OPEN = {"s_cvt_hi_f32_f16", "v_cvt_pk_fp8_f16", "v_cvt_pk_bf8_f16"}
+"""Those on parts of a register of which LLVM does so, and nobody else says anything."""
 _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
 """Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM
 and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
@@ -110,6 +115,15 @@ def _is_relative(plan: _Plan, spec: OperandSpec, place: _Place, relative: int) -
     return bit is not None and bool(relative >> bit & 1)
 
 
+def _role(name: str) -> int:
+    """Return the role of operands of an operation that have no more than 32 bits."""
+    if name in _OPEN:
+        return OPEN
+    if name in _HALVES or name.startswith(_HALF_MATRIX):
+        return HALF
+    return BFLOAT if name.startswith("v_wmma_bf16_") else 32
+
+
 class Shape(Struct, frozen=True):
     """Code and recipe that instructions share which differ only in register numbers and immediates."""
 
@@ -151,7 +165,11 @@ class Binder:
             Unsupported: there is no operation of that name, or an operand is not modelled.
         """
         plans = self._plans_of(code, index)
-        operands = [(int(kind), value) for kind, value in code.operands(index)]
+        roles = {position: role for plan in plans for position, role in plan.roles}
+        operands = [
+            (int(kind), own_float(value, roles.get(at, 0)) if kind == OperandKind.IMMEDIATE else value)
+            for at, (kind, value) in enumerate(code.operands(index))
+        ]
         recipe: list[Step] = []
         variants = [self._variant(plan, operands, recipe, target, mode) for plan in plans]
         if len(recipe) > layout.RECORD_SLOTS:
@@ -254,12 +272,13 @@ class Binder:
             writes_exec and not self.target.cmpx_writes_mask,
             tuple(checked),
             self.isa.vgpr_places(opcode.number) if self._banked else (),
-            self._roles(operation, (*results, *sources), positions, (*static, *checked)),
+            self._roles(operation, name, (*results, *sources), positions, (*static, *checked)),
         )
 
     @staticmethod
     def _roles(
         operation: Operation,
+        name: str,
         places: tuple[_Place, ...],
         positions: dict[str, int],
         static: tuple[tuple[str, int], ...],
@@ -269,7 +288,7 @@ class Binder:
         roles |= {position: MODIFIER for _, position in static}
         for spec, place in zip((*operation.results, *operation.sources), places, strict=True):
             if place.operand >= 0 and not spec.is_immediate:
-                roles.setdefault(place.operand, 64 if spec.type.bits == 64 else 32)
+                roles.setdefault(place.operand, 64 if spec.type.bits == 64 else _role(name))
         return tuple(roles.items())
 
     def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _Place:
@@ -427,7 +446,7 @@ class Binder:
             return self._implicit(plan, place, recipe, target)
         kind, value = operands[place.operand]
         if kind == _REGISTER:
-            access = self._register_access(spec, place.operand, value, recipe)
+            access = self._register_access(spec, place.operand, value, recipe, relative)
         elif spec.is_immediate:
             recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
             return Access("i")
@@ -471,6 +490,8 @@ class Binder:
         self, plan: _Plan, spec: OperandSpec, position: int, operand: tuple[int, int], recipe: list[Step]
     ) -> Access:
         kind, value = operand
+        if value in SINGLES and (position, OPEN) in plan.roles:
+            raise Unsupported(f"{plan.name} of a float that is encoded inline: no source says which bits it has")
         bits = 64 if spec.type.bits == 64 else 32
         if inline_offset(value, bits) is not None:
             recipe.append((Fill.INLINE64 if bits == 64 else Fill.INLINE32, position))
@@ -485,13 +506,19 @@ class Binder:
         recipe.append((Fill.HIGH_SIGNED if signed else Fill.HIGH, position))
         return Access("K")
 
-    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:
+    def _register_access(
+        self, spec: OperandSpec, position: int, number: int, recipe: list[Step], relative: int
+    ) -> Access:
         token = self._registers.place(number).token
         kind, half = token[0], token[1:]
         if kind == "?":
             raise Unsupported(f"register {half}")
         if kind == "-":
             return Access("-")
+        if kind == "m" and spec.is_result and relative and not self._banked:
+            raise Unsupported("a write of M0 in VGPR index mode, which it is a part of")
+        if kind == "c" and (spec.type.units > 1 or (spec.type.kind == "mask" and self.wave_size > 32)):
+            raise Unsupported("SCC as a number of 64 bits: of the upper half no source says anything")
         if kind == "0" and spec.is_result:
             recipe.append((Fill.FIXED, layout.WAVE["sink"]))
             return Access("s")

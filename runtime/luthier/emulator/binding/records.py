@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
-from luthier.emulator.constants import inline_offsets
+from luthier.emulator.constants import HALF, OPEN, SINGLES, inline_offsets, own_float
 from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
@@ -38,7 +38,7 @@ NO_BRANCH = np.iinfo(np.int64).max
 _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
-_INLINE, _LITERAL, _LITERAL64 = -1, -2, -3
+_INLINE, _LITERAL, _LITERAL64, _UNKNOWN_CONSTANT = -1, -2, -3, -4
 ACCESSES = (
     *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
     *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
@@ -46,7 +46,7 @@ ACCESSES = (
 """Beginnings of the names of instructions that access memory which others may access, too."""
 _OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
 """Beginnings of the names of operations whose code is another one where they are observed."""
-_REGISTER, _WIDE_LITERAL = int(OperandKind.REGISTER), int(OperandKind.LITERAL64)
+_REGISTER, _IMMEDIATE, _WIDE_LITERAL = map(int, (OperandKind.REGISTER, OperandKind.IMMEDIATE, OperandKind.LITERAL64))
 
 
 class _Known(NamedTuple):
@@ -149,6 +149,7 @@ class RecordBinder:
         is_register = kinds == _REGISTER
         self._place(values[is_register])
         roles = self._role_matrix(code, indices, opcodes, width)
+        self._narrow(values, kinds, roles)
         rows = np.zeros((len(indices), width + 2), np.int64)
         rows[:, 0] = opcodes
         rows[:, 1] = np.where(targets == NO_BRANCH, 0, np.where(targets > 0, 1, 2))
@@ -174,6 +175,15 @@ class RecordBinder:
             place = self._registers.place(number)
             token = _TOKENS.get(place.token, _UNKNOWN_REGISTER + number)
             self._places[:, number] = token, place.slot, place.vgprs, place.agprs
+
+    @staticmethod
+    def _narrow(values: NDArray[np.int64], kinds: NDArray[np.uint8], roles: NDArray[np.int8]) -> None:
+        """Give inline floats the bits that their operands have."""
+        upper = values >> 32
+        wide = (
+            (kinds == _IMMEDIATE) & (roles > MODIFIER) & ((roles == HALF) | (roles < 64) & (upper != 0) & (upper != -1))
+        )
+        values[wide] = list(map(own_float, values[wide].tolist(), roles[wide].tolist()))
 
     def _role_matrix(
         self, code: InstructionArray, indices: NDArray[np.intp], opcodes: NDArray[np.int32], width: int
@@ -219,10 +229,11 @@ class RecordBinder:
         decides = roles > MODIFIER
         registers = decides & (kinds == _REGISTER)
         tokens[registers] = self._places[0, values[registers]]
-        for width in (32, 64):
-            constants = decides & ~registers & (roles == width)
+        for width, chosen in ((32, roles < 64), (64, roles == 64)):
+            constants = decides & ~registers & chosen
             literal = np.where(kinds[constants] == _WIDE_LITERAL, _LITERAL64, _LITERAL)
             tokens[constants] = np.where(inline_offsets(values[constants], width) != 0, _INLINE, literal)
+        tokens[decides & ~registers & (roles == OPEN) & np.isin(values, list(SINGLES))] = _UNKNOWN_CONSTANT
         return tokens
 
     # Shapes ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.isa import Isa
-from luthier.isa.registers import AGPRS, EXEC_HI, VGPRS
+from luthier.isa.registers import AGPRS, EXEC_HI, SCC, VGPRS
 
 MODIFIER = 1
 """Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
@@ -50,8 +50,8 @@ class RegisterPlace(NamedTuple):
     """Place of a register."""
 
     token: str
-    """Token that determines the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
-    register, ``?`` with the name of one that is not modelled."""
+    """Token that determines the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``c`` SCC, ``m`` M0, ``-`` no
+    register, ``0`` the null register, ``?`` with the name of one that is not modelled."""
     slot: int
     """Offset in a wave."""
     vgprs: int = 0
@@ -90,10 +90,12 @@ class Registers:
             return RegisterPlace(f"v{half}", layout.VECTORS + index * row, vgprs=index + count)
         if name.endswith(("VCCZ", "EXECZ")):
             return RegisterPlace(f"?{name}", 0)
+        if 4 * unit == layout.M0:
+            return RegisterPlace(f"m{half}", layout.M0)
         if 0 <= unit <= EXEC_HI:
             return RegisterPlace(f"s{half}", 4 * unit)
         if unit in layout.UNIT_OFFSETS:
-            return RegisterPlace("s", layout.UNIT_OFFSETS[unit])
+            return RegisterPlace("c" if unit == SCC else "s", layout.UNIT_OFFSETS[unit])
         if name.startswith("SGPR_NULL"):
             return RegisterPlace("0", layout.WAVE["zero"])
         for prefix, field in _SPECIAL.items():
