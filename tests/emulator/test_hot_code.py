@@ -334,6 +334,85 @@ def test_nothing_is_compiled_when_the_process_ends(monkeypatch: pytest.MonkeyPat
     assert compiled == [range(1)]
 
 
+FORKED = """
+import os, signal, sys, threading, time
+import numpy as np
+from luthier.emulator.inspection.bench import Bench, assemble, run_assembly
+from luthier.emulator.native.machine import MachineCode
+from luthier.emulator.running import hot
+from luthier.isa import Isa
+
+hot.LEAST = 1
+isa = Isa.of("gfx90a")
+bench = Bench(isa, assemble(isa, "v_mov_b32 v0, v1\\ns_endpgm\\n"))
+bench.run(np.zeros(128, np.uint32), np.zeros((2, 64), np.uint32), 1)
+begun, load = threading.Event(), MachineCode._load
+
+def slow(code, names):
+    if threading.current_thread() is not threading.main_thread():
+        begun.set()
+        time.sleep(0.1)
+    load(code, names)
+
+MachineCode._load = slow
+hot.compiler().put(bench.code, [range(1)])
+begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    run_assembly("gfx90a", "v_mov_b32 v0, v2")
+    sys.exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+"""A process that forks while it compiles."""
+
+
+def test_a_forked_process_goes_on() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+CALLS = """
+#include <hip/hip_runtime.h>
+typedef unsigned (*F)(unsigned);
+extern "C" __device__ __noinline__ unsigned step(unsigned x) { return (x ^ 0x12345678u) * 3u + 1013904223u; }
+extern "C" __device__ __noinline__ unsigned other(unsigned x) { return x + 1; }
+__device__ F table[2] = {step, other};
+extern "C" __global__ void calls(unsigned *out, unsigned *done, unsigned which, unsigned rounds) {
+  F f = table[which];
+  unsigned x = threadIdx.x;
+  unsigned turn = blockIdx.x == 0;
+  __hip_atomic_fetch_add(done + turn, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+  while (!__hip_atomic_load(done + !turn, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT))
+    __builtin_amdgcn_s_sleep(1);
+  if (turn) {
+    for (unsigned i = 0; i < rounds; ++i)
+      x = f(x);
+    __hip_atomic_store(done + 2, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+  } else {
+    while (!__hip_atomic_load(done + 2, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT))
+      __builtin_amdgcn_s_sleep(1);
+    out[threadIdx.x] = f(x);
+  }
+}
+"""
+"""Two work-groups at once: one calls a function by its address very often, the other then once."""
+
+
+def test_who_comes_to_hot_code_later_has_its_literals(
+    compile_object: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hot, "HOT", 1 << 16)
+    given = np.arange(64, dtype=np.uint32)
+    expected = (given ^ np.uint32(0x12345678)) * np.uint32(3) + np.uint32(1013904223)
+    for _ in range(2):  # the second one finds the functions made
+        device = luthier.open_device("emu:gfx90a", threads=2)
+        kernel = device.load(compile_object(CALLS, "gfx90a")).kernel("calls")
+        out, done = np.zeros(64, np.uint32), np.zeros(3, np.uint32)
+        kernel.launch(out, done, 0, 400_000, grid=2, block=64)
+        assert out.tolist() == expected.tolist()
+
+
 def test_stretches() -> None:
     """They begin where control may enter, and end where it may leave."""
     isa = Isa.of("gfx90a")

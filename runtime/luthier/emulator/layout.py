@@ -12,6 +12,9 @@ RECORD_SLOTS = 10
 RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 """One decoded instruction of one thread's copy of a program."""
 
+RUN_MOST = 64
+"""Records of a run, at most, whose work one function does (`emulator.running.hot`)."""
+
 CONSTANTS = 1024
 """Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
 VECTORS = 2048

@@ -149,10 +149,19 @@ void Worker::take_runs() {
     const auto *runs = pointer<const uint64_t *>(master, master::runs);
     if (!runs || copy.runs_version == version)
       continue;
-    for (uint64_t at = 0; at < std::min<uint64_t>(size, copy.records.size()); at += record::kSize)
-      if (const uint64_t run = __atomic_load_n(runs + at / record::kSize, __ATOMIC_ACQUIRE))
-        __atomic_store_n(reinterpret_cast<uint64_t *>(copy.records.data() + at + record::function.offset), run,
-                         __ATOMIC_RELAXED);
+    // A function reads literals of all its records here: who has not copied one of them takes it when that is done.
+    const char *source = pointer<const char *>(master, master::records);
+    uint64_t copied = RUN_MOST; // records from `at` on whose slots are here
+    for (uint64_t at = std::min<uint64_t>(size, copy.records.size()); at > 0;) {
+      at -= record::kSize;
+      char *mine = copy.records.data() + at;
+      const bool here =
+          !std::memcmp(mine + record::slots.offset, source + at + record::slots.offset, record::slots.size);
+      copied = here ? copied + 1 : 0;
+      const uint64_t run = __atomic_load_n(runs + at / record::kSize, __ATOMIC_ACQUIRE);
+      if (run && copied >= RUN_MOST)
+        __atomic_store_n(reinterpret_cast<uint64_t *>(mine + record::function.offset), run, __ATOMIC_RELAXED);
+    }
     copy.runs_version = version;
   }
 }

@@ -44,7 +44,9 @@ class WaveBuilder(Builder):
 
     def begin(self, variant: Variant) -> None:
         """Take a variant, one after the other in the same function, for the one whose code is made."""
-        self.variant, self.major, self.processor = variant, variant.major, variant.processor
+        self.variant = variant
+        self.major = variant.major
+        self.processor = variant.processor
 
     def slot(self, spec: OperandSpec, access: Access, position: int) -> Slot:
         """Return one operand, named by a place in the record."""

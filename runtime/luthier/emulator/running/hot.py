@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Instruction
 from luthier.emulator.ir.variant import Run
 
@@ -25,8 +26,9 @@ HOT = 1 << 20
 """Wave-instructions of a stretch of code from which on its runs are compiled: a few milliseconds of executing it."""
 LEAST = 3
 """Instructions of a run that do something, at least."""
-MOST = 64
-"""Instructions of a run; longer ones are cut."""
+_WORK = threading.RLock()
+"""Held by the thread while it has locks of others: a process that is forked meanwhile would find them held for ever."""
+os.register_at_fork(before=_WORK.acquire, after_in_parent=_WORK.release, after_in_child=_WORK.release)
 _OFTEN = 4
 """How often it is asked what is hot, in the time in which the first code becomes so."""
 
@@ -90,6 +92,7 @@ class Compiler:
         self._wanted: collections.deque[tuple[weakref.ref[Code], range]] = collections.deque()
         self._changed = threading.Condition()
         self._busy = self._ended = False
+        self._process = os.getpid()
         threading.Thread(target=self._work, name="luthier hot code", daemon=True).start()
         # LLVM must not be at work while the process takes itself apart.
         atexit.register(self.end)
@@ -107,7 +110,9 @@ class Compiler:
             self._changed.wait_for(lambda: not self._wanted and not self._busy)
 
     def end(self) -> None:
-        """Compile nothing more, and wait for what is at work."""
+        """Compile nothing more, and wait for what is at work; in a process that was forked nothing is."""
+        if self._process != os.getpid():
+            return
         with self._changed:
             self._ended = True
             self._wanted.clear()
@@ -156,15 +161,17 @@ def compile_runs(code: Code, stretch: range) -> None:
     """Compile the runs in a stretch of code, for each value of MODE with which waves were there."""
     from luthier.emulator.native.machine import machine_code
 
-    for key in code.plain_tables():
-        instructions = code.instructions(key, stretch)
+    with _WORK:
+        found_there = {key: code.instructions(key, stretch) for key in code.plain_tables()}
+    for key, instructions in found_there.items():
         for part in _parts(instructions):
             own = instructions[part]
             run = Run(tuple(one.variant for one in own if one.variant), tuple(one.slots for one in own))
-            # One by one: who wants other code meanwhile waits for it.
-            found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
-            if run.symbol in found:
-                code.run_at(key, stretch[part], found[run.symbol], own)
+            # One by one: who wants other code, or forks, meanwhile waits for it.
+            with _WORK:
+                found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
+                if run.symbol in found:
+                    code.run_at(key, stretch[part], found[run.symbol], own)
 
 
 def _parts(instructions: list[Instruction]) -> Iterator[slice]:
@@ -175,7 +182,7 @@ def _parts(instructions: list[Instruction]) -> Iterator[slice]:
     begin = 0
     steps = [step_of(one.variant, one.slots) for one in instructions]
     for end in range(len(steps) + 1):
-        if end < len(steps) and steps[end] is not None and end - begin < MOST:
+        if end < len(steps) and steps[end] is not None and end - begin < layout.RUN_MOST:
             continue
         inside = [step for step in steps[begin:end] if step is not None]
         if sum(step.form in PURE for step in inside) >= LEAST:
