@@ -10,7 +10,8 @@ from luthier.isa import Isa
 from luthier.isa.registers import AGPRS, EXEC_HI, SCC, VGPRS
 
 MODIFIER = 1
-"""Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
+"""Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be, or one of
+`constants`."""
 
 _SPECIAL = {
     "SRC_SHARED_BASE": "shared_base",
