@@ -76,6 +76,12 @@ def offsets(module: ToolModule, line: str, fourth: int = STRIDE) -> np.ndarray |
         ("global_load_async_to_lds_b32 v8, v1, s[4:5] offset:8", 8 + 4 * LANES),
         ("global_load_async_to_lds_b128 v8, v[2:3], off", 0 * LANES),
         ("global_store_async_from_lds_b64 v1, v8, s[4:5]", 4 * LANES),
+        ("global_load_b32 v8, v1, s[4:5] offset:8 scale_offset", 8 + 16 * LANES),
+        ("global_store_b96 v1, v[8:10], s[4:5] offset:-8 scale_offset", 48 * LANES - 8),
+        ("global_load_u16 v8, v1, s[4:5] scale_offset", 8 * LANES),
+        ("flat_load_b64 v[8:9], v1, s[4:5] offset:16 scale_offset", 16 + 32 * LANES),
+        ("global_atomic_add_u64 v1, v[8:9], s[4:5] scale_offset", 32 * LANES),
+        ("s_load_b64 s[20:21], s[4:5], s12 offset:0x10 scale_offset", 8 * 0x140 + 16 + 0 * LANES),
     ],
 )
 def test_they_are_where_the_instruction_accesses(module: ToolModule, line: str, expected: np.ndarray) -> None:

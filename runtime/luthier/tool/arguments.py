@@ -122,6 +122,12 @@ class _Operands:
             raise self.error(f"{name} has {len(parts)} registers")
         return joined(parts)
 
+    def scaled(self, offset: Expression, access: MemoryAccess) -> Expression:
+        """Return a register's offset in bytes: it counts accesses where the instruction says so (``scale_offset``)."""
+        if not self.number("cpol") & _SCALE_OFFSET:
+            return offset
+        return offset * constant(access.size or 0, offset.bits)
+
     def plus(self, base: Expression, offset: int) -> Expression:
         """Return a base plus an offset that is an immediate of the point's own."""
         if offset == 0:
@@ -135,14 +141,15 @@ def _flat(operands: _Operands, access: MemoryAccess) -> Expression:
         address = operands.pair("saddr")
         if operands.parts("vaddr"):
             signed = operands.target.signed_vector_offset
-            address = address + operands.one("vaddr").to(64, signed=signed)
+            address = address + operands.scaled(operands.one("vaddr").to(64, signed=signed), access)
     else:
         address = operands.pair("vaddr")
     return operands.plus(address, operands.number("offset"))
 
 
 def _scratch(operands: _Operands, access: MemoryAccess) -> Expression:
-    return operands.plus(operands.one("vaddr") + operands.one("saddr"), operands.number("offset"))
+    lanes = operands.scaled(operands.one("vaddr"), access)
+    return operands.plus(lanes + operands.one("saddr"), operands.number("offset"))
 
 
 def _lds(operands: _Operands, access: MemoryAccess) -> Expression:
@@ -195,25 +202,25 @@ def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
     return descriptor.special.equals(0).chooses(address, constant(-1, 64))
 
 
-def _scalar_offset(operands: _Operands) -> Expression:
+def _scalar_offset(operands: _Operands, access: MemoryAccess) -> Expression:
     found = operands.instruction.operand("soffset")
     immediate = operands.number("offset")
     if found is not None and found[0] != OperandKind.REGISTER:  # GFX9 has an immediate there in one form
         immediate += found[1]
         register = constant(0, 64)
     else:
-        register = operands.one("soffset").to(64)
+        register = operands.scaled(operands.one("soffset").to(64), access)
     return operands.plus(register, immediate)
 
 
 def _scalar(operands: _Operands, access: MemoryAccess) -> Expression:
-    address = operands.pair("sbase") + _scalar_offset(operands)
+    address = operands.pair("sbase") + _scalar_offset(operands, access)
     return address & -min(access.size or 4, 4)
 
 
 def _scalar_buffer(operands: _Operands, access: MemoryAccess) -> Expression:
     step = min(access.size or 4, 4)
-    return (_descriptor(operands, "sbase").base & -4) + (_scalar_offset(operands) & -step)
+    return (_descriptor(operands, "sbase").base & -4) + (_scalar_offset(operands, access) & -step)
 
 
 _ADDRESS: dict[str, Callable[[_Operands, MemoryAccess], Expression]] = {
@@ -227,6 +234,8 @@ _ADDRESS: dict[str, Callable[[_Operands, MemoryAccess], Expression]] = {
 }
 _SCALE_OFFSET = 1 << 11
 """Bit of the cache policy: the offset in a register counts elements (LLVM, ``CPol::SCAL``)."""
+_SCALING = ("global", "flat", "scratch", "scalar")
+"""Spaces of which it is known what that means: an element is what a lane accesses."""
 
 
 def effective_address(lifted: LiftedRepresentation, instruction: Instruction, which: int = 0) -> SiteValue:
@@ -239,7 +248,7 @@ def effective_address(lifted: LiftedRepresentation, instruction: Instruction, wh
         raise operands.error(f"its address cannot be told: {access.unaddressable}")
     if not 0 <= which < access.count:
         raise operands.error(f"it has no address number {which}")
-    if operands.number("cpol") & _SCALE_OFFSET:
+    if operands.number("cpol") & _SCALE_OFFSET and not (access.size and access.space in _SCALING):
         raise operands.error("its address cannot be told: scale_offset")
     if access.count == 1:
         address = _ADDRESS[access.space](operands, access)
