@@ -175,6 +175,36 @@ def test_copies_of_inputs_are_there_before_exec_changes(make_module, target: str
     assert not check_hazards(lifted, unneeded=False).findings
 
 
+TRANSCENDENTAL = """
+LUTHIER_HOOK_ANNOTATE turned(float value) {
+  luthier::writeReg(luthier::vgpr(2), __builtin_bit_cast(uint32_t, __builtin_amdgcn_rcpf(value)));
+}
+__device__ float last;
+LUTHIER_HOOK_ANNOTATE kept(float value) { last = __builtin_amdgcn_rsqf(value); }
+"""
+
+
+@pytest.mark.parametrize("name", ["turned", "kept"])
+def test_payloads_are_not_too_near_to_transcendental_operations(make_module, name: str) -> None:
+    """On GFX1250 vector instructions use registers of these no sooner than behind another one: those of the
+    application that a hook reads and overwrites, and those of a hook."""
+    hook = make_module(TRANSCENDENTAL, "gfx1250").hook(name)
+    object = kernel(
+        "gfx1250",
+        "v_rcp_f32 v0, v0; v_nop; v_mov_b32 v2, v0; v_exp_f32 v1, v2; v_nop; v_mov_b32 v3, v1; v_mov_b32 v4, v2",
+    )
+    assert not check_hazards(lift(object, "k"), unneeded=False).findings
+
+    def instrument(task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            task.insert_hook_before(one, hook, reg("v0"))
+            if one.mnemonic.startswith("v_"):
+                task.insert_hook_after(one, hook, reg("v1"))
+
+    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
+    assert not check_hazards(lift(patched, "k"), unneeded=False).findings
+
+
 def _patched(object: CodeObject, hooks: ToolModule, name: str, marker: str = "s_nop 1") -> int:
     """Instructions that a patched kernel without hazards has more."""
 

@@ -16,7 +16,7 @@ from luthier.patch import patch_object
 from shipped import NAMES, tool_of
 from shipped_tools import shipped_tools
 
-TARGETS = ("gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200", "gfx1201")
+TARGETS = ("gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200", "gfx1201", "gfx1250")
 WAVE64 = ("gfx1100", "gfx1201")
 """Those whose kernels are compiled for waves of 64 lanes, too."""
 FLAG = "-mwavefrontsize64"

@@ -14,7 +14,7 @@ import numpy as np
 from luthier.hazards.wait_states.kinds import KINDS, ROLES
 from luthier.hazards.wait_states.model import hazard_model, ticks
 from luthier.hazards.wait_states.steps import instance_of
-from luthier.isa import InstructionFlag
+from luthier.isa import InstructionArray, InstructionFlag, Isa
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.paths import successors
@@ -39,9 +39,10 @@ class Boundaries:
         self.everywhere = tuple(wait for wait in before if wait is not None)
         replay = lifted.target.replay_wait
         matrix = lifted.code.flags & _MATRIX != 0
-        # A word that is not known may be a matrix instruction as well.
-        if hazards.behind_wmma and ((matrix | (lifted.code.opcode < 0)) & lifted.reached).any():
-            self.everywhere += ("v_nop",) * hazards.behind_wmma
+        if hazards.parted_by_v_nops:
+            numbers = np.unique(lifted.code.opcode[lifted.reached]).tolist()
+            behind = hazards.v_nops_behind(lifted.isa.opcode(one) if one >= 0 else None for one in numbers)
+            self.everywhere += ("v_nop",) * behind
         self._behind: tuple[str, ...] = () if replay is None else (replay,)
         self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
         self._matrices: list[int] | None = None
@@ -158,6 +159,14 @@ def waits_after_m0(target: Target) -> list[str]:
     that near.
     """
     return [*wait_states(hazard_model(target, target.default_wave_size).behind_m0)]
+
+
+def waits_behind(isa: Isa, code: InstructionArray) -> tuple[str, ...]:
+    """Return assembly after a payload's code, before vector instructions that may use registers of its last ones."""
+    hazards = hazard_model(isa.target.target, isa.wave_size)
+    if not hazards.parted_by_v_nops:
+        return ()
+    return ("v_nop",) * hazards.v_nops_behind(isa.opcode(one) for one in np.unique(code.opcode).tolist())
 
 
 def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:

@@ -172,9 +172,20 @@ class HazardModel:
         )
 
     @cached_property
-    def behind_wmma(self) -> int:
-        """Return the most vector instructions needed between a WMMA and a vector instruction that is none."""
-        return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
+    def parted_by_v_nops(self) -> tuple[Rule, ...]:
+        """Return the rules by which a vector instruction must be so many others behind one whose registers it uses."""
+        return tuple(
+            rule for rule in self.rules if rule.hazard.remedy == "v_nop" and "VALU" in rule.hazard.consumer.kind
+        )
+
+    def v_nops_behind(self, opcodes: Iterable[Opcode | None]) -> int:
+        """Return the most v_nop needed between instructions and a vector one; None is one that nobody knows."""
+        rules = self.parted_by_v_nops
+        parts = [None if opcode is None else self.parts(opcode) for opcode in opcodes] if rules else []
+        return max(
+            (rule.window for rule in rules if any(own is None or (rule.number, "producer") in own for own in parts)),
+            default=0,
+        )
 
     @cached_property
     def before_mode(self) -> int:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.errors import PatchError
+from luthier.hazards.insertion import ModeWrites
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
 from luthier.objects.origins import NO_LINK, NO_POINT, Inserted, Origins
@@ -144,11 +145,15 @@ def _entry(lifted: LiftedRepresentation, splicer: Splicer) -> EntryCode:
     """Return the code that runs at each place where the hardware may start the kernel: launch state and counters are
     set up before hooks run there, which may ask for both."""
     starting = [assemble_payload(lifted.isa, lines)] if (lines := splicer.starting) else []
+    mode_writes = ModeWrites(splicer.lifted)
     at_entry = []
-    for counters in splicer.counting.entries:
+    for address, counters in zip(lifted.hardware_entries, splicer.counting.entries, strict=True):
         own = [*starting, *counters]
         if settling := after_entry(lifted.isa, b"".join(piece.code for piece in own)):
             own.append(assemble_payload(lifted.isa, settling))
+        index = lifted.index_at(address)
+        if own and index is not None and (apart := mode_writes.behind(index)):
+            own.append(assemble_payload(lifted.isa, apart))
         at_entry.append([*own, *splicer.entries])
     return entry_code(lifted, at_entry)
 

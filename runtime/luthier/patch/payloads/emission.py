@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.errors import PatchError
-from luthier.hazards.insertion import waits_after_m0, waits_after_readlane, waits_around_outputs
+from luthier.hazards.insertion import waits_after_m0, waits_after_readlane, waits_around_outputs, waits_behind
 from luthier.hazards.wait_counters.model import Limit, wait_model
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.isa.registers import M0, SGPRS, VGPRS, mask_of
@@ -202,7 +202,7 @@ def _outputs(isa: Isa, template: Template, binding: Binding) -> list[str]:
     target = isa.target.target
     copies = parallel_copy(last_copies(template, dict(binding.units), binding.saved), binding.spare)
     waits = waits_around_outputs(target)[0] if template.outputs else []
-    return [*waits, *copies_settled(target, copies)]
+    return [*waits_behind(isa, template.code), *waits, *copies_settled(target, copies)]
 
 
 def _restoring(isa: Isa, template: Template, binding: Binding, frame: int) -> list[str]:
