@@ -89,11 +89,16 @@ class Boundaries:
 
 
 class ModeWrites:
-    """Writes of a kernel's MODE that vector instructions must not be too near to."""
+    """Writes of a kernel's MODE that vector instructions must not be too near to.
+
+    Attributes:
+        matter: whether they may be too near to any.
+    """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         self._needed = hazard_model(lifted.target, lifted.wave_size).before_mode
+        self.matter = bool(self._needed)
 
     def behind(self, point: int) -> tuple[str, ...]:
         """Return assembly that a payload with vector instructions ends with before instruction `point`."""

@@ -34,6 +34,7 @@ from luthier.patch.registers.copies import holders
 from luthier.patch.registers.lane_masks import LaneMasks
 from luthier.payload import Template
 from luthier.tool.edits import Edit
+from luthier.tool.guards import Guard
 from luthier.tool.hook_budget import HookBudget
 
 LARGE = 32
@@ -365,13 +366,15 @@ class Binder:
             LuthierError: it cannot have a payload.
         """
         number = self._unguarded(site, bound, behind=behind)
-        place = self._guard_at(site, bound)
+        call = site.use.call
+        if call is None or call.guard is None:
+            return number
+        place = self._guard_at(site, bound, call.guard)
         return number if place is None else self._payloads.behind(number, place)
 
-    def _guard_at(self, site: Site, bound: _Bound) -> GuardedPlace | None:
-        """Return the guard of a site; None where there is none, or it cannot be had: then the payload always runs."""
-        call = site.use.call
-        if call is None or call.guard is None or site.zone is None:
+    def _guard_at(self, site: Site, bound: _Bound, guard: Guard) -> GuardedPlace | None:
+        """Return the guard of a site; None where it cannot be had: then the payload always runs."""
+        if site.zone is None:
             return None
         at = site.at if site.zone == Zone.TAKEN else site.point
         if self._boundaries.at(at, site.at)[0] != self._boundaries.everywhere:
@@ -382,20 +385,20 @@ class Binder:
         live, number = self._live_at[site.number]
         here = live[number]
         wanted = here.all_bits & mask_of(vcc)
-        place = GuardedPlace(call.guard, (), None)
+        place = GuardedPlace(guard, (), None)
         if wanted:
-            kept = free_place(here, self._budget.sgprs, lifted.wave_size, call.guard.reads | holders(bound.use.sources))
+            kept = free_place(here, self._budget.sgprs, lifted.wave_size, guard.reads | holders(bound.use.sources))
             if kept is None:
                 return None
             place = replace(place, kept=kept)
         written = mask_of((*vcc, *(place.kept or ())))
         forget = self._masks.before(written) if self._masks.matter else ()
-        waits = self._waits(self._stretches[site.point], call.guard.reads | written, written)
-        scalars = call.guard.reads & SCALAR_MASK if self._masks.matter or self._endings.needed else 0
+        waits = self._waits(self._stretches[site.point], guard.reads | written, written)
+        scalars = guard.reads & SCALAR_MASK if self._masks.matter or self._endings.needed else 0
         # Vector instructions may still read as lane masks what is overwritten, or what is compared may not be written
         # yet; a branch may not stand between some instructions.
         near = wanted or forget or scalars or lifted.target.inserted_waits
-        if near or self._results.are_awaited(at, site.at, call.guard.reads):
+        if near or self._results.are_awaited(at, site.at, guard.reads):
             waits = (*lifted.target.inserted_waits, *self._boundaries.everywhere, *forget, *waits)
         place = replace(place, lead=waits)
         early = begins_with(lifted.isa, head_of(lifted.isa, place)) if self._neighbours.matter else ()
@@ -418,7 +421,7 @@ class Binder:
         """
         point, at = site.point, site.at
         stretch = self._stretches[point]
-        ending = (*behind, *self._mode_writes.behind(point))
+        ending = (*behind, *self._mode_writes.behind(point)) if self._mode_writes.matter else behind
         if self._endings.needed:
             ending = (*self._endings.at(point, bound.left), *ending)
         key: Hashable = (stretch, ending) if ending else stretch
