@@ -220,11 +220,15 @@ def test_what_indexing_does_is_not_documented(target: str, source: str) -> None:
         indexed(1, source, target)
 
 
-@pytest.mark.parametrize("source", ["s_mov_b32 m0, s1", "s_add_u32 m0, m0, 1", "s_bfm_b32 m0, 1, 12"])
-def test_m0_is_not_written_under_the_index_mode(source: str) -> None:
-    """Its bits 15:12 tell which operands the code that is under way moves."""
-    with pytest.raises(EmulationError, match="a write of M0 in VGPR index mode"):
-        indexed(1, source)
-    state = indexed(1, f"s_set_gpr_idx_off\n{source}\ns_set_gpr_idx_on s0, 1\nv_mov_b32 v20, v1\ns_mov_b32 s5, m0")
-    assert float(state.vgpr(20).astype(np.uint32).view(np.float32)[0]) == 5.0
-    assert state.sgpr(5) & 0xF0FF == 0x1004
+@pytest.mark.parametrize("before", [0, 1, 8])
+@pytest.mark.parametrize(("bits", "changed"), [(0, {10: 5}), (1, {10: 10}), (2, {10: 10}), (8, {15: 5})])
+@pytest.mark.parametrize(
+    "write", ["s_mov_b32 m0, {}", "s_mov_b32 s7, {}; s_add_u32 m0, s7, 0", "s_mov_b32 s7, {}; s_or_b32 m0, s7, s7"]
+)
+def test_what_m0_says_is_indexed(before: int, write: str, bits: int, changed: dict[int, float]) -> None:
+    """Its bits 15:12 say which operands, bits 7:0 by how much, also when another instruction writes it than those for
+    the index mode."""
+    write = write.format(hex(bits << 12 | 5)).replace("; ", "\n")
+    state = indexed(before, f"{write}\nv_add_f32 v10, v2, v3")
+    found = [float(state.vgpr(number).astype(np.uint32).view(np.float32)[0]) for number in range(24)]
+    assert found == [changed.get(number, number) for number in range(24)]

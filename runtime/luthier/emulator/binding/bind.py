@@ -145,6 +145,7 @@ class Binder:
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._registers = Registers(isa)
         self._banked = self.target.addressable_vgprs > self.target.named_vgprs
+        self._has_index_mode = "s_set_gpr_idx_on" in operations_of(self.target.emulated_major)
         """VGPR numbers have upper bits elsewhere (``s_set_vgpr_msb``)."""
 
     def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
@@ -361,6 +362,11 @@ class Binder:
                     modifiers.append((key, 1))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
+        if self._has_index_mode and any(
+            place.operand >= 0 and self._registers.place(operands[place.operand][1]).token == "m"
+            for place in plan.results
+        ):
+            modifiers.append(("chooses_relative", 1))
         if operation.form is Form.CONTROL and target is not None and target <= 0:
             modifiers.append(("backward", 1))
         return Variant(
@@ -446,7 +452,7 @@ class Binder:
             return self._implicit(plan, place, recipe, target)
         kind, value = operands[place.operand]
         if kind == _REGISTER:
-            access = self._register_access(spec, place.operand, value, recipe, relative)
+            access = self._register_access(spec, place.operand, value, recipe)
         elif spec.is_immediate:
             recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
             return Access("i")
@@ -506,17 +512,13 @@ class Binder:
         recipe.append((Fill.HIGH_SIGNED if signed else Fill.HIGH, position))
         return Access("K")
 
-    def _register_access(
-        self, spec: OperandSpec, position: int, number: int, recipe: list[Step], relative: int
-    ) -> Access:
+    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:
         token = self._registers.place(number).token
         kind, half = token[0], token[1:]
         if kind == "?":
             raise Unsupported(f"register {half}")
         if kind == "-":
             return Access("-")
-        if kind == "m" and spec.is_result and relative and not self._banked:
-            raise Unsupported("a write of M0 in VGPR index mode, which it is a part of")
         if kind == "c" and (spec.type.units > 1 or (spec.type.kind == "mask" and self.wave_size > 32)):
             raise Unsupported("SCC as a number of 64 bits: of the upper half no source says anything")
         if kind == "0" and spec.is_result:

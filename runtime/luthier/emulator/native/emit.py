@@ -12,6 +12,7 @@ from functools import partial
 from llvmlite import ir
 from msgspec.structs import replace
 
+from luthier.emulator import layout
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation
 from luthier.emulator.ir.dpp import apply_dpp
 from luthier.emulator.ir.exceptional import halves_of, tell_floats
@@ -23,6 +24,7 @@ from luthier.emulator.ir.variant import Access, FloatMode, Variant
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.native.processor import processor
 from luthier.emulator.operations import operations_of
+from luthier.emulator.operations.control import write_mode
 
 I32 = ir.IntType(32)
 PTR = ir.PointerType()
@@ -46,17 +48,26 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
         _ = w.exec  # made here, so that it is there in every later block
     if operation.form in PURE:
         emit_pure(w, operation, variant)
-        w.next()
+        _go_on(w)
     else:
         slots = _make_slots(w, operation, variant)
         operation.function(w, *slots)
         if operation.form is Form.WAVE:
-            w.next()
+            _go_on(w)
         if not w.ir.block.is_terminated:
             raise ValueError(f"{variant.operation} does not end its code")
     if variant.undefined:
         track(w)
     return function
+
+
+def _go_on(w: WaveBuilder) -> None:
+    """Go on with the next instruction; where M0 was written in VGPR index mode, in the table of what it says."""
+    if w.modifiers.get("chooses_relative"):
+        mode = w.load(w.wave_field("mode"), "u32")
+        with w.when((mode & layout.GPR_INDEX_ENABLE) != 0):
+            write_mode(w, mode)
+    w.next()
 
 
 def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:

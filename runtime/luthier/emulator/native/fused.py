@@ -64,6 +64,10 @@ class Step(Struct, frozen=True):
         return [place for place in self.writes if place.is_mask]
 
 
+_LEAVE = {"writes_exec", "chooses_relative"}
+"""Modifiers of instructions behind which other code may follow."""
+
+
 @functools.lru_cache(4096)
 def step_of(variant: Variant | None, slots: tuple[int, ...]) -> Step | None:
     """Return an instruction as one of a run; None if it cannot be in any.
@@ -82,7 +86,7 @@ def step_of(variant: Variant | None, slots: tuple[int, ...]) -> Step | None:
         operation = operation_of(half)
         if operation.function is timing_only:
             return Step(half, slots, operation.form, (), ())
-        if operation.form not in PURE or not operation.counted or half.dpp or dict(half.modifiers).get("writes_exec"):
+        if operation.form not in PURE or not operation.counted or half.dpp or _LEAVE & dict(half.modifiers).keys():
             return None
         specs = (*operation.results, *operation.sources)
         for spec, access in zip(specs, (*half.results, *half.sources), strict=True):
