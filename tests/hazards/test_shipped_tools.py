@@ -41,6 +41,13 @@ def test_vcc_where_ways_join_on_gfx12(
     test_nothing_is_added(make_module, app, tmp_path, "lds_race", "gfx1201", (FLAG,))
 
 
+def test_entry_before_a_write_of_mode_on_gfx1250(
+    make_module: Callable[..., ToolModule], app: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Launch state is put into lanes of VGPRs right before the write of MODE that clang 22 begins kernels with."""
+    test_nothing_is_added(make_module, app, tmp_path, "lds_race", "gfx1250", ())
+
+
 @pytest.mark.worth(4)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize(("target", "flags"), [*((one, ()) for one in TARGETS), *((one, (FLAG,)) for one in WAVE64)])

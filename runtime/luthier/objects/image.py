@@ -67,9 +67,8 @@ class Image:
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
-        self.sections[0] = self.sections[0]._replace(
-            size=0, link=0
-        )  # where counts were that the header has no room for
+        # Counts were there that the header had no room for.
+        self.sections[0] = self.sections[0]._replace(size=0, link=0)
         self._names_index = elf.names_index
         self._apart = {i for i, s in enumerate(elf.sections) if s.flags & E.SHF_ALLOC and not _has_place(s, loads)}
         """Sections that claim to be loaded, of which no segment has the contents: they stay in the file alone."""
