@@ -72,6 +72,21 @@ def test_tickets_in_order_whatever_the_order_of_waves(seed: int) -> None:
     assert not waves.ring.waiting
 
 
+@pytest.mark.parametrize("reserved", [3, 1 << 40, 1 << 63, (1 << 64) - 1])
+def test_counters_that_the_program_has_overwritten(reserved: int) -> None:
+    """Whoever reads them goes on, and says that records may be lost."""
+    waves = Waves(5)
+    for ticket in range(5, 15):
+        waves.commit(ticket)
+    waves.control["reserved"] = 10
+    found = [waves.ring.take()]
+    waves.control["reserved"], waves.control["read"] = reserved, 1 << 50
+    found += [waves.ring.take(), *waves.ring.settle()]
+    assert tickets(found) == list(range(5, 15 if reserved > 10 else 10))
+    assert waves.ring.lost == (128 if reserved > 10 else 0)
+    assert waves.ring.damaged
+
+
 def test_a_producer_beside_the_drain() -> None:
     """Records that another thread writes while they are taken, with a sink that raises now and then."""
     waves = Waves()

@@ -32,7 +32,12 @@ def run(*arguments: str, prefix: str = "", env: dict[str, str] | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("limit", "says"), [("ulimit -v 8000000", "limit of addresses (ulimit -v)"), ("ulimit -n 24", "(ulimit -n) is 24")]
+    ("limit", "says"),
+    [
+        ("ulimit -v 8000000", "limit of addresses (ulimit -v)"),
+        ("ulimit -n 24", "(ulimit -n) is 24"),
+        ("ulimit -f 64", "limit of the size of files (ulimit -f) is"),
+    ],
 )
 def test_a_limit_is_said_first(limit: str, says: str) -> None:
     outcome = run("--", "echo", "started", prefix=limit)

@@ -9,7 +9,10 @@ file that is only read.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import hashlib
+import os
 import sqlite3
 import threading
 import time
@@ -25,12 +28,36 @@ _DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
 """Errors that a damaged database leads to: also values of another kind, and messages of SQLite's that quote it."""
 _FILES = ("", "-journal", "-wal", "-shm")
 """Suffixes of the files that SQLite has beside a database, all of which it trusts."""
+_LOCKS = "locks"
+"""Name of the file that is locked to see whether files can be."""
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _PATIENCE = 10.0
 """Seconds to wait for another process."""
 
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _require_locks(folder: Path) -> None:
+    """Do nothing if files in a folder can be locked, as SQLite locks its own: it would wait for ever so long.
+
+    Another file is locked: whoever closes one loses all locks that the process has on it.
+
+    Raises:
+        CacheError: they cannot.
+    """
+    try:
+        file = os.open(folder / _LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(file)
+    except BlockingIOError:  # another process is here, and can
+        pass
+    except OSError as problem:
+        if problem.errno in _NO_LOCKS:
+            raise CacheError(f"{folder} has no file locks ({problem.strerror})") from None
 
 
 def _read_only(path: Path) -> sqlite3.Connection | None:
@@ -84,6 +111,7 @@ class Store:
             require_own(self._path.with_name(self._path.name + suffix))
         if not self._path.exists():
             self._forget_old()
+        _require_locks(self._path.parent)
         database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         # If the machine fails, what is half written is found out by the checksums.
         database.execute("PRAGMA synchronous=OFF")

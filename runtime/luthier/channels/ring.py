@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from luthier.channels.layout import HEAD, RING, Description
 from luthier.wire.channels import Mode
 
+_MOST_WAITING = 1 << 32
+"""Tickets of waves that wait for room: no device has so many lanes."""
+
 
 class Ring:
     """Memory that the records of one channel go through, on one device. Safe from several threads.
@@ -34,12 +37,16 @@ class Ring:
         """Records whose waves ended, killed, before they were whole."""
         self.taken = 0
         """Records that `take` and `settle` have returned."""
+        self.damaged = False
+        """The counters of tickets are such as no wave writes: the program has overwritten them."""
         self._lock = threading.Lock()
         self._head = variable[: HEAD.itemsize].view(HEAD)
         control = memory[: RING.itemsize].view(RING)
         # Each of these is read or written by one machine instruction.
         self._reserved, self._dropped, self._read = control["reserved"], control["dropped"], control["read"]
         self._mode = control["mode"]
+        self._position = int(self._read[0])
+        """What `read` is: the program can write anything there."""
         words = 4 * description.capacity
         self._sequence = memory[RING.itemsize : RING.itemsize + words].view("<u4")
         records = memory[RING.itemsize + words : description.ring_size]
@@ -65,7 +72,7 @@ class Ring:
     @property
     def waiting(self) -> bool:
         """Return whether waves have taken tickets whose records were not read yet."""
-        return bool(self._reserved[0] != self._read[0])
+        return int(self._reserved[0]) != self._position
 
     def take(self) -> NDArray[Any]:
         """Take the next complete records in the order of tickets, and make room for others.
@@ -76,18 +83,29 @@ class Ring:
             return self._take()
 
     def _take(self) -> NDArray[Any]:
-        capacity, shift = self.description.capacity, self.description.shift
-        read = int(self._read[0])
+        capacity, shift, read = self.description.capacity, self.description.shift, self._position
         first = read & (capacity - 1)
-        end = min(first + int(self._reserved[0]) - read, capacity)
+        end = min(first + self._left(), capacity)
         whole = self._sequence[first:end] == self._turn(read >> shift)
         count = len(whole)
         if not whole.all():
             count = int(whole.argmin())
         batch = self._records[first : first + count].copy().view(self.description.dtype)
-        self._read[0] = read + count
+        self._move(count)
         self.taken += count
         return batch
+
+    def _left(self) -> int:
+        """Return the number of tickets that waves have taken and that were not read yet."""
+        left = int(self._reserved[0]) - self._position
+        if not 0 <= left <= self.description.capacity + _MOST_WAITING:
+            self.damaged = True
+        return max(left, 0)
+
+    def _move(self, count: int) -> None:
+        """Make room: so many tickets have been read."""
+        self._position += count
+        self._read[0] = self._position
 
     def settle(self) -> list[NDArray[Any]]:
         """Take all complete records that are left, when no wave that took tickets runs any more.
@@ -99,17 +117,23 @@ class Ring:
             capacity, shift = self.description.capacity, self.description.shift
             while len(batch := self._take()):
                 found.append(batch)
-            reserved = int(self._reserved[0])
-            while (read := int(self._read[0])) != reserved:
-                # From a gap on: whatever is whole up to the end of this turn. Nothing is behind the ring's capacity.
-                first = read & (capacity - 1)
-                count = min(reserved - read, capacity - first)
-                whole = self._sequence[first : first + count] == self._turn(read >> shift)
+            left = self._left()
+            written = min(left, capacity)  # waves with the tickets behind these have waited for room
+            while written:
+                # From a gap on: whatever is whole up to the end of this turn.
+                first = self._position & (capacity - 1)
+                count = min(written, capacity - first)
+                whole = self._sequence[first : first + count] == self._turn(self._position >> shift)
                 batch = self._records[first : first + count][whole].view(self.description.dtype)
                 self.taken += len(batch)
                 self.lost += count - len(batch)
-                self._read[0] = read + count
+                self._move(count)
                 found.append(batch)
+                written -= count
+                left -= count
+            if not self.damaged:  # else nobody has taken so many
+                self.lost += left
+                self._move(left)
             return [batch for batch in found if len(batch)]
 
     @staticmethod

@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,7 +141,6 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--calls is about what -o writes: give a folder with -o")
     if args.json and args.json != "-":
         check_writable(args.json)
-    _warn_of_temporary_folder()
     if not (args.tool or args.output or args.json):
         collector = None if findings is None else findings.collector
         code = run_program(command, devices, executed=executed, findings=collector, seconds=args.time_limit)
@@ -220,28 +218,6 @@ _OF_TOOLS: dict[str, object] = {
     "hoist": None,
 }
 """Options, with their values where they are not given."""
-
-
-def _warn_of_temporary_folder() -> None:
-    """Warn if temporary files cannot be written.
-
-    HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot.
-    """
-    folder = os.environ.get("TMPDIR") or "/tmp"
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_LEAST_TEMPORARY))
-            file.flush()
-    except OSError as problem:
-        say(
-            f"luthier run: warning: no temporary files can be written to {folder}: {problem.strerror or problem}. HIP "
-            "may crash: set TMPDIR to another folder",
-            file=sys.stderr,
-        )
-
-
-_LEAST_TEMPORARY = 1 << 16
-"""Bytes that must fit."""
 
 
 def _run_watched(

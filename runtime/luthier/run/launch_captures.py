@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 import time
 from collections.abc import Sequence
 
@@ -151,17 +151,32 @@ def _memory(table: NDArray[np.void], file: int) -> Memory:
         ProtocolError: they are not there.
     """
     pages: dict[int, NDArray[np.uint8]] = {}
-    with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
-        for address, size, offset in table.tolist():
-            first, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
-            place = offset - (address - first)
-            if place < 0 or place % PAGE or place + end - first > len(mapped):
-                raise ProtocolError("memory of a launch that is not in its file")
-            contents = np.frombuffer(mapped[place : place + end - first], np.uint8).reshape(-1, PAGE)
-            for row, page in enumerate(range(first, end, PAGE)):
-                # Two ranges may have parts of one page.
-                pages[page] = contents[row] | pages[page] if page in pages else contents[row]
+    for address, size, offset in table.tolist():
+        first, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
+        place = offset - (address - first)
+        if place < 0 or place % PAGE or place + end - first > os.fstat(file).st_size:
+            raise ProtocolError("memory of a launch that is not in its file")
+        contents = _read(file, place, end - first).reshape(-1, PAGE)
+        for row, page in enumerate(range(first, end, PAGE)):
+            # Two ranges may have parts of one page.
+            pages[page] = contents[row] | pages[page] if page in pages else contents[row]
     return _as_memory(pages)
+
+
+def _read(file: int, place: int, size: int) -> NDArray[np.uint8]:
+    """Return bytes of a file, which is not mapped: the process that it came from may cut it short at any time.
+
+    Raises:
+        ProtocolError: it has.
+    """
+    contents = np.empty(size, np.uint8)
+    done = 0
+    while done < size:
+        count = os.preadv(file, [contents[done:].data], place + done)
+        if not count:
+            raise ProtocolError("memory of a launch whose file has been cut short")
+        done += count
+    return contents
 
 
 def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> Memory:

@@ -11,6 +11,7 @@ import resource
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,8 +31,10 @@ SHARED_BYTES = 1 << 40
 """Bytes of addresses that the service shares with each process of the program."""
 _OTHER_BYTES = 8 << 30
 """Bytes of addresses that the service has beside."""
+_TEMPORARY_BYTES = 1 << 16
+"""Bytes that must fit into temporary files."""
 _DESCRIPTORS = 32
-"""Open files of the service: a small program under a tool needs 20, and each of its processes two more."""
+"""Open files of the service: a small program under a tool needs 20, and each of its processes that run some more."""
 
 
 def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> None:
@@ -54,9 +57,11 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
             "this is inside of another `luthier run`, whose devices and tools the program has already: give the outer"
             " one all tools (-t several times), or start this one outside of it"
         )
-    check_limits()
+    check_limits(has_virtual=virtual)
     if isinstance(devices, MachineGpus):
         check_driver(base)
+    if problem := unwritable_temporary(base):
+        say(f"luthier run: warning: {problem}", file=sys.stderr)
     path = shutil.which(command[0], path=base.get("PATH"))
     if path is not None:
         check_rights(Path(path))
@@ -70,8 +75,11 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
         )
 
 
-def check_limits() -> None:
+def check_limits(*, has_virtual: bool = True) -> None:
     """Look at the limits of this process, which the program inherits.
+
+    Args:
+        has_virtual: whether there are virtual devices, whose memory is in a file.
 
     Raises:
         DeviceError: one is too low.
@@ -89,6 +97,29 @@ def check_limits() -> None:
         raise DeviceError(
             f"the limit of open files (ulimit -n) is {files}, and a run needs {_DESCRIPTORS} or more: `ulimit -n 1024`"
         )
+
+    size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if has_virtual and size != resource.RLIM_INFINITY and size < SHARED_BYTES:
+        raise DeviceError(
+            f"the limit of the size of files (ulimit -f) is {size >> 10} KiB, and the memory of virtual devices is a"
+            f" file of {SHARED_BYTES >> 10} KiB, most of it empty: `ulimit -f unlimited`"
+        )
+
+
+def unwritable_temporary(base: Mapping[str, str]) -> str | None:
+    """Return a sentence about the folder for temporary files if nothing can be written there.
+
+    HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot.
+    """
+    folder = base.get("TMPDIR") or "/tmp"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_TEMPORARY_BYTES))
+            file.flush()
+    except OSError as problem:
+        why = problem.strerror or problem
+        return f"no temporary files can be written to {folder}: {why}. HIP may crash: set TMPDIR to another folder"
+    return None
 
 
 def check_driver(base: Mapping[str, str]) -> None:

@@ -11,10 +11,13 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from luthier.terminal import say
 
 PREFIX = "luthier-run-"
 _LOCK = "lock"
@@ -25,17 +28,26 @@ def private_folder() -> Iterator[Path]:
     """Make a folder that only this user may enter (mode 0700), and remove it at the end.
 
     Its path can be in lists in environment variables, and is short enough for a socket. Before it is made, abandoned
-    ones are removed.
+    ones are removed. Where it cannot be locked or removed, that is said, and the run goes on.
     """
     usual = tempfile.gettempdir()
     parent = usual if re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII) else "/tmp"
     remove_left(Path(parent))
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with open(folder / f"{_LOCK}.new", "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(lock.name, folder / _LOCK)  # nobody finds it unlocked
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                os.rename(lock.name, folder / _LOCK)  # nobody finds it unlocked
+            except OSError as problem:  # a network file system without a lock daemon
+                _warn(f"{parent} has no file locks ({problem.strerror}): folders of runs that are killed stay there")
             yield folder
+    if folder.exists():
+        _warn(f"{folder} could not be removed: remove it")
+
+
+def _warn(text: str) -> None:
+    say(f"luthier run: warning: {text}", file=sys.stderr)
 
 
 def remove_left(parent: Path) -> list[Path]:

@@ -6,6 +6,7 @@ The program starts before the service is imported, which takes longer than a pro
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -174,6 +175,7 @@ def run_program(
             ),
         )
         forward_to(child.send_signal)
+        _allow_files()
         imported = threading.Event()
         arguments = listener, virtual, tools, executed, captures, findings, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
@@ -184,6 +186,16 @@ def run_program(
             say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
             return ENDED
         return code
+
+
+def _allow_files() -> None:
+    """Raise this process's limit of open files to the most that it may have: each process of the program takes some.
+
+    The program keeps the limit that it was started with.
+    """
+    with suppress(OSError, ValueError):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager

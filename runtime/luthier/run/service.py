@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,7 +35,7 @@ from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
-from luthier.terminal import say_text, visible_lines
+from luthier.terminal import say, say_text, visible_lines
 from luthier.wire import messages
 from luthier.wire.messages import Request
 
@@ -43,6 +46,10 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
 
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR}
+"""Errors of accept(2) after which there may be room again."""
+_PAUSE = 0.05
+"""Seconds until the next try."""
 _Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 
@@ -58,6 +65,10 @@ def _read_file(uri: str, pid: int) -> bytes:
     with contextlib.suppress(ObjectError):
         return read_uri(uri, pid)
     return b""
+
+
+def _limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class _Shared:
@@ -101,17 +112,23 @@ class Service:
         )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
+        self._last_shared = 0
+        self._is_crowded = False
         self._long_launches = LongLaunches()
 
     # Connections ----------------------------------------------------------------------------------------------------
 
     def serve(self, listener: socket.socket) -> None:
-        """Take connections until the listener is closed."""
+        """Take connections until the listener is closed; wait where the system lacks what one more needs."""
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as problem:
+                if problem.errno not in _PASSING:
+                    return
+                self._say_crowded(problem)
+                time.sleep(_PAUSE)
+                continue
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             pid, user, _ = struct.unpack("3i", credentials)
             if user != os.geteuid():
@@ -119,17 +136,26 @@ class Service:
                 continue
             threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True).start()
 
+    def _say_crowded(self, problem: OSError) -> None:
+        """Say once that processes must wait until others have ended."""
+        if not self._is_crowded:
+            self._is_crowded = True
+            why = f"{problem.strerror} (ulimit -n {_limit()})"
+            say(f"luthier run: warning: processes wait until others have ended: {why}", file=sys.stderr)
+
     def _serve(self, connection: socket.socket, pid: int) -> None:
         """Answer a process; `pid` is its number here, whatever it is in a namespace of its own, or 0: it has none."""
         sessions: list[Session] = []
+        shared: set[int] = set()
         try:
-            self._converse(connection, pid, sessions)
+            self._converse(connection, pid, sessions, shared)
         finally:
+            self._unshare(shared)
             for session in sessions:
                 if self._instrumentation is not None:
                     self._instrumentation.disconnect(session)
 
-    def _converse(self, connection: socket.socket, pid: int, sessions: list[Session]) -> None:
+    def _converse(self, connection: socket.socket, pid: int, sessions: list[Session], shared: set[int]) -> None:
         told, is_known = 0, False
         with connection, contextlib.suppress(OSError):
             while True:
@@ -168,7 +194,7 @@ class Service:
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
-                            body, sent = self._answer(kind, pid, Reader(payload), descriptors)
+                            body, sent = self._answer(kind, pid, Reader(payload), descriptors, shared)
                         imports = [] if kind == Request.HELLO else self._space.imports[told:]
                         told += len(imports)
                         reply.number(len(imports))
@@ -200,7 +226,9 @@ class Service:
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    def _answer(self, kind: int, pid: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
+    def _answer(
+        self, kind: int, pid: int, request: Reader, descriptors: list[int], shared: set[int]
+    ) -> tuple[Writer, list[int]]:
         if kind == Request.BIND:
             wanted = request.numbers(messages.Bind)
             self._planner.bind(wanted.kernel, wanted.key, wanted.record)
@@ -212,17 +240,31 @@ class Service:
         if kind == Request.COUNTS:
             self._count(request)
             return Writer(), []
-        if kind == Request.SHARE and len(descriptors) == 1:
+        if kind == Request.SHARE:
+            size = request.number()
+            if size == 0:
+                self._unshare(shared & {request.number()})
+                return Writer(), []
+            if len(descriptors) != 1:
+                raise protocol.ProtocolError("shared memory without its file")
             with self._lock:
-                name = len(self._shared) + 1
-                self._shared[name] = _Shared(os.dup(descriptors[0]), request.number())
-            return Writer().number(name), []
+                self._last_shared += 1
+                self._shared[self._last_shared] = _Shared(os.dup(descriptors[0]), size)
+                shared.add(self._last_shared)
+            return Writer().number(self._last_shared), []
         if kind == Request.ATTACH:
-            shared = self._shared.get(request.number())
-            if shared is None:
+            memory = self._shared.get(request.number())
+            if memory is None:
                 raise DeviceError("a handle of memory that nobody shares")
-            return Writer().number(shared.size), [shared.fd]
+            return Writer().number(memory.size), [memory.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
+
+    def _unshare(self, names: set[int]) -> None:
+        """Forget memory that its process has given back, or whose process has ended."""
+        for name in names:
+            with self._lock:
+                if (memory := self._shared.pop(name, None)) is not None:
+                    os.close(memory.fd)
 
     def _kernel(self, number: int) -> Running:
         """Return the code of a kernel that something was found in, by the number of its plan."""

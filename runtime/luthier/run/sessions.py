@@ -37,6 +37,7 @@ RECORDS = 1 << 25
 """Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
 be taken."""
 _RING_ALIGNMENT = mmap.PAGESIZE
+_MOST_LAUNCHES = (1 << 63) - 1
 HEAD, ROW, RECORD = (one.dtype for one in (memory.LEDGER_HEAD, memory.LEDGER_ROW, memory.LEDGER_RECORD))
 
 
@@ -123,7 +124,7 @@ class Session:
     @property
     def launches(self) -> int:
         """Return the number of launches."""
-        return int(self._head["records"][0])
+        return min(int(self._head["records"][0]), _MOST_LAUNCHES)  # the process can write anything there
 
     def add_launch(self, row: int, launch: Launch, waves: int, time: int) -> None:
         """Record a launch of this process itself, whose times on the device are not known.
@@ -212,6 +213,14 @@ class Session:
         for block in list(self.blocks.values()):
             for place in block.rings:
                 block.memory.give_back(place.start + RING.itemsize, place.stop)
+
+    def close(self) -> None:
+        """Close the files of memory: the process has ended, and maps none of them any more."""
+        self.ledger.close()
+        for block in list(self.blocks.values()):
+            block.memory.close()
+        if self.events is not None:
+            self.events.memory.close()
 
     def string_at(self, gpu: int, address: int) -> bytes | None:
         """Return a string among the variables of a device."""

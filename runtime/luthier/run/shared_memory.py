@@ -1,7 +1,9 @@
-"""Memory of one kind that the service shares with a process."""
+"""Memory that the service shares with processes of the program."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import mmap
 import os
 
@@ -9,18 +11,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import agreement
+from luthier.errors import DeviceError
 from luthier.wire.structures import Structure
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""A process that has the file cannot cut it short: an access beyond its end would end the service by SIGBUS."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def memory_file(name: str, size: int) -> int:
+    """Return a new file of memory, whose size no process can change."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return fd
+
+
+def map_file(fd: int, size: int, address: int | None = None, flags: int = 0) -> int:
+    """Map a file, readable and writable.
+
+    Args:
+        address: where; None: anywhere.
+        flags: of mmap(2), beside ``MAP_SHARED``.
+
+    Returns:
+        The address.
+
+    Raises:
+        DeviceError: the host does not allow it.
+    """
+    got = _LIBC.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | flags, fd, 0)
+    if got in (None, _MAP_FAILED) or (address is not None and got != address):
+        where = "" if address is None else f" at {address:#x}"
+        raise DeviceError(f"cannot map {size} bytes of shared memory{where}: {os.strerror(ctypes.get_errno())}")
+    return int(got)
+
+
+class _Mapping:
+    """A mapped file, as NumPy takes it: arrays hold it, and with the last of them it ends.
+
+    `mmap.mmap` would keep a descriptor open for as long.
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.address, self._size, self._unmap = map_file(fd, size), size, _LIBC.munmap
+        self.__array_interface__ = {"data": (self.address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_unmap"):
+            self._unmap(self.address, self._size)
 
 
 class SharedMemory:
-    """A file of memory, and its bytes here."""
+    """A file of memory, and its bytes here.
+
+    Raises:
+        DeviceError: it cannot be mapped.
+        OSError: it cannot be made.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.fd = os.memfd_create(name, os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, self.size)
-        self._map = mmap.mmap(self.fd, self.size)
-        self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
+        self.fd = memory_file(name, self.size)
+        self._map = _Mapping(self.fd, self.size)
+        self.bytes: NDArray[np.uint8] = np.asarray(self._map)
+
+    def close(self) -> None:
+        """Close the file: no other process is to map it. The bytes stay."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def head(self, structure: Structure) -> NDArray[np.void]:
         """The structure that the memory begins with; its digest is written."""
@@ -32,4 +97,4 @@ class SharedMemory:
         """Free the memory of whole pages between two offsets; they are zeros then."""
         start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
         if end > start:
-            self._map.madvise(mmap.MADV_REMOVE, start, end - start)
+            _LIBC.madvise(self._map.address + start, end - start, mmap.MADV_REMOVE)

@@ -3,8 +3,6 @@ and records can be used as they are."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import threading
 from typing import Any
 
@@ -15,6 +13,7 @@ from luthier.emulator import agreement
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
 from luthier.run.preflight import SHARED_BYTES
+from luthier.run.shared_memory import map_file, memory_file
 from luthier.wire.memory import SPACE_HEAD
 
 BASE = 0x2000_0000_0000
@@ -25,7 +24,6 @@ SIZE = SHARED_BYTES
 IMPORTS = BASE + SIZE
 """Behind it each process has pointers to its own C functions."""
 
-_PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
 _MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x4000, 0x100000
 
 
@@ -37,15 +35,8 @@ class SharedSpace:
     """
 
     def __init__(self) -> None:
-        self.fd = os.memfd_create("luthier", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, SIZE)
-        mmap = ctypes.CDLL(None, use_errno=True).mmap
-        mmap.restype = ctypes.c_void_p
-        mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        flags = _MAP_SHARED | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
-        got = mmap(BASE, SIZE, _PROT_READ | _PROT_WRITE, flags, self.fd, 0)
-        if got != BASE:
-            raise DeviceError(f"cannot map shared memory at {BASE:#x}: {os.strerror(ctypes.get_errno())}")
+        self.fd = memory_file("luthier", SIZE)
+        map_file(self.fd, SIZE, BASE, _MAP_NORESERVE | _MAP_FIXED_NOREPLACE)
         self._lock = threading.Lock()
         self._next_code = BASE
         self._next_data = BASE + CODE_SIZE

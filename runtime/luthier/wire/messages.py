@@ -34,7 +34,7 @@ class Request(enum.IntEnum):
     EXPLAIN = 4
     """`Explain`; bytes of the context, the work-group, the wave, and the allocation table. Reply: a text."""
     SHARE = 5
-    """A size, and a file. Reply: a name."""
+    """A size, and a file. Reply: a name. Or a size of 0 and such a name, which nobody attaches to any more."""
     ATTACH = 6
     """A name. Reply: a size, and the file."""
     COUNTS = 7

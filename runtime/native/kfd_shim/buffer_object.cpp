@@ -34,6 +34,11 @@ BufferObject::BufferObject(System &system, unsigned node, uint64_t size, uint32_
     : node(node), size(size), flags(flags), system_(system), file_(file) {}
 
 BufferObject::~BufferObject() {
+  if (name_ && named_by_ == getpid()) // a fork's objects have the name of its parent's
+    try {
+      system_.service.unshare(name_);
+    } catch (const Failure &) { // the service has ended
+    }
   system_.memory.give_back(node, taken_);
   close_file(file_);
 }
@@ -67,8 +72,10 @@ int BufferObject::file(uint64_t address) {
 }
 
 uint64_t BufferObject::name(uint64_t address) {
-  if (!name_)
+  if (!name_) {
     name_ = system_.service.share(file(address), size);
+    named_by_ = getpid();
+  }
   return name_;
 }
 

@@ -43,6 +43,7 @@ private:
 
   System &system_;
   uint64_t taken_ = 0, name_ = 0;
+  pid_t named_by_ = 0;
   int file_ = -1;
 };
 

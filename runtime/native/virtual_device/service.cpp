@@ -191,6 +191,8 @@ uint64_t Service::share(int fd, uint64_t size) {
   return ask(Request::kShare, Writer().number(size).text(), fd).number();
 }
 
+void Service::unshare(uint64_t name) { ask(Request::kShare, Writer().number(0).number(name).text()); }
+
 int Service::attach(uint64_t name, uint64_t &size) {
   int fd = -1;
   size = ask(Request::kAttach, Writer().number(name).text(), -1, &fd).number();

@@ -71,6 +71,7 @@ public:
   void captured(bool failed, bool outside, uint64_t beside, const Tally &before, const Tally &after);
   // Memory shared between processes: a name for a file of memory, and back.
   uint64_t share(int fd, uint64_t size);
+  void unshare(uint64_t name);
   int attach(uint64_t name, uint64_t &size);
 
 private:
