@@ -73,6 +73,13 @@ class HookError(LuthierError):
     """A hook that does not exist, cannot be compiled, or was given wrong arguments."""
 
 
+class UnfinishedError(HookError):
+    """A hook whose compilation the system ended: by a signal, or for want of memory, processes or files.
+
+    Another try may succeed, so nothing that follows from it is kept.
+    """
+
+
 class ConstantError(HookError):
     """A hook needs a constant where it was given registers."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from luthier.errors import HookError
+from luthier.errors import HookError, UnfinishedError
 from luthier.isa.targets import TargetId
 from luthier.module import ToolModule
 from luthier.payload import RegisterArgument
@@ -62,6 +62,37 @@ def test_what_ends_it_is_told_and_the_next_has_another() -> None:
     assert second not in (first, os.getpid())
     os.kill(second, signal.SIGKILL)  # no fault of the work that comes next
     assert pid() not in (first, second)
+
+
+def end_by(number: int, seen: str, times: int) -> str:
+    """End this process by a signal the first `times` times, which the size of a file counts."""
+    with open(seen, "ab") as file:
+        file.write(b".")
+    if Path(seen).stat().st_size <= times:
+        os.kill(os.getpid(), number)
+    return "done"
+
+
+def fail_of_system(problem: Exception) -> None:
+    raise problem
+
+
+def test_what_the_system_ends_is_tried_again(tmp_path: Path) -> None:
+    """As the kernel's out-of-memory killer ends it: the work is not to blame."""
+    assert in_lasting_child("hook x", end_by, signal.SIGKILL, str(tmp_path / "once"), 1) == "done"
+    assert in_child(lambda: end_by(signal.SIGXCPU, str(tmp_path / "own"), 1), "hook x") == "done"
+    end_lasting_child()
+    with pytest.raises(UnfinishedError, match=r"^hook x: the system ended its compilation: it crashed \(SIGKILL\)$"):
+        in_lasting_child("hook x", end_by, signal.SIGKILL, str(tmp_path / "ever"), 9)
+    assert (tmp_path / "ever").stat().st_size == 2
+    for problem in (MemoryError(), OSError(28, "No space left on device")):
+        with pytest.raises(UnfinishedError, match="the system ended its compilation"):
+            in_lasting_child("hook x", fail_of_system, problem)
+    with pytest.raises(UnfinishedError, match="out of memory"):
+        in_lasting_child("hook x", say_and_die, "LLVM ERROR: out of memory\n")
+    with pytest.raises(HookError, match="SIGSEGV") as crashed:
+        in_lasting_child("hook x", end_by, signal.SIGSEGV, str(tmp_path / "crash"), 9)
+    assert not isinstance(crashed.value, UnfinishedError)
 
 
 def test_what_cannot_be_sent_leaves_it_able_to_go_on() -> None:

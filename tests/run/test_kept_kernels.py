@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule, load_object
 from luthier.cache.store import Store
+from luthier.errors import UnfinishedError
+from luthier.payload import codegen
 from luthier.run import patching
 from luthier.run.patching import Patcher
+from luthier.support.losses import forget_losses, losses
 from luthier.tool import ToolGroup
 
 SOURCE = """
@@ -50,3 +53,40 @@ def test_a_comment_that_changes_leaves_kept_kernels_good(
     other = _patch(make_module(SOURCE.format(1), "gfx90a"), code)
     assert not other.kept
     assert other.companion.blocks[0].symbol != first.companion.blocks[0].symbol
+
+
+def test_what_the_system_ended_is_not_kept(make_module, app, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """A compilation that the out-of-memory killer has ended: the kernel lacks the hook this time, and no other."""
+    monkeypatch.setattr(patching, "patched_store", lambda: Store(tmp_path / "kept"))
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "cache"))
+    more = "LUTHIER_HOOK_ANNOTATE twice(uint64_t more) { atomicAdd((unsigned long long *)&bytes, 2 * more); }"
+    module, code = make_module(SOURCE.format(0) + more, "gfx90a"), app("vector_add", "gfx90a")
+
+    class Both(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.hoist = False
+            first, second, *_ = task.instructions
+            task.insert_hook_before(first, module.add, 5)
+            task.insert_hook_before(second, module.twice, 5)
+
+    def patch():  # type: ignore[no-untyped-def]
+        return Patcher(ToolGroup.of(Both())).patch(load_object(code), "vector_add")
+
+    real = codegen.in_lasting_child
+
+    def ended(what, *arguments):  # type: ignore[no-untyped-def]
+        if "twice" in what:
+            raise UnfinishedError(f"{what}: the system ended its compilation: it crashed (SIGKILL)")
+        return real(what, *arguments)
+
+    forget_losses()
+    with monkeypatch.context() as context:
+        context.setattr(codegen, "in_lasting_child", ended)
+        first = patch()
+    assert [refusal.kind for refusal in first.report.refusals] == ["unfinished"]
+    assert [text.partition(":")[0] for text in losses()] == ["hook twice in vector_add"]
+    forget_losses()
+    second, third = patch(), patch()
+    assert (first.kept, second.kept, third.kept) == (False, False, True)
+    assert [made.report.refusals for made in (second, third)] == [(), ()]
+    assert losses() == ()

@@ -14,6 +14,7 @@ from typing import IO, NoReturn, Protocol
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.support.losses import forget_losses, losses
 from luthier.support.suggestions import did_you_mean
 from luthier.terminal import say_text, visible_lines
 
@@ -44,6 +45,8 @@ COMMANDS = {
 PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "tools", "completion"})
 """Sub-commands that do nothing but print: whoever reads no further has what they wanted."""
 
+_NO_MEMORY = ("failed to map segment", "annot allocate memory")
+"""Parts of what the dynamic loader says where there is no memory for a library."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 COMMAND_GROUP = "luthier.commands"
@@ -107,9 +110,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         command: Command = importlib.import_module(module_name)
         command_parser = Parser(prog=name, description=summary)
         command.add_arguments(command_parser)
-        status = command.run(command_parser.parse_args(arguments[1:]))
+        parsed = command_parser.parse_args(arguments[1:])
+        forget_losses()
+        status = command.run(parsed)
         sys.stdout.flush()  # flushed here, where a failure can be reported
-        return status
+        if lost := losses():
+            more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+            say_text(f"{name}: error: lost: {lost[0]}{more}", file=sys.stderr)
+        return status or int(bool(lost))
     except LuthierError as problem:
         say_text(f"{name}: error: {problem}", file=sys.stderr)
         return 1
@@ -120,7 +128,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{problem.filename}: " if problem.filename else ""
         say_text(f"{name}: error: {where}{problem.strerror or problem}", file=sys.stderr)
         return 1
-    except MemoryError:
+    except (MemoryError, ImportError) as problem:
+        if isinstance(problem, ImportError) and not any(text in str(problem) for text in _NO_MEMORY):
+            raise
         say_text(f"{name}: error: there is not enough memory for this", file=sys.stderr)
         return 1
     except RecursionError:

@@ -15,6 +15,7 @@ from luthier.run import results
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
 from luthier.run.replaying import ReplayedRun
+from luthier.support.losses import losses
 from luthier.support.table import Table
 from luthier.tool import parse_tools
 
@@ -50,7 +51,10 @@ def _replayed(task: Mapping[str, Any], recorder: Recorder | None) -> dict[str, A
     error = _error(instrumentation) if any("instructions" in row for row in rows) else ""
     if recorder is not None:
         summary = results.head(instrumentation, ["luthier", "replay", *task["files"]], status, reported)
-        recorder.finish(instrumentation, {**summary, "devices": [f"emu:{device}" for device in run.devices]})
+        try:
+            recorder.finish(instrumentation, {**summary, "devices": [f"emu:{device}" for device in run.devices]})
+        except LuthierError as problem:
+            error = error or str(problem)
     sections = [*reported, ("coverage", [results.coverage(results.kernels(instrumentation))])]
     return {
         "replays": rows,
@@ -84,6 +88,8 @@ def _error(instrumentation: Instrumentation) -> str:
     try:
         results.check_tools(instrumentation)
         results.check(instrumentation)
+        if lost := losses():  # the process that started this one has none of them
+            raise LuthierError(f"lost: {lost[0]}")
     except LuthierError as problem:
         return str(problem)
     return ""

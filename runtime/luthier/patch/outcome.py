@@ -15,7 +15,9 @@ from luthier.objects.names import as_in_source
 from luthier.support.table import Cell, Table
 
 RefusalKind = (
-    Literal["no such register", "too few registers", "over budget", "sampled", "hook", "lifting", "layout"]
+    Literal[
+        "no such register", "too few registers", "over budget", "sampled", "hook", "unfinished", "lifting", "layout"
+    ]
     | Restriction
 )
 """Reason why something was left out.
@@ -25,6 +27,7 @@ RefusalKind = (
 - *over budget*: not enough are, within the budget that the tool gave its hooks;
 - *sampled*: so it would be here, and the tool asked for a sample of such points;
 - *hook*: the hook cannot be compiled or spliced;
+- *unfinished*: the system ended the hook's compilation, twice; another run may succeed;
 - a `Restriction`: nothing can run at the point;
 - *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved.
 """

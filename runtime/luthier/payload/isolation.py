@@ -20,11 +20,20 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from luthier.errors import HookError, LuthierError
+from luthier.errors import HookError, LuthierError, UnfinishedError
 
 T = TypeVar("T")
 
 _CAUSE = "LLVM ERROR: "
+_OF_SYSTEM = {
+    *(signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT),
+    *(signal.SIGXCPU, signal.SIGXFSZ, signal.SIGALRM, signal.SIGPIPE, signal.SIGBUS),
+}
+"""Signals that LLVM does not raise itself. SIGBUS is of a mapped file that was cut short, or of a full disk."""
+_SYSTEM_FAILED = 75
+"""Exit code of a child whose work failed for want of what the system has: EX_TEMPFAIL of sysexits.h."""
+_NO_MEMORY = ("out of memory", "bad_alloc")
+"""Parts of what LLVM says where memory cannot be had."""
 
 
 class _Child:
@@ -35,14 +44,20 @@ class _Child:
     """
 
     def __init__(self, work: Callable[[Any], object]) -> None:
-        self._words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
-        ours, theirs = socket.socketpair()
-        with _llvm_at_rest():
-            self._pid = os.fork()
-            if self._pid == 0:
-                _serve(work, theirs, self._words)
+        try:
+            with contextlib.ExitStack() as made:
+                self._words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
+                made.callback(os.close, self._words)
+                ours, theirs = (made.enter_context(end) for end in socket.socketpair())
+                with _llvm_at_rest():
+                    self._pid = os.fork()
+                    if self._pid == 0:
+                        _serve(work, theirs, self._words)
+                self._stream = ours.makefile("rwb")
+                made.pop_all()
+        except OSError as problem:
+            raise UnfinishedError(f"no process can be started for LLVM: {problem.strerror}") from None
         theirs.close()
-        self._stream = ours.makefile("rwb")
         ours.close()
 
     def ask(self, request: object, what: str) -> Any:
@@ -52,6 +67,7 @@ class _Child:
 
         Raises:
             HookError: the child died, with what LLVM said.
+            UnfinishedError: the system ended the child.
         """
         try:
             pickle.dump(request, self._stream)
@@ -59,7 +75,10 @@ class _Child:
             answer = pickle.load(self._stream)
         except (EOFError, OSError, pickle.UnpicklingError):
             status, said = self.end()
-            raise HookError(f"{what}: LLVM cannot compile it: {_cause(said, status)}") from None
+            cause = _cause(said, status)
+            if _is_of_system(status, cause):
+                raise UnfinishedError(f"{what}: the system ended its compilation: {cause}") from None
+            raise HookError(f"{what}: LLVM cannot compile it: {cause}") from None
         except BaseException:  # interrupted, or nothing that can be sent
             self.end(kill=True)
             raise
@@ -105,11 +124,22 @@ def in_child(work: Callable[[], T], what: str) -> T:
 
     Raises:
         HookError: the child died, with what LLVM said.
+        UnfinishedError: the system ended the child, and another one after it.
     """
-    child = _Child(lambda _: work())
-    answer: T | LuthierError = child.ask(None, what)
+    child, answer = _ask_new(lambda _: work(), None, what)
     child.end()
-    return _result(answer)
+    result: T = _result(answer)
+    return result
+
+
+def _ask_new(work: Callable[[Any], object], request: object, what: str) -> tuple[_Child, Any]:
+    """Return a new child and its answer to a request: the second child's where the system ends the first one."""
+    try:
+        child = _Child(work)
+        return child, child.ask(request, what)
+    except UnfinishedError:
+        child = _Child(work)
+        return child, child.ask(request, what)
 
 
 _lasting: _Child | None = None
@@ -127,14 +157,14 @@ def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) 
         child, _lasting = _lasting, None
         if child is not None:
             try:
-                answer: T | LuthierError = child.ask(request, what)
+                answer = child.ask(request, what)
             except HookError:  # perhaps of what it did before
                 child = None
         if child is None:
-            child = _Child(_call)
-            answer = child.ask(request, what)
+            child, answer = _ask_new(_call, request, what)
         _lasting = child
-    return _result(answer)
+    result: T = _result(answer)
+    return result
 
 
 def end_lasting_child() -> None:
@@ -193,6 +223,9 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
                     answer = problem
                 pickle.dump(answer, stream)
                 stream.flush()
+    except (MemoryError, OSError) as problem:
+        os.write(2, f"{_CAUSE}{problem!r}\n".encode())
+        os._exit(_SYSTEM_FAILED)
     except BaseException as problem:
         os.write(2, f"{_CAUSE}{problem!r}\n".encode())
     finally:
@@ -211,6 +244,13 @@ def _keep_what_is_freed() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _MOST_ON_HEAP)
         mallopt(_TRIM_THRESHOLD, _MOST_ON_HEAP)
+
+
+def _is_of_system(status: int, cause: str) -> bool:
+    """Return whether a child died of what the system did or lacked, and not of its work."""
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in _OF_SYSTEM:
+        return True
+    return os.waitstatus_to_exitcode(status) == _SYSTEM_FAILED or any(text in cause for text in _NO_MEMORY)
 
 
 def _cause(said: str, status: int) -> str:

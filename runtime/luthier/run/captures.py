@@ -24,6 +24,7 @@ from luthier.run.process_memory import Memory, ProcessMemory, Room
 from luthier.run.protocol import ProtocolError, Reader, Writer
 from luthier.run.selection import Selection
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.support.losses import note_loss
 from luthier.wire import messages
 from luthier.wire.messages import Request
 
@@ -204,6 +205,7 @@ class Captures(Struct):
             except LuthierError as problem:
                 self.files.remove(path)
                 self.refused.append(f"{path.name}: {problem}")
+                note_loss(self.refused[-1])
 
     def release(self, path: Path) -> Capture:
         """Return a capture that was held, and hold it no longer."""

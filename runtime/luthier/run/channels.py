@@ -28,8 +28,8 @@ Unpack = Callable[[NDArray[Any]], NDArray[Any] | None]
 """Function that makes of pushed records those that they stand for; None if it has failed."""
 _PIECE = 4096
 """Records that are unpacked at a time: each may stand for one of every lane."""
-Tell = Callable[[str], None]
-"""Function that reports errors."""
+Lose = Callable[[str], None]
+"""Function that notes what is lost."""
 
 
 class Channels:
@@ -40,12 +40,12 @@ class Channels:
 
     Args:
         folder: the run directory; None: records that no tool takes are counted only.
-        tell: reports errors.
+        lose: notes records that are lost, and why.
     """
 
-    def __init__(self, folder: Path | None, tell: Tell) -> None:
+    def __init__(self, folder: Path | None, lose: Lose) -> None:
         self._folder = folder
-        self._tell = tell
+        self._lose = lose
         self._lock = threading.Lock()
         self._drain: Drain | None = None
         self._files: dict[tuple[int, str], _File] = {}
@@ -73,7 +73,7 @@ class Channels:
             elif sink is None and self._folder is not None:
                 key = id(block.module), channel.name
                 if key not in self._files:
-                    self._files[key] = _File(self._folder, self._table_name(channel.name, owner), channel, self._tell)
+                    self._files[key] = _File(self._folder, self._table_name(channel.name, owner), channel, self._lose)
                 sink = self._files[key].sink(channel)
             if unpack is not None:
                 sink = _unpacking(unpack, sink or (lambda batch: None))
@@ -101,6 +101,9 @@ class Channels:
             channel.ring.mode = Mode.CLOSED
             if self._drain is not None:
                 self._drain.retire(channel.ring)
+            if channel.ring.damaged:
+                whose = f"process {session.pid} has overwritten the channel's counters"
+                self._lose(f"records of {channel.name} may be lost: {whose}")
         session.forget_rings()
 
     @property
@@ -114,7 +117,7 @@ class Channels:
             if self._drain is not None:
                 self._drain.stop()
                 for problem in self._drain.problems:
-                    self._tell(f"records were lost: {problem!r}")
+                    self._lose(f"records were lost: {problem!r}")
                 self._drain = None
             for file in self._files.values():
                 file.close()
@@ -148,9 +151,9 @@ class _File:
     Errors of writing are reported once, and the program goes on.
     """
 
-    def __init__(self, folder: Path, name: str, channel: LiveChannel, tell: Tell) -> None:
+    def __init__(self, folder: Path, name: str, channel: LiveChannel, lose: Lose) -> None:
         self.name = name
-        self._folder, self._tell = folder, tell
+        self._folder, self._lose = folder, lose
         self._writer: TableWriter | None = None
         self._failed = False
 
@@ -170,7 +173,7 @@ class _File:
                 self._open(batch.dtype).append(batch, **{process: channel.pid, device: channel.gpu})
             except LuthierError as problem:
                 self._failed = True
-                self._tell(f"records of {channel.name} are not kept: {problem}")
+                self._lose(f"records of {channel.name} are not kept: {problem}")
 
         return append
 
@@ -196,4 +199,4 @@ class _File:
             try:
                 self._writer.close()
             except LuthierError as problem:
-                self._tell(f"records of {self.name} are not kept: {problem}")
+                self._lose(f"records of {self.name} are not kept: {problem}")

@@ -24,6 +24,7 @@ from luthier.run.protocol import ProtocolError, Reader, Writer, agree
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
+from luthier.support.losses import note_loss
 from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
@@ -105,7 +106,7 @@ class Instrumentation:
         """Errors in the program's processes; the originals ran."""
         self.failures: list[str] = []
         """Those of them that are errors in tools' own code."""
-        self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
+        self.channels = Channels(None if recorder is None else recorder.folder, self.lose)
         self._lock = threading.RLock()
         """Lock whose holder waits for no thread that hands over records: tools get them under it."""
         self._has_ended = threading.Event()
@@ -215,6 +216,7 @@ class Instrumentation:
     def disconnect(self, session: Session) -> None:
         """End the session of a process that has ended, or whose connection has."""
         self.channels.retire(session)
+        session.close()
 
     def _open_channels(self, session: Session, block: Block) -> None:
         pairs = zip(self.tools.tools, self.patcher.modules_of, strict=True)
@@ -323,6 +325,11 @@ class Instrumentation:
         with self._lock:
             if failure not in self.failures:
                 self.failures.append(failure)
+
+    def lose(self, fault: str) -> None:
+        """Remember that something was lost which the run is to have in its results."""
+        self.tell(fault)
+        note_loss(fault)
 
     def tell(self, fault: str) -> None:
         """Remember what went wrong, once."""

@@ -195,9 +195,12 @@ class Patcher:
         from luthier.patch.output.companion import patch_task
 
         companion = patch_task(object, task, self.block_of)
-        if self._store is not None and key is not None and all(one.unchanged() for one in makers or ()):
+        (report,) = companion.report.kernels
+        # What the system ended may be there the next time.
+        whole = all(refusal.kind != "unfinished" for refusal in report.refusals)
+        if whole and self._store is not None and key is not None and all(one.unchanged() for one in makers or ()):
             self._store.put({key: _written(companion, task)})
-        return Patched(companion, "", companion.report.kernels[0])
+        return Patched(companion, "", report)
 
     def _read(self, kept: bytes, object: CodeObject, task: InstrumentationTask) -> Patched:
         from luthier.patch.output.companion import Companion, cell_modules

@@ -13,6 +13,7 @@ from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
+from luthier.support.losses import losses
 from luthier.support.table import Table
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import LiveVariable
@@ -98,7 +99,7 @@ def head(
             }
             for session in instrumentation.sessions
         ],
-        "faults": list(instrumentation.faults),
+        "faults": list(dict.fromkeys((*instrumentation.faults, *losses()))),
         **({} if executed is None else {"executed": executed.to_json()}),
     }
 

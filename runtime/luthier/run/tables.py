@@ -176,8 +176,8 @@ class TableWriter:
                 self._flush()
                 self._writer.close()
                 self._file.close()
-                self._file = None
                 self._partial.rename(self.path)
+                self._file = None
 
     def discard(self) -> None:
         """Leave no file, unless it was closed."""

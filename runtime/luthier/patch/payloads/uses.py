@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from luthier.errors import HookError, LuthierError, PatchError
+from luthier.errors import HookError, LuthierError, PatchError, UnfinishedError
 from luthier.isa.registers import mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.module import Hook, LoadedModule
@@ -16,6 +16,7 @@ from luthier.payload import Template
 from luthier.payload.arguments import Input
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
+from luthier.support.losses import note_loss
 from luthier.tool.guards import Guard
 from luthier.tool.hook_calls import HookCall, Insertion
 from luthier.tool.points import Place
@@ -45,6 +46,9 @@ class Refusals:
             error.object = error.object or self._lifted.object.name
             error.kernel, error.offset = kernel, address
             raise error
+        if isinstance(error, UnfinishedError):
+            kind = "unfinished"
+            note_loss(f"hook {insertion.hook.name} in {kernel}: {error.message}")
         self.leave_out(number, insertion, kind, error.message)
 
     def leave_out(self, number: int, insertion: Insertion, kind: RefusalKind, why: str) -> None:
