@@ -23,6 +23,7 @@ from wait_kernels import kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
 DPP = "v_mov_b32_dpp v2, v3 quad_perm:[0,1,2,3] row_mask:0xf bank_mask:0xf"
+SPILL = "v_writelane_b32 v4, s30, 0"
 MFMA = "v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]"
 
 # (target, what runs, wait states there and needed of what is found)
@@ -44,6 +45,13 @@ CASES = [
     # Into a function and out of it.
     ("gfx906", f"{LANE}; s_call_b64 s[30:31], f; =functions= f: ; {SELECT}; s_setpc_b64 s[30:31]", [(1, 4)]),
     ("gfx906", f"s_call_b64 s[30:31], f; {SELECT}; =functions= f: ; {LANE}; s_setpc_b64 s[30:31]", [(1, 4)]),
+    # Where a function begins, the call has written the return address; what its caller has written may be on its way.
+    ("gfx1201", f"{SPILL}; s_call_b64 s[30:31], f; =functions= f: ; s_setpc_b64 s[30:31]", []),
+    (
+        "gfx1201",
+        f"{SPILL}; s_mov_b32 s30, 0; s_call_b64 s[4:5], f; =functions= f: ; {SPILL}; s_setpc_b64 s[4:5]",
+        [(0, None)],
+    ),
     ("gfx1100", "v_rcp_f32 v4, v3; v_mov_b32 v5, v4", [(0, 6)]),
     ("gfx1100", "v_rcp_f32 v4, v3; s_waitcnt_depctr 0xfff; v_mov_b32 v5, v4", []),
 ]
