@@ -107,6 +107,7 @@ s_getreg_b32 {s}, hwreg(HW_REG_WAVE_STATUS)
 s_getreg_b32 {s}, hwreg(HW_REG_WAVE_MODE)
 s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), {s}
 s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), 1
+s_set_vgpr_msb 0
 ds_direct_load {v} wait_va_vdst:15 wait_vm_vsrc:1
 ds_direct_load {v} wait_va_vdst:0 wait_vm_vsrc:1
 ds_direct_load {v} wait_va_vdst:15 wait_vm_vsrc:0

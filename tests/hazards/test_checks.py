@@ -24,6 +24,7 @@ from wait_kernels import kernel
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
 DPP = "v_mov_b32_dpp v2, v3 quad_perm:[0,1,2,3] row_mask:0xf bank_mask:0xf"
 SPILL = "v_writelane_b32 v4, s30, 0"
+MODE = "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), 3"
 MFMA = "v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]"
 
 # (target, what runs, wait states there and needed of what is found)
@@ -52,6 +53,12 @@ CASES = [
         f"{SPILL}; s_mov_b32 s30, 0; s_call_b64 s[4:5], f; =functions= f: ; {SPILL}; s_setpc_b64 s[4:5]",
         [(0, None)],
     ),
+    ("gfx1250", f"{MODE}; s_set_vgpr_msb 0", [(0, 1)]),
+    ("gfx1250", f"{MODE}; s_nop 0; s_set_vgpr_msb 0", []),
+    ("gfx1250", f"{MODE}; s_cbranch_scc1 b; s_nop 0; b: ; s_set_vgpr_msb 0", []),
+    ("gfx1250", f"s_cbranch_scc1 b; {MODE}; b: ; s_set_vgpr_msb 0", [(0, 1)]),
+    ("gfx1250", "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_SCHED_MODE, 0, 2), 2; s_set_vgpr_msb 0", []),
+    ("gfx1250", "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), s4; s_set_vgpr_msb 0", []),
     ("gfx1100", "v_rcp_f32 v4, v3; v_mov_b32 v5, v4", [(0, 6)]),
     ("gfx1100", "v_rcp_f32 v4, v3; s_waitcnt_depctr 0xfff; v_mov_b32 v5, v4", []),
 ]

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.covering(1)
 COUNT = 150
 """Sequences of a test."""
 SEED = os.environ.get("LUTHIER_SEED", "1")
-NOT_ALONE = ("s_branch", "s_rfe", "lds_direct", "ds_direct", "v_wmma", "image_", "s_movrel", "v_fma_f16", "s_nop")
+NOT_ALONE = (
+    *("s_branch", "s_rfe", "lds_direct", "ds_direct", "v_wmma", "image_", "s_movrel", "v_fma_f16", "s_nop"),
+    "s_set_vgpr_msb",
+)
 """LLVM wants more of them than a line, or its own opcodes; or they are what it inserts."""
 ONLY_HERE = ("s_setvskip", "s_setreg_b32 hwreg(HW_REG_MODE, 28")
 """LLVM does not know what they need."""

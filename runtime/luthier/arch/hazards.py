@@ -24,7 +24,8 @@ Of LLVM's recognizer, by its functions, and where their rows are:
   fixLdsDirectVALUHazard, fixLdsDirectVMEMHazard, fixVALUPartialForwardingHazard, fixVALUTransUseHazard,
   fixWMMAHazards, fixVALUMaskWriteHazard.
 - `gfx12`, `gfx1250`: AMDGPUWaitSGPRHazards, fixVALUTransCoexecutionHazards, checkWMMACoexecutionHazards,
-  fixGetRegWaitIdle, fixDsAtomicAsyncBarrierArriveB64, fixSetRegMode.
+  fixGetRegWaitIdle, fixDsAtomicAsyncBarrierArriveB64, fixSetRegMode; of
+  AMDGPULowerVGPREncoding needNopBeforeSetVGPRMSB.
 
 Deliberately not here:
 
@@ -37,8 +38,9 @@ Deliberately not here:
 - Reads of EXEC by vector memory after a vector instruction wrote it, which LLVM keeps apart and no document asks for.
 - EXECZ and VCCZ as sources of vector instructions (GFX9), and VCC by the numbers of its SGPRs: no compiler makes them.
 - ``s_nop`` before a wave gives its registers back (GFX11), and what only a trap handler meets.
-- On GFX1250: pages that fault, fixScratchBaseForwardingHazard (FLAT_SCRATCH as a base), fixTDM (how many tensor loads
-  may run); on GFX1251 its longer WMMA, and fixVPermPk16Hazard of what comes after it.
+- On GFX1250: ``s_set_vgpr_msb`` behind ``s_setreg_b32`` of MODE, of which LLVM does not know whether it is dropped as
+  behind ``s_setreg_imm32_b32``; pages that fault, fixScratchBaseForwardingHazard (FLAT_SCRATCH as a base), fixTDM (how
+  many tensor loads may run); on GFX1251 its longer WMMA, and fixVPermPk16Hazard of what comes after it.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ class Boundaries:
             return self.everywhere, self._behind
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:
+            # Both behind waits, for none may stand right behind a write of MODE.
             again = (f"s_set_vgpr_msb {bits:#x}",) if bits else ()
-            return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, *again)
+            return (*self._waits(point, index), "s_set_vgpr_msb 0"), (*self._behind, *again)
         skipped = self._lifted.skipped.get(point)
         if skipped is not None and skipped.again is not None:
             # The source of the mode is live here. Wait states separate the mode changes from vector instructions.

@@ -64,6 +64,13 @@ ROWS = (
         remedy="v_nop",
     ),
     row(
+        "s_setreg_imm32 of MODE, s_set_vgpr_msb, which is dropped",
+        ("s_setreg_imm32", "of MODE"),
+        "s_set_vgpr_msb",
+        1,
+        "LLVM since 2026, AMDGPULowerVGPREncoding, needNopBeforeSetVGPRMSB",
+    ),
+    row(
         "s_getreg of the state while instructions run",
         "not s_wait_alu",
         ("s_getreg", "of the state"),
