@@ -25,6 +25,7 @@ from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
+from luthier.payload.isolation import end_lasting_child
 from luthier.tool import InstrumentationTask
 
 HERE = Path(__file__).parent
@@ -43,6 +44,7 @@ def install(folder: Path, name: str, point: str) -> None:
 def forget() -> None:
     targets._all.cache_clear()
     TargetId.parse.cache_clear()
+    end_lasting_child()  # it knows those that were there when it asked
 
 
 @pytest.fixture

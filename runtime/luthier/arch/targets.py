@@ -155,6 +155,13 @@ def target_of_mach(mach: int) -> Target:
     return target
 
 
+def processors_of(target: Target) -> tuple[Target, ...]:
+    """Return the processors that run a target's code: of a generic one all that it stands for, of another itself."""
+    if not target.is_generic:
+        return (target,)
+    return tuple(one for one in TARGETS.values() if one.generic == target.name) or (target,)
+
+
 def version_of(processor: str) -> tuple[int, int, int]:
     """Return major version, minor version and stepping of a processor, in the table or not.
 

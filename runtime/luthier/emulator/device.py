@@ -107,7 +107,7 @@ class Module:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
             ranges = self.object.text_as_loaded(self.image.address_of)
             found = self._codes[wave_size] = Code(isa, ranges)
-            found.origin = teller(self.object)
+            found.target, found.origin = self.object.target, teller(self.object)
         return found
 
     def rewrite(self, address: int, data: bytes) -> None:

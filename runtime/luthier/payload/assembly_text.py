@@ -9,6 +9,8 @@ from collections import defaultdict
 from msgspec import Struct
 
 from luthier.errors import HookError
+from luthier.hazards.insertion import wait_states
+from luthier.hazards.wait_states.model import hazard_model
 from luthier.isa import Isa
 
 _MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
@@ -26,6 +28,8 @@ _SETTLES_VCC = {
     64: re.compile(r"[ \t]*(s_wait_alu[^\n]*sa_sdst\(0\)|[sv]_\w+[ \t]+vcc,)"),
 }
 """By lanes of a wave: behind it VCC is what one instruction wrote, or it was waited for."""
+_MATRIX = re.compile(r"^[ \t]*v_s?mfma[^\n]*", re.MULTILINE)
+"""Behind these LLVM inserts wait states; for a generic processor those of one that it stands for, not of all."""
 RECURSION_BYTES = 16384
 """Private memory for functions that call themselves, or are called through pointers: how much they need is not known.
 LLVM assumes as much for functions that it does not know (``amdgpu-assume-external-call-stack-size``)."""
@@ -124,6 +128,8 @@ def prepared(assembly: str, hook: str, isa: Isa) -> PayloadText:
         raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
     text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
     text = _MARKER_AT_LABEL.sub(r"\1\ts_nop 0\n", text)
+    if states := hazard_model(isa.target.target, isa.wave_size).behind_matrix_of_some:
+        text = _MATRIX.sub(lambda match: "\n".join([match.group(), *wait_states(states)]), text)
     if isa.target.target.scalar_wait is not None:
         text = _with_scalar_waits(text, isa.target.target.scalar_wait, isa.wave_size)
     return PayloadText(text, frozenset(called))

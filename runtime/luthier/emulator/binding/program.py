@@ -175,6 +175,8 @@ class Code:
             machine_code().address(Variant(name, isa.wave_size, isa.target.target.emulated_major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
+        self.target = isa.target
+        """That of its object, which may be another than the device's: a generic one."""
         self.origin: Teller = lambda address, scalar_pair: ""
         """Says of an address whose code is there."""
         self.floats = 0

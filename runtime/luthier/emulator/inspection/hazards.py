@@ -66,6 +66,8 @@ class LaunchHazard(Struct, frozen=True):
     check: str = HAZARDS
     source: SourceLocation | None = None
     """Source location of the instruction, if debug information has one."""
+    only_on: tuple[str, ...] = ()
+    """Of code for a generic processor, those that need it, where others that run the code do not."""
 
     @property
     def by(self) -> str:
@@ -75,7 +77,7 @@ class LaunchHazard(Struct, frozen=True):
     @property
     def lacks(self) -> str:
         """Return what is between them and what should be, in words."""
-        return lacking(self.there, self.needed, self.clock, self.remedy)
+        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on)
 
     def __str__(self) -> str:
         behind = "" if self.producer is None else f" behind {self.producer:#x} ({self.producer_text}){self.by}"
@@ -90,6 +92,7 @@ class _Hit(NamedTuple):
     units: int
     there: int
     needed: int
+    only_on: tuple[str, ...]
 
 
 class _Shared(NamedTuple):
@@ -114,7 +117,7 @@ class HazardAutomaton:
         code: that of the kernels. Nothing is known behind instructions that come later, from other objects.
         zeros: makes what native code reads.
         more: number of records that may come so.
-        target: that of the object, which may say more than the device's: XNACK is off.
+        target: that of the object, which may say more than the device's: XNACK is off, or that it is for several.
     """
 
     def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0, target: TargetId | None = None) -> None:
@@ -224,7 +227,9 @@ class HazardAutomaton:
         hits: list[_Hit] = []
 
         def report(_: Step, entry: Entry, units: int, needed: int) -> None:
-            hits.append(_Hit(self._model.rules[entry.rule], units, entry.age, needed))
+            rule = self._model.rules[entry.rule]
+            only_on = self._model.only_on(rule, entry.tag, entry.age, needed)
+            hits.append(_Hit(rule, units, entry.age, needed, only_on))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
         hits.sort(key=lambda hit: hit.there)  # only the first hazard of each producer and consumer is reported
@@ -363,6 +368,7 @@ def _finding(hit: _Hit, row: np.void, code: Code, kernel: str) -> LaunchHazard:
         hazard.remedy,
         int(row["group"]),
         int(row["wave"]),
+        only_on=hit.only_on,
     )
 
 
@@ -370,5 +376,5 @@ def hazard_watch(code: Code, kernel: str) -> HazardWatch:
     """Return the watch of a launch of a kernel in this code."""
     automaton = code.hazards
     if not isinstance(automaton, HazardAutomaton):
-        automaton = code.hazards = HazardAutomaton(code)
+        automaton = code.hazards = HazardAutomaton(code, target=code.target)
     return HazardWatch(automaton, code, kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -71,6 +72,16 @@ class _Hit(Struct):
     needed: int
 
 
+class _Met(NamedTuple):
+    """Distance and registers by which a producer and a consumer meet."""
+
+    units: int
+    there: int
+    needed: int
+    tag: int = 0
+    """The producer's."""
+
+
 def _hits(steps: Steps, flow: Flow) -> list[_Hit]:
     """Return the consumers that are too near, in the order of addresses."""
     hits: dict[tuple[int, int], _Hit] = {}
@@ -101,7 +112,7 @@ class _Search:
         """Yield a finding for each producer."""
         lifted, rule = self._lifted, self._machine.model.rules[hit.rule]
         if rule.hazard.producer is None:
-            yield self._finding(hit, None, 0, 0, 0, (lifted.block_of[hit.step],))
+            yield self._finding(hit, None, _Met(0, 0, 0), (lifted.block_of[hit.step],))
             return
         for block in lifted.blocks:
             for step in self._steps.of(block.index):
@@ -114,13 +125,12 @@ class _Search:
                     self._left -= 1
                     way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
                     if way is not None:
-                        path, (reached, there, needed) = way
-                        yield self._finding(hit, step.at, reached, there, needed, path)
+                        path, met = way
+                        yield self._finding(hit, step.at, met, path)
 
-    def _finding(
-        self, hit: _Hit, producer: int | None, units: int, there: int, needed: int, path: tuple[int, ...]
-    ) -> HazardFinding:
-        lifted, hazard = self._lifted, self._machine.model.rules[hit.rule].hazard
+    def _finding(self, hit: _Hit, producer: int | None, met: _Met, path: tuple[int, ...]) -> HazardFinding:
+        lifted, model, rule = self._lifted, self._machine.model, self._machine.model.rules[hit.rule]
+        hazard = rule.hazard
         function = lifted.functions[lifted.blocks[lifted.block_of[hit.step]].function]
         return HazardFinding(
             lifted.kernel.name,
@@ -128,28 +138,24 @@ class _Search:
             hazard.name,
             place_of(lifted, hit.step),
             None if producer is None else place_of(lifted, producer),
-            UnitSet(units if hazard.in_registers and units != 1 else 0),
-            there,
-            None if hazard.needed is None else needed,
+            UnitSet(met.units if hazard.in_registers and met.units != 1 else 0),
+            met.there,
+            None if hazard.needed is None else met.needed,
             hazard.clock,
             hazard.remedy,
             tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
+            model.only_on(rule, met.tag, met.there, met.needed),
         )
 
-    def _way(
-        self, block: int, producer: Step, entry: Entry, hit: _Hit
-    ) -> tuple[tuple[int, ...], tuple[int, int, int]] | None:
-        """Return the shortest path in blocks from a producer to the consumer.
+    def _way(self, block: int, producer: Step, entry: Entry, hit: _Hit) -> tuple[tuple[int, ...], _Met] | None:
+        """Return the shortest path in blocks from a producer to the consumer, and how they meet."""
 
-        It is the blocks, and which units meet, how many wait states are between them, and how many are needed.
-        """
-
-        def follow(index: int, steps: list[Step], state: State, start: Ticks) -> Passed[State, tuple[int, int, int]]:
-            found: list[tuple[int, int, int]] = []
+        def follow(index: int, steps: list[Step], state: State, start: Ticks) -> Passed[State, _Met]:
+            found: list[_Met] = []
 
             def report(step: Step, met: Entry, units: int, needed: int) -> None:
                 if step.at == hit.step and met.rule == hit.rule:
-                    found.append((units, met.age, needed))
+                    found.append(_Met(units, met.age, needed, met.tag))
 
             after = self._machine.run(state, steps, self._steps.length(index), report, start=start, only=True)
             return Passed(found[0] if found else None, after or None)

@@ -33,6 +33,8 @@ class HazardFinding(Struct, frozen=True):
     """Remedy other than wait states."""
     path: tuple[int, ...]
     """Virtual addresses of the blocks on a path from one to the other, both ends included."""
+    only_on: tuple[str, ...] = ()
+    """Of code for a generic processor, those that need it, where others that run the code do not."""
 
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
@@ -42,7 +44,7 @@ class HazardFinding(Struct, frozen=True):
     @property
     def lacking(self) -> str:
         """Return the actual and the needed distance as text."""
-        return lacking(self.there, self.needed, self.clock, self.remedy)
+        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on)
 
     def _way(self) -> str:
         return "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
@@ -61,16 +63,18 @@ class HazardFinding(Struct, frozen=True):
             "clock": self.clock,
             "remedy": self.remedy,
             "path": list(self.path),
+            "only_on": list(self.only_on),
         }
 
 
-def lacking(there: int, needed: int | None, clock: str, remedy: str) -> str:
+def lacking(there: int, needed: int | None, clock: str, remedy: str, only_on: tuple[str, ...] = ()) -> str:
     """Return the actual and the needed distance between producer and consumer as text."""
+    where = f" on {' and '.join(only_on)} only" if only_on else ""
     if needed is None:
-        return f"it needs {remedy}"
+        return f"it needs {remedy}{where}"
     unit = "wait states" if clock == "states" else clock
     other = f" (or {remedy})" if remedy else ""
-    return f"{there} {unit}, it needs {needed}{other}"
+    return f"{there} {unit}, it needs {needed}{other}{where}"
 
 
 class UnneededNop(Struct, frozen=True):

@@ -1,5 +1,8 @@
 """The hazards that one processor has (`Generation.hazards`), and how time is counted for them.
 
+A generic processor has the strictest of those of all processors that run its code. LLVM 22 keeps apart for
+``gfx9-4-generic`` what gfx942 needs, not what gfx950 needs.
+
 The tests compare them with the wait states that LLVM inserts.
 """
 
@@ -10,8 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from luthier.arch.hazards import MATRIX_KINDS, Clock, Hazard, Party
 from luthier.arch.target import Target
+from luthier.arch.targets import processors_of
 from luthier.errors import TargetError
 from luthier.hazards.wait_states.kinds import KINDS, MAY_PLAY, ROLES, SCALAR_WRITERS, Role
 from luthier.isa.instructions import InstructionFlag
@@ -45,13 +51,26 @@ class Rule(NamedTuple):
 
 
 class HazardModel:
-    """The hazards of one processor at one wave size."""
+    """The hazards of one processor at one wave size.
+
+    Attributes:
+        rules: the rows that hold; of a generic processor those of all that it stands for, each as the strictest has it.
+    """
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
         self._passes = [(re.compile(one.names), one.passes) for one in target.passes]
         self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
-        rows = [hazard for hazard in target.hazards if hazard.is_in(wave_size, xnack)]
-        self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
+        own = {
+            one.name: [hazard for hazard in one.hazards if hazard.is_in(wave_size, xnack)]
+            for one in processors_of(target)
+        }
+        rows = _alike(own)
+        self.rules = tuple(
+            Rule(number, hazard, hazard.most()) for number, hazard in enumerate(_strictest(one) for one in rows)
+        )
+        self._rows = rows if len(own) > 1 else []
+        """Of a generic processor, for each rule the rows of the processors that have it, by their names."""
+        self._processors = len(own)
         self._parties: dict[str, dict[Party, list[tuple[int, str]]]] = {}
         """By kind, each with the rules and fields that name it: rows share most of them."""
         for rule in self.rules:
@@ -61,6 +80,39 @@ class HazardModel:
                         said = f"kind {party.kind!r}" if party.kind not in KINDS else f"role {party.role!r}"
                         raise TargetError(f"hazard {rule.hazard.name!r}: there is no {said}", target=target.name)
                     self._parties.setdefault(party.kind, {}).setdefault(party, []).append((rule.number, name))
+
+    def only_on(self, rule: Rule, tag: int, there: int, needed: int) -> tuple[str, ...]:
+        """Return the processors on which a producer is too near to a consumer; none for all that run the code.
+
+        Args:
+            tag: the producer's.
+            there: distance between them.
+            needed: that is needed, at most.
+        """
+        rows = self._rows[rule.number] if self._rows else {}
+        names = tuple(
+            name
+            for name, row in rows.items()
+            if row.needed is None or there < min(Rule(rule.number, row, row.most()).needed(tag), needed)
+        )
+        return names if len(names) < self._processors else ()
+
+    @cached_property
+    def behind_matrix_of_some(self) -> int:
+        """Return the most wait states behind matrix instructions by rules in which processors of a generic one differ.
+
+        A compiler may have inserted those of any of them.
+        """
+        return max(
+            (
+                rule.window
+                for rule, rows in zip(self.rules, self._rows, strict=False)
+                if rule.hazard.producer is not None
+                and rule.hazard.producer.kind in MATRIX_KINDS
+                and any(len(rows) < self._processors or row.needed != rule.hazard.needed for row in rows.values())
+            ),
+            default=0,
+        )
 
     def tag(self, rule: Rule, opcode: Opcode) -> int:
         """Return the tag that a producer is recorded with, and a consumer compared by: its passes, or its opcode."""
@@ -214,6 +266,31 @@ class HazardModel:
             ),
             default=0,
         )
+
+
+def _alike(rows: Mapping[str, Iterable[Hazard]]) -> list[dict[str, Hazard]]:
+    """Return the rows of several processors, those together that differ in nothing but how much they need."""
+    found: dict[tuple[bool, Hazard], dict[str, Hazard]] = {}
+    for name, own in rows.items():
+        for row in own:
+            key = row.needed is None, replace(row, needed=None, source="", until=())
+            found.setdefault(key, {})[name] = row
+    return list(found.values())
+
+
+def _strictest(rows: Mapping[str, Hazard]) -> Hazard:
+    """Return a row that asks for as much as each of these, which differ in nothing else."""
+    first, *others = rows.values()
+    if all(row.needed == first.needed for row in others):
+        return first
+    every = [first, *others]
+    tags = {tag for row in every if isinstance(row.needed, Mapping) for tag in row.needed}
+
+    def most(tag: int) -> int:
+        return max(Rule(0, row, row.most()).needed(tag) for row in every)
+
+    source = "; ".join(dict.fromkeys(row.source for row in every))
+    return replace(first, needed={tag: most(tag) for tag in sorted(tags)} if tags else most(0), source=source)
 
 
 def _writes_scalars(one: Party) -> bool:
