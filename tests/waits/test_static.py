@@ -297,6 +297,10 @@ UNNEEDED = [
     # For the order of memory, though nothing is read.
     ("gfx906", "global_store_dword v[2:3], v4, off; s_waitcnt vmcnt(0); s_barrier", 0),
     ("gfx906", f"{LOAD9.format(10)}; s_waitcnt vmcnt(0); s_barrier", 0),
+    ("gfx906", "ds_write_b32 v2, v4; s_waitcnt lgkmcnt(0); s_cbranch_scc0 b; v_mov_b32 v5, 0; b: ; s_barrier", 0),
+    ("gfx1200", f"ds_store_b32 v2, v4; {CALL} s_wait_dscnt 0x0; {RETURN}", 0),
+    ("gfx1200", f"{CALL} ds_store_b32 v2, v4; s_wait_dscnt 0x0; {RETURN}", 0),
+    ("gfx1200", "ds_store_b32 v2, v4; s_wait_dscnt 0x0; v_mov_b32 v5, 0; s_wait_dscnt 0x0; s_barrier_signal -1", 2),
     ("gfx1200", f"{LOAD11.format(10)}; s_wait_storecnt 0x0", 1),
     # A function's first wait, for what its callers leave.
     ("gfx906", f"{LOAD9.format(10)}; {CALL} s_waitcnt vmcnt(0); {READ_V10}; {RETURN}", 0),

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from luthier.hazards.wait_counters.dataflow import Flow
+from luthier.hazards.wait_counters.model import Limit
 from luthier.hazards.wait_counters.state import State, merge
 from luthier.hazards.wait_counters.steps import Step, Steps
 from luthier.isa import InstructionFlag
@@ -22,6 +23,8 @@ _F = InstructionFlag
 _MEMORY = int(_F.SMEM | _F.VMEM | _F.FLAT | _F.DS | _F.EXPORT | _F.GWS | _F.SIDE_EFFECTS)
 """Instructions before which a wait may be there for the order of memory accesses."""
 
+_STORES = frozenset({"vector", "flat", "flat lds", "store", "lds", "gds"})
+"""Streams of stores, to memory or to LDS; with loads, where these are not counted apart."""
 
 Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
 
@@ -59,6 +62,9 @@ class _Search:
         self._machine = flow.machine
         self._memory: list[int] = [0, *np.cumsum(lifted.code.flags & _MEMORY != 0).tolist()]
         """[n + 1] instructions of these before each."""
+        model = self._machine.model
+        named = _STORES - {"vector"} if "store" in model.stream_index else _STORES
+        self._of_stores = {stream.counter for stream in model.streams if stream.name in named}
 
     @cached_property
     def _next(self) -> list[list[int]]:
@@ -76,34 +82,48 @@ class _Search:
         if step.released is not None:
             queues[step.released] = before.queues[step.released]
         state = self._machine.empty._replace(queues=tuple(queues))
-        return None if self._used(block, number + 1, state) else _USED
+        limits = frozenset(
+            limit
+            for limit in step.limits
+            if limit.counter in self._of_stores and before.most[limit.counter] > limit.value
+        )
+        return None if self._used(block, number + 1, state, limits) else _USED
 
-    def _used(self, block: int, first: int, state: State) -> bool:
-        """Return whether some of these outstanding registers are used, or the order of memory accesses may matter."""
-        waiting = [(block, first, state)]
-        seen: set[tuple[int, State]] = set()
+    def _used(self, block: int, first: int, state: State, limits: frozenset[Limit]) -> bool:
+        """Return whether some of these outstanding registers are used, or the order of memory accesses may matter.
+
+        Args:
+            limits: what is waited for that stores count, which give no registers: it matters up to a later wait for it.
+        """
+        waiting = [(block, first, state, limits)]
+        seen: set[tuple[int, State, frozenset[Limit]]] = set()
         while waiting:
-            index, begin, now = waiting.pop()
+            index, begin, now, left = waiting.pop()
             touched: list[int] = []
             held, there = self._machine.outstanding(now), any(now.queues)
             for step in self._steps.of(index)[begin:]:
                 if not step.limits and self._memory[step.last + 1] > self._memory[step.first]:
                     return True
-                if step.is_plain and there and not step.touches & held:
+                if step.is_plain and (there or left) and not step.touches & held:
                     continue
+                left = frozenset(
+                    one
+                    for one in left
+                    if not any(one.counter == at and value <= one.value for at, value in step.limits)
+                )
                 now = self._machine.run(now, [step], lambda *_, touched=touched: touched.append(1), only=True)
                 if touched:
                     return True
                 held, there = self._machine.outstanding(now), any(now.queues)
-                if not there:
+                if not there and not left:
                     break
             else:
                 if self._lifted.blocks[index].exit not in ("fallthrough", "branch", "conditional", "end"):
                     return True
                 for following in self._next[index]:
-                    if (following, now) not in seen:
-                        seen.add((following, now))
-                        waiting.append((following, 0, now))
+                    if (following, now, left) not in seen:
+                        seen.add((following, now, left))
+                        waiting.append((following, 0, now, left))
                 if len(seen) > MOST_BLOCKS:
                     return True
         return False
