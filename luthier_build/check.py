@@ -49,9 +49,10 @@ def raise_problems(found: Mapping[str, Iterable[str]]) -> None:
 def problems_of_module(module: ToolModule, target: TargetId) -> list[str]:
     """Return why hooks of a module cannot be spliced.
 
-    It is one text each with the hook's place; empty when all can.
+    It is one text each with the hook's place; empty when all can. Hooks that the target does not have are left out.
     """
-    return [problem for hook in module.hooks.values() for problem in _problems_of_hook(hook, target)]
+    hooks = (module.hooks[hook.symbol] for hook in module.contents_for(target).hooks)
+    return [problem for hook in hooks for problem in _problems_of_hook(hook, target)]
 
 
 def _problems_of_object(path: Path, target: TargetId) -> list[str]:

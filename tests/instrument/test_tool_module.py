@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from luthier.errors import ToolError
+from luthier.errors import LuthierError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import ToolModule
 from luthier.objects import load_objects
@@ -58,15 +58,28 @@ def test_bitcode_from_a_file_and_from_memory(module: ToolModule, tmp_path: Path)
         assert {fixup.symbol.partition("@")[0] for fixup in template.fixups} >= {"counter"}
 
 
+def test_hooks_that_only_some_targets_have(make_module) -> None:
+    """Wherever in the file these are."""
+    source = """
+    LUTHIER_HOOK_ANNOTATE first() {}
+    #ifdef __gfx942__
+    LUTHIER_HOOK_ANNOTATE second() {}
+    #endif
+    """
+    module = make_module(source, "gfx90a", "gfx942")
+    assert {name: hook.targets for name, hook in module.hooks.items()} == {"first": (), "second": ("gfx942",)}
+    template_for(module.second, (), TargetId.parse("gfx942"), 64)
+    with pytest.raises(LuthierError, match="hook second is for gfx942 alone"):
+        template_for(module.second, (), TargetId.parse("gfx90a"), 64)
+
+
 def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule, tmp_path: Path) -> None:
     other = make_module("__device__ int x; LUTHIER_HOOK_ANNOTATE other() { x = 1; }", in_file=True)
     both = tmp_path / "both.bin"
     both.write_bytes(b"".join(_padded(Path(one.name).read_bytes()) for one in (module, other)))
-    found = ToolModule.load_all(both)
-    if len(found) == 2:
-        assert {next(iter(one.hooks)) for one in found} == {"step", "other"}
-        with pytest.raises(ToolError, match="holds 2 device modules"):
-            ToolModule.load(both)
+    assert [[*one.hooks] for one in ToolModule.load_all(both)] == [["step"], ["other"]]
+    with pytest.raises(ToolError, match="holds 2 device modules"):
+        ToolModule.load(both)
 
 
 def test_bitcode_of_a_generic_processor_fits_its_members(make_module) -> None:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -14,7 +14,6 @@ import pytest
 from kept import FOLDER, kept
 from luthier.isa.targets import TargetId
 from luthier.module import DeviceContents, ToolModule
-from luthier.module.description import DeviceVariable
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings
@@ -97,15 +96,13 @@ class _OnDemand(ToolModule):
         contents = _Contents(targets, compiled)
         super().__init__(contents, "a module of the tests")
         self._targets = tuple(map(TargetId.parse, targets))
-        self._first = ToolModule(contents[:1], self.name)
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
         return self._targets
 
-    @property
-    def variables(self) -> Mapping[str, DeviceVariable]:
-        return self._first.variables
+    def _describing(self) -> Sequence[DeviceContents]:
+        return self._contents[:1]
 
     def contents_for(self, target: TargetId) -> DeviceContents:
         fitting = [place for place, built in enumerate(self._targets) if built.covers(target)]

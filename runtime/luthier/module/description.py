@@ -133,7 +133,7 @@ class DeviceContents:
     """Names of the intrinsics that hooks call, e.g. ``luthier::readReg.i32.i32``."""
     variables: tuple[DeviceVariable, ...]
     cuid: str
-    """The compilation-unit id clang put in the module; empty before clang 18."""
+    """The compilation-unit id clang put in the module; empty before clang 18, and where its user says so."""
     llvm: str
     """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
     bitcode: bytes = b""
@@ -148,6 +148,8 @@ class DeviceContents:
     that part of a sum may be somewhere else while kernels run."""
     one_wave_size: str = ""
     """Reason why the target's other wave size is missing, or empty."""
+    source: str = ""
+    """Name of the source file, as it was given to clang."""
 
     @property
     def digest(self) -> str:

@@ -128,6 +128,7 @@ def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceConte
             },
             only_added=frozenset(str(one["name"]) for one in raw["variables"] if one.get("only_added")),
             one_wave_size=str(raw.get("one_wave_size", "")),
+            source=str(raw.get("source", "")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
+from luthier.module.compilations import by_source
 from luthier.module.demand import OnDemand, wanted
 from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter
 from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
@@ -59,18 +60,21 @@ class ToolModule:
         """
         found = cls.load_all(source)
         if len(found) != 1:
-            names = ", ".join(f"{module.cuid} ({', '.join(module.hooks)})" for module in found)
-            raise ToolError(f"holds {len(found)} device modules; choose one by load_all: {names}", object=found[0].name)
+            names = ", ".join(f"{module._contents[0].source} ({', '.join(module.hooks)})" for module in found)
+            name = "<memory>" if isinstance(source, bytes) else os.fspath(source)
+            raise ToolError(f"holds {len(found)} device modules; choose one by load_all: {names}", object=name)
         return found[0]
 
     @classmethod
     def load_all(cls, source: bytes | str | os.PathLike[str]) -> list[ToolModule]:
         """Return every module in a file, as `load` reads it.
 
-        Code objects with one CUID are one module for several targets.
+        Code objects that one source was compiled to are one module for several targets: those in one offload bundle, as
+        HIP's compilers make one for each source, and those in none that have the CUID in common, and hooks. A module
+        that is there twice is returned once.
 
         Raises:
-            ToolError: there is none.
+            ToolError: there is none, or objects outside bundles cannot be told apart.
         """
         name = "<memory>" if isinstance(source, bytes) else os.fspath(source)
         try:
@@ -85,16 +89,18 @@ class ToolModule:
                     raise ToolError("LLVM bitcode, not a code object; link it first", object=name) from None
                 raise
         found = [
-            read_object(object) for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None
+            (object.bundle, read_object(object))
+            for object in load_objects(source)
+            if object.section_data(BITCODE_SECTION) is not None
         ]
         if not found:
             raise ToolError(
                 f"no code object with a {BITCODE_SECTION} section: was it built with Luthier's plugin?", object=name
             )
-        modules: dict[str, list[DeviceContents]] = {}
-        for contents in found:
-            modules.setdefault(contents.cuid, []).append(contents)
-        return [cls(group, name) for group in modules.values()]
+        groups = by_source(found, name)
+        if len(groups) == 1:
+            return [cls(groups[0], name)]
+        return [cls(group, f"{name}[{group[0].source}]") for group in groups]
 
     @property
     def cuid(self) -> str:
@@ -118,11 +124,29 @@ class ToolModule:
 
     @functools.cached_property
     def hooks(self) -> Mapping[str, Hook]:
-        """Return the hooks by symbol name."""
-        hooks = {hook.symbol: replace(hook, owner=self) for hook in self._contents[0].hooks}
+        """Return the hooks by symbol name; one that only some targets have names these."""
+        hooks = {symbol: replace(hook, owner=self) for symbol, hook in self._compiled_hooks().items()}
         for symbol, told in self._described.items():
             hooks[symbol] = replace(hooks[symbol], parameters=told.parameters, documentation=told.documentation)
         return hooks
+
+    def _describing(self) -> Sequence[DeviceContents]:
+        """Return the contents that have all hooks and variables between them."""
+        return self._contents
+
+    def _compiled_hooks(self) -> Mapping[str, Hook]:
+        having: dict[str, list[str]] = {}
+        hooks: dict[str, Hook] = {}
+        for contents in self._describing():
+            for hook in contents.hooks:
+                hooks.setdefault(hook.symbol, hook)
+                having.setdefault(hook.symbol, []).append(str(contents.target))
+        return {
+            symbol: hook
+            if len(having[symbol]) == len(self._describing())
+            else replace(hook, targets=(*having[symbol],))
+            for symbol, hook in hooks.items()
+        }
 
     def describe(self, manifest: Manifest) -> None:
         """Take what the build read in the sources from its manifest: bitcode may lack names and signs of parameters,
@@ -131,7 +155,7 @@ class ToolModule:
         Raises:
             ToolError: not a manifest of this module.
         """
-        compiled = {hook.symbol: hook for hook in self._contents[0].hooks}
+        compiled = self._compiled_hooks()
         described = {hook.symbol: hook for hook in manifest.hooks if hook.symbol in compiled}
         for symbol, hook in compiled.items():
             told = described.get(symbol)
@@ -170,7 +194,7 @@ class ToolModule:
     def variables(self) -> Mapping[str, DeviceVariable]:
         """Return the variables by symbol name."""
         found: dict[str, DeviceVariable] = {}
-        every = [one for contents in self._contents for one in (contents, contents.other) if one is not None]
+        every = [one for contents in self._describing() for one in (contents, contents.other) if one is not None]
         for variable in itertools.chain.from_iterable(one.variables for one in every):
             if variable.symbol in found:
                 continue
@@ -218,8 +242,10 @@ class ToolModule:
                 )
         have = self.targets_compiled
         self._contents = (*self._contents, *(one for one in loaded._contents if one.target not in have))
+        self._described = {**loaded._described, **self._described}
         self._told = {**loaded._told, **self._told}
-        self.__dict__.pop("variables", None)
+        for known in ("hooks", "variables"):
+            self.__dict__.pop(known, None)
 
     @property
     def targets_compiled(self) -> frozenset[TargetId]:

@@ -201,15 +201,17 @@ class CodeObject:
     Args:
         data: the ELF file. A view is used where it is, and must not change.
         name: how errors and reports call it: a path, or ``path[gfx942]`` for one of several.
+        bundle: the offload bundle that it came in (`luthier.objects.container.Image`).
 
     Raises:
         ObjectError: not such an object, or malformed, with the offset.
         TargetError: the processor is not known.
     """
 
-    def __init__(self, data: bytes | bytearray | memoryview, name: str = "<memory>") -> None:
+    def __init__(self, data: bytes | bytearray | memoryview, name: str = "<memory>", bundle: str = "") -> None:
         self._view = memoryview(bytes(data) if isinstance(data, bytearray) else data).toreadonly()
         self.name = name
+        self.bundle = bundle
         self.elf = elf = E.ElfFile(self._view, name)
         header = elf.header
         self.target = read_target(header, name)

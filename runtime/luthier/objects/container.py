@@ -18,7 +18,7 @@ from msgspec import Struct
 from luthier.errors import ObjectError, TargetError
 from luthier.isa.targets import TargetId
 from luthier.objects import elf as E
-from luthier.objects.bundles import FAT_BINARY_MAGICS, Entry, bundles, opened
+from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, Entry, bundles, opened
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.place import Place
@@ -46,6 +46,8 @@ class Image(Struct, frozen=True):
     """Id in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where there is none."""
     data: memoryview
     """The ELF file, or SPIR-V, of a file that is mapped: it must not change while this is in use."""
+    bundle: str = ""
+    """The offload bundle that it is in, another text for each in a file; "" where it is in none."""
 
     @property
     def target(self) -> TargetId:
@@ -79,9 +81,9 @@ def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
     else:
         place = Place.of_file(source, label)
     found = False
-    for image, identifier in _walk(place, ""):
+    for image, identifier, bundle in _walk(place):
         found = True
-        yield Image(image.name, identifier, image.view)
+        yield Image(image.name, identifier, image.view, bundle)
         image.let_go()
     if not found:
         raise ObjectError("holds no AMD GPU code object", object=label)
@@ -104,7 +106,10 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
         ObjectError: unreadable or malformed, or without AMD GPU code for `target`.
         TargetError: every image is for an unknown processor, or SPIR-V.
     """
-    return (CodeObject(image.data, image.name) for image in _images_for(source, name, target, _asked_for(target)))
+    return (
+        CodeObject(image.data, image.name, image.bundle)
+        for image in _images_for(source, name, target, _asked_for(target))
+    )
 
 
 def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
@@ -117,7 +122,7 @@ def load_objects(source: Source, name: str | None = None, target: str | None = N
 
 def _independent(image: Image) -> CodeObject:
     large = len(image.data) > _LARGEST_COPY
-    return CodeObject(image.data if large else bytes(image.data), image.name)
+    return CodeObject(image.data if large else bytes(image.data), image.name, image.bundle)
 
 
 def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
@@ -194,17 +199,17 @@ def _label(source: Source, name: str | None) -> str:
     return "<memory>" if isinstance(source, (bytes, bytearray, memoryview)) else os.fspath(source)
 
 
-_Found = Iterator[tuple[Place, str]]
-"""Images, and what their bundle calls them."""
+_Found = Iterator[tuple[Place, str, str]]
+"""Images, what their bundle calls them, and which bundle that is."""
 
 
-def _walk(place: Place, identifier: str) -> _Found:
+def _walk(place: Place, identifier: str = "", bundle: str = "") -> _Found:
     if place.depth > _DEEPEST:
         place.fail("containers are nested too deeply", 0)
     if place.begins(E.ELF_MAGIC):
         if int.from_bytes(place.peek(18, 2), "little") == E.EM_AMDGPU:
             used = E.used_size(place.view) if place.size > _LARGEST_COPY else place.size
-            yield place.cut(0, used, "code object"), identifier
+            yield place.cut(0, used, "code object"), identifier, bundle
         else:
             yield from _walk_host(place)
     elif place.begins(*FAT_BINARY_MAGICS):
@@ -212,11 +217,11 @@ def _walk(place: Place, identifier: str) -> _Found:
     elif place.begins(ARCHIVE_MAGIC):
         for member in _archive_members(place):
             if member.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
-                yield from _walk(member, "")
+                yield from _walk(member)
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
     elif place.begins(E.SPIRV_MAGIC):
-        yield place, identifier
+        yield place, identifier, bundle
     elif place.begins(BITCODE_MAGIC):
         place.fail("LLVM bitcode, not a code object; link it first", 0)
     else:
@@ -246,7 +251,7 @@ def _walk_host(place: Place) -> _Found:
         label = f"section {number}" if len(fat) > 1 else ""
         yield from _walk_fat_binary(part.inner(label), among_others=not elf.sections)
     for image in embedded_images(place, elf, fat):
-        yield image, ""
+        yield image, "", ""
 
 
 def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
@@ -259,10 +264,12 @@ def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
 
     for number, (bundle, entries) in enumerate(found):
         whole = opened(bundle)
+        # LLVM's offload binaries hold one image each, wherever that comes from.
+        its_name = "" if bundle.begins(OFFLOAD_BINARY_MAGIC) else f"{bundle.name} at {bundle.start:#x}"
         for entry in entries:
             image = whole.cut(entry.offset, entry.size, "bundle entry")
             if not image.begins(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
-                yield from _walk(image.inner(label(number, entry)), entry.id)
+                yield from _walk(image.inner(label(number, entry)), entry.id, its_name)
 
 
 def _archive_members(place: Place) -> Iterator[Place]:

@@ -7,7 +7,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from luthier.errors import LuthierError, ToolError, WaveSizeError
+from luthier.errors import HookError, LuthierError, ToolError, WaveSizeError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, qualified
@@ -42,6 +42,8 @@ def template_for(
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
         contents = module.contents_for(target).for_waves(wave_size)
+        if hook.targets and all(hook.symbol != one.symbol for one in contents.hooks):
+            raise HookError(f"hook {hook.name} is for {', '.join(hook.targets)} alone")
         called = intrinsics_called(contents.intrinsics)
         intrinsics = BUILT_IN | find_intrinsics(called)
         makers = makers_of(called)
