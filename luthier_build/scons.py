@@ -33,7 +33,7 @@ from luthier import __version__
 from luthier.errors import LuthierError
 from luthier.module.packages import follow_sources
 from luthier.terminal import say_raw, say_text
-from luthier.tool import find_entry_points
+from luthier.tool import find_tool
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner import FindPathDirs, ScannerBase
@@ -290,16 +290,20 @@ def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> st
     SCons asks for it when all that the object depends on has been built, a tool of the same project included.
     """
     words = [env.subst(word) for word in env.Flatten([env["LUTHIER_TOOL"]])]
-    return digest_text(__version__, *(_content_of(word.partition(":")[0]) for word in words if word))
+    return digest_text(__version__, *(_content_of(word) for word in words if word))
 
 
 def _content_of(tool: str) -> str:
-    """Return a digest of every file of the package that contains a tool: host sources, bundles, manifests."""
+    """Return a digest of every file of the package that contains a tool: host sources, bundles, manifests.
+
+    Args:
+        tool: as behind ``-t``.
+    """
     try:
-        point = find_entry_points()[tool]
+        _, point, _ = find_tool(tool)
         importlib.invalidate_caches()
         spec = importlib.util.find_spec(point.module.partition(".")[0])
-    except (LuthierError, KeyError, ImportError, ValueError):
+    except (LuthierError, ImportError, ValueError):
         spec = None
     if spec is None or not (spec.submodule_search_locations or spec.origin):
         return secrets.token_hex(8)  # known only to another Python: it cannot be checked, so it is never up to date

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
+from luthier.errors import ToolError
 from luthier.module import DeviceVariable, Hook, Manifest, Parameter
+from luthier.tool import parse_tool, parse_tools
 
 GOOD = """\
 from dataclasses import dataclass
@@ -152,12 +154,49 @@ def test_a_broken_tool_is_a_row_with_the_reason(
 
 
 def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only who asks for that name has to say which; others are not concerned."""
     install("same", "one_tool", manifest=manifest())
     install("same", "two_tool", manifest=manifest())
+    install("fine", "fine_tool")
     found = rows(capsys, {"same"})
     assert [row["package"] for row in found] == ["one-tool", "two-tool"]
     for row in found:
-        assert row["problems"] == ["name clash: same is provided by one-tool and two-tool"]
+        assert row["problems"] == [
+            "name clash: same is provided by one-tool and two-tool; say one-tool:same or two-tool:same"
+        ]
+    assert parse_tool("fine:top=2").options.top == 2
+    for command in (
+        ["tools", "same"],
+        ["patch", "x.co", "-o", "y", "-t", "same:top=2"],
+        ["verify", "x.co", "-t", "same"],
+    ):
+        assert main(command) == 1
+        told = capsys.readouterr().err
+        assert "several packages have a tool 'same': say one-tool:same or two-tool:same" in told
+    both = parse_tools(["one-tool:same", "Two_Tool:same:top=3"]).tools
+    assert [(type(tool).__module__, tool.options.top, tool.name) for tool in both] == [
+        ("one_tool", 10, "one-tool:same"),
+        ("two_tool", 3, "two-tool:same"),
+    ]
+    with pytest.raises(ToolError, match="tool one-tool:same is given 2 times"):
+        parse_tools(["one-tool:same", "one.tool:same"])
+    with pytest.raises(ToolError, match="no tool 'three-tool' is installed"):
+        parse_tool("three-tool:same")
+    assert parse_tool("fine-tool:fine").name == "fine"
+    assert main(["tools", "two-tool:same"]) == 0
+    assert "use: luthier run -t two-tool:same:OPTION=VALUE" in capsys.readouterr().out
+    main(["tools", "two-tool:same", "--json"])
+    assert [row["package"] for row in json.loads(capsys.readouterr().out)] == ["two-tool"]
+
+
+def test_an_option_that_is_called_like_a_tool(install: Install) -> None:
+    """``two:top`` was the option `top` of `two` before a package `two` had a tool `top`."""
+    install("two", "other_tool")
+    install("top", "two")
+    with pytest.raises(ToolError, match="option top of tool two is a whole number, not 'true'"):
+        parse_tool("two:top")
+    assert parse_tool("two:top=4").options.top == 4
+    assert parse_tool("top").name == "top"
 
 
 def test_nothing_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,8 @@ def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True)
         default=[],
         action="append",
         metavar="TOOL[:OPT=VAL,...]",
-        help="an installed tool (see `luthier tools`) with options; several work together, in this order",
+        help="an installed tool (see `luthier tools`) with options; several work together, in this order; PACKAGE:TOOL "
+        "where several packages have one of that name",
     )
 
 

@@ -27,13 +27,13 @@ from luthier import __version__
 from luthier.cli.common import say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
 from luthier.extensions.entry_points import EntryPoint, points_of
-from luthier.extensions.records import by_name
+from luthier.extensions.records import by_name, package_of
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources, targets_on_demand
 from luthier.support.table import Table
 from luthier.terminal import say, say_text
-from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
+from luthier.tool import ENTRY_POINT_GROUP, Tool, find_tool, tool_class
 
 
 class InstalledTool(Struct, frozen=True):
@@ -63,7 +63,11 @@ class InstalledTool(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("name", nargs="?", help="tell of one tool alone: what it is for and what its options mean")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="tell of one tool alone (NAME, or PACKAGE:NAME): what it is for and what its options mean",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -77,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
         return _print_one(args.name)
     tools = installed_tools()
     if args.name is not None:
-        tool_class(args.name)
-        tools = [tool for tool in tools if tool.name == args.name]
+        name, point, _ = find_tool(args.name)
+        tool_class(name)
+        tools = [tool for tool in tools if (tool.name, tool.entry_point) == (point.name, point.value)]
     if args.json:
         say_text(json.dumps(msgspec.to_builtins(tools), indent=2))
     elif not tools:
@@ -93,8 +98,9 @@ def installed_tools() -> list[InstalledTool]:
     """Return every installed tool, sorted by name; never raise for a tool that is broken."""
     rows = []
     for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
-        owners = " and ".join(sorted(point.package or "?" for point in points))
-        clash = [f"name clash: {name} is provided by {owners}"] if len(points) > 1 else []
+        owners = sorted(map(package_of, points))
+        apart = " or ".join(f"{owner}:{name}" for owner in owners)
+        clash = [f"name clash: {name} is provided by {' and '.join(owners)}; say {apart}"] if len(points) > 1 else []
         rows += [_describe(point, list(clash)) for point in points]
     return sorted(rows, key=lambda row: (row.name, row.package))
 
@@ -231,6 +237,7 @@ def package_folder(module: str) -> Path:
 def _print_one(name: str) -> int:
     """Print what one tool is for, and its options with their meanings."""
     tool = tool_class(name)
+    name = tool.name
     say_fitting(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
     meanings = option_meanings(tool)
     fields = dataclasses.fields(tool.Options)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from luthier.tool.tool import Tool as Tool
     from luthier.tool.tool import ToolGroup as ToolGroup
     from luthier.tool.tool import find_entry_points as find_entry_points
+    from luthier.tool.tool import find_tool as find_tool
     from luthier.tool.tool import parse_tool as parse_tool
     from luthier.tool.tool import parse_tools as parse_tools
     from luthier.tool.tool import tool_class as tool_class
@@ -30,6 +31,7 @@ _MODULE_OF = {
     "Tool": "luthier.tool.tool",
     "ToolGroup": "luthier.tool.tool",
     "find_entry_points": "luthier.tool.tool",
+    "find_tool": "luthier.tool.tool",
     "parse_tool": "luthier.tool.tool",
     "parse_tools": "luthier.tool.tool",
     "reg": "luthier.tool.task",
@@ -44,6 +46,7 @@ __all__ = [
     "Tool",
     "ToolGroup",
     "find_entry_points",
+    "find_tool",
     "parse_tool",
     "parse_tools",
     "reg",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.extensions.entry_points import EntryPoint, points_of
-from luthier.extensions.records import load
+from luthier.extensions.records import by_name, load, package_of
 from luthier.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ class Tool:
     memory_events: ClassVar[Sequence[str]] = ("*",)
     """Patterns of the events that `at_memory_event` gets."""
     name: ClassVar[str] = ""
-    """Name on the command line, set from the entry point."""
+    """Name on the command line, set from the entry point; with its package where several have a tool of that name."""
 
     def __init__(self, **options: Any) -> None:
-        fields = {field.name: field for field in dataclasses.fields(self.Options)}
+        fields = _option_fields(type(self))
         for key in options:
             if key not in fields:
                 raise ToolError(f"{self.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
@@ -295,34 +296,73 @@ def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
 
 
 def find_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of installed tools by name, without importing them.
+    """Return the entry points of installed tools by what names each alone, without importing them.
 
-    Raises:
-        ToolError: two packages install a tool of the same name.
+    It is the tool's name, or ``PACKAGE:NAME`` where several packages install a tool of that name.
     """
-    found: dict[str, EntryPoint] = {}
-    for point in points_of(ENTRY_POINT_GROUP):
-        other = found.setdefault(point.name, point)
-        if other.value != point.value:
-            raise ToolError(f"two tools are called {point.name}: {other.value} and {point.value}")
+    found = {}
+    for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
+        several = len({point.value for point in points}) > 1
+        found.update({f"{package_of(point)}:{name}" if several else name: point for point in points})
     return found
 
 
-def tool_class(name: str) -> type[Tool]:
-    """Import the installed tool called `name`.
+def find_tool(specification: str) -> tuple[str, EntryPoint, str]:
+    """Return what names a tool alone, its entry point, and its options.
+
+    Args:
+        specification: ``NAME`` or ``PACKAGE:NAME``, and behind a colon options. A package's name is that of the
+            distribution. What may be both is an option.
 
     Raises:
-        ToolError: there is none, or it cannot be imported.
+        ToolError: there is no such tool, or several packages have one.
     """
     points = find_entry_points()
-    if name not in points:
-        hint = did_you_mean(name, points)
-        raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}{hint}")
-    loaded = load(points[name], f"tool {name}", ToolError)
+    first, _, rest = specification.partition(":")
+    second, _, options = rest.partition(":")
+    in_package = [
+        name for name, point in points.items() if point.name == second and _same_package(package_of(point), first)
+    ]
+    if in_package and (first not in points or second not in _option_fields(_load(first, points[first]))):
+        return in_package[0], points[in_package[0]], options
+    if first in points:
+        return first, points[first], rest
+    if clashing := [name for name, point in points.items() if point.name == first]:
+        raise ToolError(f"several packages have a tool {first!r}: say {' or '.join(clashing)}")
+    hint = did_you_mean(first, points)
+    raise ToolError(f"no tool {first!r} is installed; there are {', '.join(sorted(points)) or 'none'}{hint}")
+
+
+def _same_package(name: str, other: str) -> bool:
+    """Return whether two names are of one distribution (PyPA, "Names and normalization")."""
+    return _BETWEEN_WORDS.sub("-", name).lower() == _BETWEEN_WORDS.sub("-", other).lower()
+
+
+_BETWEEN_WORDS = re.compile(r"[-_.]+")
+
+
+def tool_class(name: str) -> type[Tool]:
+    """Import the installed tool called `name`, or ``PACKAGE:NAME``.
+
+    Raises:
+        ToolError: there is none, there are several, or it cannot be imported.
+    """
+    known, point, options = find_tool(name)
+    if options:
+        raise ToolError(f"{name!r} is no tool's name: leave out the options {options!r}")
+    return _load(known, point)
+
+
+def _load(name: str, point: EntryPoint) -> type[Tool]:
+    loaded = load(point, f"tool {name}", ToolError)
     if not (isinstance(loaded, type) and issubclass(loaded, Tool)):
-        raise ToolError(f"tool {name}: {points[name].value} is not a subclass of luthier.Tool")
+        raise ToolError(f"tool {name}: {point.value} is not a subclass of luthier.Tool")
     loaded.name = name
     return loaded
+
+
+def _option_fields(tool: type[Tool]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(tool.Options)}
 
 
 def parse_tools(specifications: Sequence[str]) -> ToolGroup:
@@ -335,14 +375,14 @@ def parse_tools(specifications: Sequence[str]) -> ToolGroup:
 
 
 def parse_tool(specification: str) -> Tool:
-    """Make a tool from ``name`` or ``name:option=value,option=value``.
+    """Make a tool from ``name`` or ``name:option=value,option=value``, or from either behind ``package:``.
 
     Raises:
-        ToolError: unknown tool or option, or a value of the wrong type.
+        ToolError: unknown tool or option, a name that several packages give, or a value of the wrong type.
     """
-    name, _, rest = specification.partition(":")
-    cls = tool_class(name)
-    fields = {field.name: field for field in dataclasses.fields(cls.Options)}
+    name, point, rest = find_tool(specification)
+    cls = _load(name, point)
+    fields = _option_fields(cls)
     options: dict[str, Any] = {}
     for assignment in filter(None, rest.split(",")):
         key, separator, text = assignment.partition("=")
