@@ -10,6 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
+from luthier_build.setuptools_version import why_too_old
+
+if _problem := why_too_old():
+    raise SystemExit(f"error: {_problem}")  # frontends show it; of other exceptions, the traceback
+
 from setuptools import build_meta
 
 from luthier_build import setuptools_plugin

@@ -168,18 +168,22 @@ def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
 
 def read_table(project: Path) -> dict[str, Any] | None:
     """Return the table ``[tool.luthier]`` of the project's ``pyproject.toml``; None if there is none."""
+    table = read_pyproject(project).get("tool", {}).get("luthier")
+    if table is not None and not isinstance(table, dict):
+        raise BuildError(f"{project / 'pyproject.toml'}: [tool.luthier] must be a table")
+    return table
+
+
+def read_pyproject(project: Path) -> dict[str, Any]:
+    """Return the project's ``pyproject.toml``; nothing if there is none."""
     path = project / "pyproject.toml"
     try:
         with path.open("rb") as file:
-            document = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
-        return None
+        return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise BuildError(f"{path}: {problem}") from problem
-    table = document.get("tool", {}).get("luthier")
-    if table is not None and not isinstance(table, dict):
-        raise BuildError(f"{path}: [tool.luthier] must be a table")
-    return table
 
 
 def load_settings(

@@ -16,7 +16,8 @@ from setuptools import Command, Distribution
 from setuptools.errors import CompileError, OptionError, SetupError
 
 from luthier_build.layout import outermost
-from luthier_build.settings import Settings, describe, load_settings, read_table
+from luthier_build.settings import Settings, describe, load_settings, read_pyproject, read_table
+from luthier_build.setuptools_version import OLDEST, wanted_by_tool, why_too_old
 
 COMMAND = "build_luthier"
 _NOT_FLAGS = ("modules", "package", "verbose", "editable_rebuild")
@@ -31,10 +32,13 @@ def finalize_distribution(distribution: Distribution) -> None:
     Entry point ``setuptools.finalize_distribution_options``.
     """
     try:
-        if getattr(distribution, "luthier", None) is None and read_table(Path.cwd()) is None:
-            return
+        has_modules = getattr(distribution, "luthier", None) is not None or read_table(Path.cwd()) is not None
+        if reason := why_too_old(OLDEST if has_modules else wanted_by_tool(read_pyproject(Path.cwd()))):
+            raise SetupError(reason)
     except LuthierError as problem:
         raise SetupError(str(problem)) from problem
+    if not has_modules:
+        return
     distribution.cmdclass.setdefault(COMMAND, BuildLuthier)
     build: Any = distribution.get_command_class("build")
     if not any(name == COMMAND for name, _ in build.sub_commands):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ensurepip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import textwrap
+import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from luthier_build.cli import new
 from luthier_build.package import source_files
 from luthier_build.settings import load_settings
+from luthier_build.setuptools_version import OLDEST
 
 pytestmark = pytest.mark.covering(1)
 
@@ -373,6 +378,44 @@ def test_a_project_without_settings_is_left_alone(make_project: MakeProject) -> 
     output = build(project, "--wheel")
     assert "build_luthier" not in output
     assert not (project / "build/luthier").exists()
+
+
+@pytest.fixture(scope="session")
+def older_setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the setuptools that a new environment of Python 3.11 has."""
+    wheels = list((Path(ensurepip.__file__).parent / "_bundled").glob("setuptools-*.whl"))
+    if not wheels:
+        pytest.skip("this Python brings no setuptools")
+    folder = tmp_path_factory.mktemp("setuptools")
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        wheel.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["backend", "plugin", "counting", "plain"])
+def test_a_setuptools_that_is_too_old(older_setuptools: Path, sample: Path, tmp_path: Path, kind: str) -> None:
+    """pip does not ask for a newer one with --no-build-isolation; whatever fails first would be said."""
+    path, backend = sample / "pyproject.toml", "luthier_build.backend" if kind == "backend" else "setuptools.build_meta"
+    if kind in ("counting", "plain"):  # a tool without device modules, and no tool
+        text = path.read_text().partition("[tool.luthier]")[0]
+        path.write_text(text if kind == "counting" else text.replace("luthier.tools", "console_scripts"))
+    code = f"import {backend} as backend; backend.prepare_metadata_for_build_wheel({str(tmp_path)!r})"
+    command, environment = [sys.executable, "-W", "ignore", "-c", code], {"PYTHONPATH": str(older_setuptools)}
+    done = subprocess.run(command, cwd=sample, env={**os.environ, **environment}, capture_output=True, text=True)
+    if kind == "plain":
+        assert done.returncode == 0, done.stderr
+    else:
+        wanted = f"{OLDEST} or later: pip install -U 'setuptools>={OLDEST}'"
+        assert done.returncode == 1
+        assert re.fullmatch(rf".*setuptools [\d.]+ is too old; this package needs {wanted}\n", done.stderr), done.stderr
+
+
+def test_one_setuptools_is_asked_for_everywhere() -> None:
+    asked = f'"setuptools>={OLDEST}"'
+    assert asked in new.PYPROJECT
+    assert asked in PYPROJECT
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert asked.strip('"') in extras["build"]
 
 
 @pytest.mark.parametrize(
