@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -143,6 +144,29 @@ def test_a_forced_literal_stays_one() -> None:
     assert code.operands(0)[1] == (OperandKind.LITERAL, 1)
     assert isa.text(code, 0) == "v_add_u32_e32 v0, lit(0x1), v0"
     assert isa.encode(code)[0] == data
+
+
+@pytest.mark.parametrize(
+    ("target", "words", "text"),
+    [
+        ("gfx942", (0x4C0402F1,), "v_add_u16_e32 v2, -0.5, v1"),
+        ("gfx942", (0x4C0402FF, 0xB800), "v_add_u16_e32 v2, 0xb800, v1"),
+        (
+            "gfx906",
+            (0x4C0402F9, 0x068606F1),
+            "v_add_u16_sdwa v2, -0.5, v1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD",
+        ),
+        ("gfx1030", (0xD7400002, 0x03C9FEF2, 0x3C00), "v_mad_u16 v2, 1.0, 0x3c00, 1.0"),
+        ("gfx1201", (0xD6410002, 0x03E1E4FF, 0x3118), "v_mad_u16 v2.l, 0x3118, 1.0, 0.15915494"),
+        ("gfx1201", (0xBF51F2FF, 0x3C00), "s_cmp_lt_f16 0x3c00, 1.0"),
+    ],
+)
+def test_floats_of_short_integers(target: str, words: tuple[int, ...], text: str) -> None:
+    """LLVM's disassembler takes those that are encoded inline for halves, which its assembler makes literals of."""
+    isa, data = Isa.of(target), struct.pack(f"<{len(words)}I", *words)
+    code = isa.decode(data)
+    assert isa.text(code, 0) == text
+    assert isa.encode(code)[0] == isa.assemble(text).instructions.code == data
 
 
 def test_threads_agree(corpus: GetCorpus) -> None:

@@ -65,7 +65,39 @@ std::array<uint8_t, LongestInstruction> bytesOf(const Words &words) {
   return bytes;
 }
 
+/// The single that an inline constant stands for whose half is `bits`; 0 where it is none.
+int64_t singleOf(int64_t bits) {
+  if (bits == 0x3118) // 1 / (2 pi), rounded
+    return 0x3e22f983;
+  const int64_t magnitude = bits & 0x7fff;
+  const bool isPower = magnitude == 0x3800 || magnitude == 0x3c00 || magnitude == 0x4000 || magnitude == 0x4400;
+  return isPower && bits >> 16 == 0 ? (bits & 0x8000) << 16 | ((magnitude << 13) + (int64_t(127 - 15) << 23)) : 0;
+}
+
 } // namespace
+
+/// LLVM's decoder gives a float that is encoded inline in a 16-bit integer as a half. Its encoder, parser and printer
+/// have a single there, for the low half of that is what hardware takes (AMDGPUBaseInfo.cpp, getInlineEncodingV216; the
+/// ISA documents say of the second source of v_ldexp_f16 that it is a half there, and LLVM's operand type does).
+void Isa::complete(MCInst &inst, ArrayRef<uint8_t> bytes, uint64_t size) const {
+  complete(inst);
+  const unsigned opcode = inst.getOpcode(), encoded = instrInfo_->get(opcode).getSize();
+  const auto operands = instrInfo_->get(opcode).operands();
+  for (unsigned at = 0; at < std::min(inst.getNumOperands(), unsigned(operands.size())); ++at) {
+    if (!inst.getOperand(at).isImm() || !tables_.shortIntegers.count(operands[at].OperandType))
+      continue;
+    const auto &sources = operandNames().sources;
+    const auto named = llvm::find_if(sources, [&](unsigned name) { return position(opcode, name) == int(at); });
+    const unsigned place = unsigned(named - sources.begin());
+    // A literal may have the same bits. Fields of sources: VOP3 has those of 9 bits in its second word.
+    const bool isLiteral =
+        size > encoded &&
+        (named == sources.end() ||
+         (encoded == 4 ? bytes[place] : support::endian::read32le(bytes.data() + 4) >> 9 * place & 0x1ff) == 0xff);
+    if (const int64_t single = singleOf(inst.getOperand(at).getImm()); single && !isLiteral)
+      inst.getOperand(at).setImm(single);
+  }
+}
 
 void Isa::complete(MCInst &inst) const {
   const unsigned opcode = inst.getOpcode();
@@ -111,8 +143,8 @@ void Isa::complete(MCInst &inst) const {
   if (inst.getNumOperands() >= desc.getNumOperands())
     return;
   unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
-  for (unsigned i = 0; i < names.sources.size(); ++i) {
-    const int at = position(opcode, names.sources[i]);
+  for (unsigned i = 0; i < names.modifiers.size(); ++i) {
+    const int at = position(opcode, names.modifiers[i]);
     if (at < 0 || unsigned(at) >= inst.getNumOperands() || !inst.getOperand(unsigned(at)).isImm())
       continue;
     const auto modifiers = unsigned(inst.getOperand(unsigned(at)).getImm());
@@ -278,7 +310,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
         if (disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) == MCDisassembler::Fail ||
             size == 0 || size > code.size() - offset)
           return false;
-        complete(inst);
+        complete(inst, bytes, size);
         return problem(inst) == nullptr;
       };
       // The bytes stay as they are in the code; only what LLVM is shown has unused fields as it wants them.

@@ -102,7 +102,7 @@ bool Isa::dropsLiteral(const MCInst &inst, ArrayRef<char> encoded, MCContext &co
   uint64_t size = 0;
   if (disassembler->getInstruction(again, size, bytes, 0, nulls()) == MCDisassembler::Fail)
     return true;
-  complete(again);
+  complete(again, bytes, size);
   for (const unsigned one : sources)
     for (const unsigned other : sources)
       if (valueOf(inst.getOperand(one)) != valueOf(inst.getOperand(other)) && isConstant(again.getOperand(one)) &&

@@ -81,7 +81,8 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
       all.names.resize(index + 1);
     all.names[index] = name;
   }
-  all.sources = {number("src0_modifiers"), number("src1_modifiers"), number("src2_modifiers")};
+  all.sources = {number("src0"), number("src1"), number("src2")};
+  all.modifiers = {number("src0_modifiers"), number("src1_modifiers"), number("src2_modifiers")};
   all.selects = {number("dst_sel"), number("src0_sel"), number("src1_sel")};
   all.old = number("old");
   all.offset = number("offset");
@@ -137,6 +138,12 @@ OpcodeTables::OpcodeTables(const MCInstrInfo &instructions) {
     for (unsigned i = 0; i < desc.getNumOperands(); ++i)
       if (desc.operands()[i].OperandType == MCOI::OPERAND_PCREL)
         branchOperand[opcode] = int8_t(i);
+    // LLVM has a type for operands that may be literals, and one for those that may not.
+    const StringRef name = instructions.getName(opcode);
+    if (name == "V_ADD_U16_e32" || name == "V_ADD_U16_sdwa") {
+      const auto src0 = static_cast<AMDGPU::OpName>(operandNames().sources[0]);
+      shortIntegers.insert(desc.operands()[size_t(AMDGPU::getNamedOperandIdx(uint16_t(opcode), src0))].OperandType);
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -76,9 +77,10 @@ struct OperandColumns {
 /// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.isa.operand_names and given to
 /// setOperandNames.
 struct OperandNames {
-  std::vector<std::string> names; ///< by number; empty where unknown
-  std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
-  std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
+  std::vector<std::string> names;  ///< by number; empty where unknown
+  std::vector<unsigned> sources;   ///< src0, src1, src2
+  std::vector<unsigned> modifiers; ///< src0_modifiers, src1_modifiers, src2_modifiers
+  std::vector<unsigned> selects;   ///< dst_sel, src0_sel, src1_sel
   unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, vsrc2X, vsrc2Y,
       bitop3, src1;
 };
@@ -100,6 +102,7 @@ struct OpcodeTables {
   std::vector<uint32_t> generic;     ///< the opcode it encodes, common to all processors; itself where there is none
   std::vector<uint32_t> flags;       ///< instructionFlags
   std::vector<int8_t> branchOperand; ///< index of the PC-relative operand, -1 where there is none
+  std::set<unsigned> shortIntegers;  ///< types of operands that are one integer of 16 bits
 };
 
 /// Must be called once before the first Isa is made.
@@ -137,6 +140,8 @@ public:
   /// Gives a decoded or parsed instruction the operands of its opcode, no more and no fewer. LLVM's decoder leaves out
   /// at the end what it can do without: tied registers and modifier summaries.
   void complete(llvm::MCInst &inst) const;
+  /// The same of an instruction that was decoded from `size` of the bytes; inline floats are what the encoder takes.
+  void complete(llvm::MCInst &inst, llvm::ArrayRef<uint8_t> bytes, uint64_t size) const;
   /// Adds a register, immediate or literal to the operand columns; false where the operand is none of them.
   bool append(const llvm::MCOperand &operand, Instructions &out) const;
   /// KindLiteral or KindLiteral64, of an expression that forces a literal.

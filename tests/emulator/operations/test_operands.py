@@ -146,6 +146,53 @@ def test_constants_of_scalar_halves(target: str) -> None:
     assert [state.sgpr(10), state.sgpr(11)] == [0x3C00, 0]
 
 
+HALVES_BY_DOCUMENT = {"v_ldexp_f16", "v_cmp_class_f16", "v_cvt_pk_f32_fp8", "v_cvt_pk_f32_bf8"}
+"""Operations with an integer of 16 bits that LLVM has a half in (of the first the ISA documents say so)."""
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx942", "gfx1030", "gfx1100", "gfx1201", "gfx1250"])
+def test_floats_of_short_integers(target: str) -> None:
+    """An integer of 16 bits has the low half of a single (LLVM, AMDGPUBaseInfo.cpp, getInlineEncodingV216): the same as
+    an SGPR with that. Registers from v16 on collect how the two differ, one for each source."""
+    isa = Isa.of(target)
+    collected: list[str] = []
+    lines: list[str] = []
+    operations = operations_of(isa.target.target.emulated_major)
+    for opcode, (sample, index) in samples(isa).items():
+        name, words = (
+            operation_name(isa.opcode(opcode)),
+            struct.unpack(f"<{sample.size[index] // 4}I", sample.bytes_of(index)),
+        )
+        is_vop3 = len(words) == 2 and words[0] >> 26 in (0x34, 0x35)
+        if name not in operations or name in HALVES_BY_DOCUMENT or not (is_vop3 or len(words) == 1):
+            continue
+        if (
+            name.startswith("v_cmpx") or name == "v_swap_b16"
+        ):  # the former's result is EXEC, the latter takes VGPRs alone
+            continue
+        for spec in operations[name].sources:
+            if spec.type.kind not in "iu" or (spec.type.bits, spec.type.count) != (16, 1):
+                continue
+            if spec.name not in ("src0", "src1", "src2")[: 3 if is_vop3 else 1]:
+                continue
+            shift = 9 * int(spec.name[-1]) if is_vop3 else 0
+            *before, last = words
+            place = f"v{16 + len(collected)}"
+            collected.append(f"{name} {spec.name}")
+            lines.append(f"v_mov_b32 {place}, 0")
+            for code, value in CODES.items():
+                lines.append(f"s_mov_b32 s80, {single(value) & 0xFFFF}")
+                for field in (code, 80):
+                    changed = (*before, last & ~(0x1FF << shift) | field << shift)
+                    lines += ["v_mov_b32 v1, v2", "v_mov_b32 v0, 0x1234", "s_mov_b32 s0, 0", "s_mov_b32 vcc_lo, 0"]
+                    lines.append(".long " + ", ".join(map(hex, changed)))
+                    lines += ["s_xor_b32 s0, s0, vcc_lo", "v_xor_b32 v2, s0, v0"]
+                lines += ["v_xor_b32 v1, v1, v2", f"v_or_b32 {place}, {place}, v1"]
+    assert len(collected) > 50
+    state = run_assembly(target, "\n".join(lines))
+    assert [name for at, name in enumerate(collected) if state.vgpr(16 + at).any()] == []
+
+
 def test_constants_of_parts_are_refused() -> None:
     state = run_assembly("gfx1201", "s_cvt_hi_f32_f16 s10, 64\ns_cvt_hi_f32_f16 s11, 0x3c000000")
     assert [state.sgpr(10), state.sgpr(11)] == [0, 0x3F800000]

@@ -24,8 +24,8 @@ _DPP8_FETCH_INACTIVE = 0xEA
 _HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
 _REGISTER, _WIDE_LITERAL = int(OperandKind.REGISTER), int(OperandKind.LITERAL64)
 _HALVES = {"s_ceil_f16", "s_floor_f16", "s_trunc_f16", "s_rndne_f16", "s_cvt_f32_f16"}
-"""Operations on 16-bit floats whose inline constants LLVM gives with 32 bits; they have those of the operand's type
-(ISA documents, "Inline constants")."""
+"""Operations on 16-bit floats, beside comparisons, whose inline constants LLVM gives with 32 bits; they have those of
+the operand's type (ISA documents, "Inline constants")."""
 _OPEN = {"s_cvt_hi_f32_f16", "v_cvt_pk_fp8_f16", "v_cvt_pk_bf8_f16"}
 """Those on parts of a register of which LLVM does so, and nobody else says anything."""
 _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
@@ -119,7 +119,7 @@ def _role(name: str) -> int:
     """Return the role of operands of an operation that have no more than 32 bits."""
     if name in _OPEN:
         return OPEN
-    if name in _HALVES or name.startswith(_HALF_MATRIX):
+    if name in _HALVES or name.startswith(_HALF_MATRIX) or (name.startswith("s_cmp_") and name.endswith("_f16")):
         return HALF
     return BFLOAT if name.startswith("v_wmma_bf16_") else 32
 
