@@ -183,14 +183,15 @@ def test_every_command_refuses(
 
 
 def test_no_command_is_forgotten() -> None:
-    """All that have the option are in the tests above, but for those that run programs, and `diff` below."""
+    """All that have the option are in the tests above, but for those that run programs, `diff` below, and `extract`,
+    which writes whole objects."""
     with_option = set()
     for name, (module, _) in COMMANDS.items():
         parser = argparse.ArgumentParser()
         importlib.import_module(module).add_arguments(parser)
         if any("--kernel" in action.option_strings for action in parser._actions):
             with_option.add(name)
-    assert with_option - {"run", "capture", "debug", "diff"} == set(COMMANDS_WITH_KERNELS)
+    assert with_option - {"run", "capture", "debug", "diff", "extract"} == set(COMMANDS_WITH_KERNELS)
 
 
 def test_diff(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

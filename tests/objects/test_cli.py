@@ -18,9 +18,9 @@ def test_table(compile_hip: Compile, capsys: pytest.CaptureFixture[str]) -> None
     captured = capsys.readouterr()
     assert captured.err == ""
     first, second = captured.out.strip().split("\n\n")
-    for block, target, wave in ((first, "gfx1100", "32"), (second, "gfx942", "64")):
+    for number, block, target, wave in ((0, first, "gfx1100", "32"), (1, second, "gfx942", "64")):
         title, headings, *rows = block.splitlines()
-        assert title.startswith(f"{path}[{target}]: {target}, code object v6, ")
+        assert title.startswith(f"{path}[{target}]: object {number}, {target}, code object v6, ")
         assert title.endswith(" bytes, 3 kernels")
         columns = headings.split()
         assert columns == [
@@ -67,7 +67,7 @@ def test_json(code_object: Compile, capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_processor_is_told(compile_hip: Compile, capsys: pytest.CaptureFixture[str]) -> None:
     path = compile_hip("--offload-device-only", "--offload-arch=gfx942", "--offload-arch=gfx803")
     assert main(["objects", str(path)]) == 0
-    assert "[gfx803]: not supported: no known target has EF_AMDGPU_MACH 0x2a" in capsys.readouterr().out
+    assert "[gfx803]: object 0, not supported: no known target has EF_AMDGPU_MACH 0x2a" in capsys.readouterr().out
     assert main(["objects", "--json", str(path)]) == 0
     (unknown,) = [row for row in json.loads(capsys.readouterr().out) if "unsupported" in row]
     assert unknown["id"].endswith("gfx803")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.objects import ObjectEditor, load_object, load_objects
 
@@ -98,6 +100,39 @@ def test_several_images(section: str, code_object: Compile, tool: Tool, tmp_path
     listed = (line.partition("]")[2].split() for line in tool("llvm-readelf-22", "-SW", host).splitlines())
     (offset,) = (int(row[3], 16) for row in listed if row[:1] == [section])
     assert found[0].name == f"{host}[{section}+{start - offset:#x}]"
+
+
+def test_one_of_many(code_object: Compile, tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By a kernel that it alone has, its number, or its name; messages about many are short."""
+    image = code_object("gfx942").read_bytes()
+    images = [image.replace(b"vector_add", b"vector_%03d" % number) for number in range(20)]
+    host = str(host_with(b"".join(images), tmp_path, tool))
+
+    def says(*command: str, status: int = 0) -> str:
+        assert main([*command]) == status
+        captured = capsys.readouterr()
+        return captured.err if status else captured.out
+
+    for wrong, message in (([], "several code objects"), (["-k", "vec*"], "several"), (["--object", "20"], "no code")):
+        problem = says("lift", host, *wrong, status=1)
+        assert message in problem
+        assert " and 12 more" in problem
+        assert len(problem) < 1200
+    listed = json.loads(says("objects", host, "--json"))
+    assert [row["number"] for row in listed] == [*range(20)]
+    assert f"{listed[7]['name']}: object 7, gfx942" in says("objects", host)
+    inner = listed[7]["name"].partition("[")[2].rstrip("]")
+    for options in (["-k", "vector_007"], ["--object", "7"], ["--object", listed[7]["name"]], ["--object", inner]):
+        kernels = [kernel["kernel"] for kernel in json.loads(says("lift", host, "--json", *options))]
+        assert kernels == (["vector_007"] if "-k" in options else ["vector_007", "reverse", "scratch"])
+        says("extract", host, *options, "-o", str(tmp_path / "one"))
+        assert (tmp_path / "one").read_bytes() == images[7]
+    checked = json.loads(says("check", host, "-k", "vector_003", "-k", "vector_005", "--json"))
+    assert [kernel["kernel"] for kernel in checked["kernels"]] == ["vector_003", "vector_005"]
+    says("extract", host, "-o", f"{tmp_path}/all/")
+    assert [(tmp_path / "all" / f"{number}-gfx942.hsaco").read_bytes() for number in range(20)] == images
+    assert "give a folder" in says("extract", host, "-o", str(tmp_path / "some"), status=1)
+    assert "luthier extract" in says("patch", host, "-t", "instr_count", "-o", str(tmp_path / "out"), status=1)
 
 
 def test_beside_a_bundle_and_without_section_headers(

@@ -62,7 +62,7 @@ def test_memory_does_not_grow_with_the_file(options: tuple[str, ...], code_objec
     if options:
         assert len(json.loads(done.stdout)) == 200
     else:
-        assert done.stdout.count(": gfx942, code object v6, 4,194,304 bytes, 3 kernels\n") == 200
+        assert done.stdout.count(", gfx942, code object v6, 4,194,304 bytes, 3 kernels\n") == 200
 
 
 def test_first_lines_come_first(code_object: Compile, tmp_path: Path) -> None:

@@ -305,5 +305,10 @@ def test_the_command(
         table = pq.read_table(f"{places}.parquet").to_pylist()
         assert table == [row for row in rows if row["target"] == "gfx90a"]
         assert main([*arguments, "--code-object", "--target", "gfx90a"]) == 1  # two of them
+        capsys.readouterr()
+        assert main([*arguments, "--object", "1", "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["objects"]
+        assert row["name"] == report["objects"][1]["name"]
+        assert main([*arguments, "--code-object", "--object", row["name"]]) == 0
     finally:
         replaced.undo()

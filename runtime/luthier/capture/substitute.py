@@ -25,6 +25,7 @@ from luthier.emulator.running.start import Geometry, hidden_value
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import CodeObject, Kernel, KernelArgument, Symbol
 from luthier.objects.origins import teller
+from luthier.support.wording import enumerated
 
 KERNARG_ALIGNMENT = 64
 """Bytes: compilers widen scalar loads of arguments up to there."""
@@ -46,8 +47,7 @@ class SubstitutedLaunch(PreparedLaunch):
         told = capture.manifest
         device = device_of(capture, target, object)
         if told.kernel not in object.kernels:
-            known = ", ".join(object.kernels) or "none"
-            raise LuthierError(f"no kernel {told.kernel}; there are: {known}", object=object.name)
+            raise LuthierError(f"no kernel {told.kernel}; there are: {enumerated(object.kernels)}", object=object.name)
         self._recorded_object = CodeObject(capture.object, told.object)
         before, kernel = self._recorded_object.kernels.get(told.kernel), object.kernels[told.kernel]
         if before is None:

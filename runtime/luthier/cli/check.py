@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from luthier.cli.common import HelpOf, print_json
 from luthier.cli.progress import Progress
-from luthier.cli.selection import add_object_arguments, selected_kernels
-from luthier.errors import LiftError, LuthierError, ObjectError
+from luthier.cli.selection import add_object_arguments, selected_objects
+from luthier.errors import LiftError, LuthierError
 from luthier.hazards.checks import CHECKS, Check, CheckReport
 from luthier.lifting import LiftedRepresentation, lift
-from luthier.objects import CodeObject, load_object, load_objects
+from luthier.objects import CodeObject
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for, and return the exit status: 0 only if all was checked and nothing found."""
     results = _Results(*_checks(args.only), [], [])
     with Progress("checking") as progress:
-        for object, kernels in _kernels(args):
+        for object, kernels in selected_objects(args):
             for kernel in kernels:
                 progress.step(kernel)
                 try:
@@ -96,25 +96,6 @@ def _checks(names: Sequence[str] | None) -> tuple[Mapping[str, Check], Sequence[
 
 def _length(lifted: LiftedRepresentation) -> int:
     return sum(block.last - block.first + 1 for block in lifted.blocks)
-
-
-def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
-    """Return the kernels that are asked for, of every code object in the file that has any of them.
-
-    Raises:
-        ObjectError: no code object has any, or there is no code object.
-    """
-    objects = [load_object(args.file, args.target)] if args.target else list(load_objects(args.file))
-    found = []
-    problem: ObjectError | None = None
-    for object in objects:
-        try:
-            found.append((object, selected_kernels(object, args.kernel)))
-        except ObjectError as missing:
-            problem = missing
-    if not found:
-        raise problem or ObjectError("there is no code object", object=args.file)
-    return found
 
 
 def _say(results: _Results, *, list_unneeded: bool) -> None:

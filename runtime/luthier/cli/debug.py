@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from luthier.cli.replay import CAPTURE, captures_of
+from luthier.cli.replay import captures_of
 from luthier.cli.replay_process import TRIES, target_of
-from luthier.cli.selection import add_kernel_argument
+from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
 from luthier.terminal import say, say_text
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     target = target_of(args.device)
     if args.file is None:
         raise LuthierError("nothing to debug: name a capture, or a program behind --")
-    if not args.program and (Path(args.file).is_dir() or Path(args.file).suffix == CAPTURE):
+    if not args.program and (Path(args.file).is_dir() or is_capture(args.file)):
         return _debug(captures_of([args.file])[0], target, args)
     with tempfile.TemporaryDirectory(prefix="luthier-debug-") as folder:
         command = args.program[1:] if args.file == "--" else [args.file, *args.program]

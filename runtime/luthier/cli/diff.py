@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_mangled_argument, print_json, shown_tables
-from luthier.cli.replay import CAPTURE
 from luthier.cli.replay_answers import DIFFERENT, EQUAL, IMPOSSIBLE, answer
 from luthier.cli.replay_process import elsewhere, outcome, prepared, target_of
-from luthier.cli.selection import add_kernel_argument
+from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
@@ -56,13 +54,13 @@ def _compare(args: argparse.Namespace) -> int:
         raise LuthierError("give two things to compare: A and B, or a capture and --object")
     other = args.b or args.object
     told: dict[str, Any] | None = None
-    if _is_capture(args.a):
+    if is_capture(args.a):
         one = _recorded(args.a, args.kernel)
-        if args.b is not None and _is_capture(args.b):
+        if args.b is not None and is_capture(args.b):
             two = _recorded(args.b, args.kernel)
         else:
             told, two = _replayed(args.a, other, args.device)
-    elif args.object is not None or _is_capture(other):
+    elif args.object is not None or is_capture(other):
         raise LuthierError("a capture is compared with captures, or run by a code object: A must be one")
     else:
         one = _of_object(args.a, args.target, args.kernel)
@@ -84,16 +82,12 @@ def _compare(args: argparse.Namespace) -> int:
     return EQUAL if replayed and not different else DIFFERENT
 
 
-def _is_capture(name: str) -> bool:
-    return Path(name).suffix == CAPTURE
-
-
 def _of_object(name: str, target: str | None, patterns: list[str]) -> dict[str, Measures]:
     from luthier.objects import load_object
     from luthier.objects.names import select
     from luthier.report.code_diff import measured
 
-    object = load_object(name, target)
+    object = load_object(name, target, kernels=patterns)
     return {kernel: measured(object, kernel) for kernel in select(list(object.kernels), patterns, file=object.name)}
 
 

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from luthier.cli.selection import add_object_arguments
+from luthier.cli.selection import add_object_arguments, is_capture, selected_objects
 from luthier.isa.listing import Row, instruction_rows
-from luthier.objects import CodeObject, load_objects
-from luthier.objects.names import select
+from luthier.objects import CodeObject
 from luthier.objects.parts import Part, parts
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
@@ -33,15 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the code."""
-    objects = load_objects(args.file, target=args.target)
-    chosen: set[str] | None = None
-    if args.kernel:
-        chosen = set(select(sorted({name for found in objects for name in found.kernels}), args.kernel, file=args.file))
-        objects = [found for found in objects if chosen & found.kernels.keys()]
+    by_name = args.kernel or is_capture(args.file)
+    objects = [
+        (found, kernels if by_name else None) for found, kernels in selected_objects(args) if kernels or not by_name
+    ]
     if args.json:
-        say_text(json.dumps([describe(found, chosen, lines=args.lines) for found in objects], indent=1))
+        say_text(json.dumps([describe(found, chosen, lines=args.lines) for found, chosen in objects], indent=1))
     else:
-        for found in objects:
+        for found, chosen in objects:
             for line in listing(found, chosen, lines=args.lines):
                 say(line)
             for problem in found.source.problems if args.lines else ():

@@ -8,7 +8,7 @@ import json
 from luthier.cli.common import say_fitting
 from luthier.cli.counts import counts_of
 from luthier.cli.progress import Progress
-from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.lifting import lift
 from luthier.lifting.annotations import Annotations
@@ -39,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    code_object = selected_object(args)
-    kernels = selected_kernels(code_object, args.kernel)
+    code_object, kernels = selected_object(args)
     if args.llvm and len(kernels) != 1:
         raise LuthierError(f"--llvm is of one kernel, these are {len(kernels)}: choose one with --kernel")
     lifted = []

@@ -21,6 +21,7 @@ from luthier.terminal import say_text, visible_lines
 COMMANDS = {
     "objects": ("luthier.cli.objects", "list code objects and kernels in any container"),
     "disasm": ("luthier.cli.disasm", "disassemble kernels"),
+    "extract": ("luthier.cli.extract", "write code objects of any container to files"),
     "lift": ("luthier.cli.lift", "blocks, calls and liveness of a kernel"),
     "check": ("luthier.cli.check", "whether kernels wait for what they use, on every path"),
     "patch": ("luthier.cli.patch", "write an instrumented code object"),

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from luthier.cli.common import say_fitting
-from luthier.cli.selection import add_kernel_argument
+from luthier.cli.selection import FILES, add_kernel_argument, searched
 from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 from luthier.objects.disagreements import disagreements
@@ -22,9 +22,7 @@ from luthier.terminal import say_text, visible
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
-        "file", metavar="FILE", help="code object, offload bundle, host executable or library, or archive"
-    )
+    parser.add_argument("file", metavar="FILE", help=FILES)
     add_kernel_argument(parser)
     parser.add_argument("--json", action="store_true", help="everything, for programs")
 
@@ -40,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     names: list[str] = []
     unknown: list[tuple[Image, TargetError]] = []
     known = False
-    for image in find_images(args.file):
+    source, file, _ = searched(args.file)
+    for image in find_images(source, file):
         try:
             found = CodeObject(image.data, image.name)
         except TargetError as problem:
@@ -50,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
             names += found.kernels
             kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
             if kernels or not args.kernel:
-                show.object(found, kernels)
+                show.object(found, kernels, None if image.name == file else image.number)
     if not known:
         raise unknown[0][1]
-    select(names, args.kernel, file=args.file)
+    select(names, args.kernel, file=file)
     for image, why in unknown:
         show.unsupported(image, why)
     show.end()
@@ -66,11 +65,11 @@ class _Tables:
     def __init__(self) -> None:
         self._before = ""
 
-    def object(self, found: CodeObject, kernels: Sequence[Kernel]) -> None:
-        self._write(table(found, kernels))
+    def object(self, found: CodeObject, kernels: Sequence[Kernel], number: int | None) -> None:
+        self._write(table(found, kernels, number))
 
     def unsupported(self, image: Image, why: TargetError) -> None:
-        self._write(f"{visible(image.name)}: not supported: {why}")
+        self._write(f"{visible(image.name)}: object {image.number}, not supported: {why}")
 
     def end(self) -> None:
         pass
@@ -86,11 +85,11 @@ class _JsonList:
     def __init__(self) -> None:
         self._before = "["
 
-    def object(self, found: CodeObject, kernels: Sequence[Kernel]) -> None:
-        self._write(describe(found, kernels))
+    def object(self, found: CodeObject, kernels: Sequence[Kernel], number: int | None) -> None:
+        self._write({"number": number or 0, **describe(found, kernels)})
 
     def unsupported(self, image: Image, why: TargetError) -> None:
-        self._write({"name": image.name, "id": image.id, "unsupported": str(why)})
+        self._write({"number": image.number, "name": image.name, "id": image.id, "unsupported": str(why)})
 
     def end(self) -> None:
         say_text("\n]")
@@ -145,13 +144,17 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
 _HEADINGS = ("KERNEL", "CODE", "VGPRS", "AGPRS", "SGPRS", "WAVE", "LDS", "SCRATCH", "KERNARG", "ARGUMENTS")
 
 
-def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
+def table(found: CodeObject, kernels: Sequence[Kernel], number: int | None = None) -> str:
     """Return one code object and these kernels of it as text.
 
     CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes.
+
+    Args:
+        number: of the object among those of its container.
     """
+    place = "" if number is None else f"object {number}, "
     title = (
-        f"{visible(found.name)}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
+        f"{visible(found.name)}: {place}{found.target}, code object v{found.abi}, {found.size:,} bytes, "
         f"{counted(len(found.kernels), 'kernel')}"
     )
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them

@@ -20,7 +20,7 @@ from luthier.cli.common import (
     terminal_width,
 )
 from luthier.cli.progress import Progress
-from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.objects.host import is_host_file
@@ -82,6 +82,7 @@ def _run_on_program(args: argparse.Namespace) -> int:
             args.file,
             tools.instrument,
             target=args.target,
+            object=args.object,
             kernels=args.kernel,
             progress=progress.step,
         )
@@ -124,8 +125,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
         LuthierError: it cannot be done, or a tool inserted nothing.
     """
     tools = parse_tools(args.tool)
-    object = selected_object(args)
-    kernels = selected_kernels(object, args.kernel)
+    object, kernels = selected_object(args)
     try:
         with Progress("patching", len(kernels)) as progress:
             patched = patch_object_with(options_of(args), object, tools.instrument, kernels, progress.step)

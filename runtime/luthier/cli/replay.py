@@ -14,11 +14,11 @@ from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_too
 from luthier.cli.progress import Progress
 from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, is_gpu, row_elsewhere
 from luthier.cli.run import seconds
+from luthier.cli.selection import CAPTURE
 from luthier.errors import LuthierError
 from luthier.support import strict_json
 from luthier.terminal import say, say_text, visible
 
-CAPTURE = ".lcap"
 """End of the name of a capture's file."""
 _ALL = "all"
 """Every check of the emulated device."""

@@ -290,7 +290,8 @@ def prepared(capture: Capture, target: str | None, object: str | None) -> Prepar
     from luthier.isa.targets import TargetId
     from luthier.objects import load_object_for
 
-    return SubstitutedLaunch(capture, load_object_for(object, TargetId.parse(target)), target)
+    other = load_object_for(object, TargetId.parse(target), kernels=[capture.manifest.kernel])
+    return SubstitutedLaunch(capture, other, target)
 
 
 def _against(capture: Capture, given: str) -> Capture:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.cli.findings import HELP, Findings, add_files_arguments, add_floats_argument, add_init_argument
-from luthier.cli.replay import CAPTURE, add_scheduler_argument
+from luthier.cli.replay import add_scheduler_argument
 from luthier.cli.replay_process import SANITIZED
 from luthier.cli.run import seconds
+from luthier.cli.selection import is_capture
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say_text, visible
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def are_captures(words: Sequence[str]) -> bool:
     """Return whether a command is captures and folders."""
-    return all(Path(word).is_dir() or word.endswith(CAPTURE) for word in words)
+    return all(Path(word).is_dir() or is_capture(word) for word in words)
 
 
 def _program(args: argparse.Namespace, command: list[str], collector: Collector) -> int:

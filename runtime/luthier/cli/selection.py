@@ -1,4 +1,4 @@
-"""Selection of the code object and kernels of a sub-command.
+"""Selection of the code objects and kernels of a sub-command.
 
 Imports nothing slow.
 """
@@ -7,22 +7,35 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
+    from luthier.objects.container import Source
+
+CAPTURE = ".lcap"
+FILES = "code object, offload bundle, executable, library, archive or capture"
+"""Kinds of files with code objects."""
+
+
+def is_capture(name: str) -> bool:
+    """Return whether a file is a captured launch, by its name."""
+    return Path(name).suffix == CAPTURE
 
 
 def add_object_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Add FILE, --target and --kernel.
+    """Add FILE, --target, --object and --kernel.
 
     Args:
         more: what else FILE may be.
     """
-    kinds = "code object, offload bundle, executable, library or archive"
-    parser.add_argument("file", metavar="FILE", help=f"{kinds}, {more}" if more else kinds)
+    parser.add_argument("file", metavar="FILE", help=f"{FILES}, {more}" if more else FILES)
     parser.add_argument(
-        "--target", metavar="ID", help="which code object where FILE holds several, e.g. gfx942 or gfx942:xnack-"
+        "--target", metavar="ID", help="code objects for this target, where FILE holds several: gfx942, gfx942:xnack-"
+    )
+    parser.add_argument(
+        "--object", metavar="N|NAME", help="one code object, by its number or name as `luthier objects` prints them"
     )
     add_kernel_argument(parser)
 
@@ -39,19 +52,60 @@ def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def selected_object(args: argparse.Namespace) -> CodeObject:
-    """Return the one code object that FILE and --target name."""
-    from luthier.objects import load_object
+class Searched(NamedTuple):
+    """Container that a sub-command takes code objects from."""
 
-    return load_object(args.file, args.target)
+    source: Source
+    name: str
+    kernel: str | None
+    """Kernel of a captured launch: the one that is meant where none is named."""
 
 
-def selected_kernels(object: CodeObject, patterns: Sequence[str]) -> list[str]:
-    """Return the kernels of an object that --kernel asks for.
+def searched(file: str) -> Searched:
+    """Return what FILE is searched for code objects: itself, or the code object of a captured launch.
 
     Raises:
-        ObjectError: it asks for one that is not there.
+        LuthierError: it is a capture that cannot be read.
     """
+    if not is_capture(file):
+        return Searched(file, file, None)
+    from luthier.capture import read_capture
+
+    capture = read_capture(file)
+    return Searched(capture.object, f"{file}[{capture.manifest.object}]", capture.manifest.kernel)
+
+
+def selected_object(args: argparse.Namespace) -> tuple[CodeObject, list[str]]:
+    """Return the one code object that FILE, --target, --object and --kernel name, and its kernels that are meant.
+
+    Raises:
+        LuthierError: none or several are; or the object has no such kernel.
+    """
+    from luthier.objects import load_object
     from luthier.objects.names import select
 
-    return select(list(object.kernels), patterns, file=object.name)
+    source, name, kernel = searched(args.file)
+    object = load_object(source, args.target, name, object=args.object, kernels=args.kernel)
+    return object, select(list(object.kernels), _patterns(args, kernel), file=object.name)
+
+
+def selected_objects(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
+    """Return all code objects that FILE, --target, --object and --kernel name, and their kernels that are meant.
+
+    Raises:
+        LuthierError: there are none.
+    """
+    from luthier.objects import load_objects
+    from luthier.objects.names import is_selected, select
+
+    source, name, kernel = searched(args.file)
+    objects = load_objects(source, name, args.target, object=args.object, kernels=args.kernel)
+    patterns = _patterns(args, kernel)
+    select(sorted({kernel for object in objects for kernel in object.kernels}), patterns, file=name)
+    return [(object, [one for one in object.kernels if is_selected(one, patterns)]) for object in objects]
+
+
+def _patterns(args: argparse.Namespace, kernel: str | None) -> Sequence[str]:
+    """Return what --kernel asks for, or else the kernel of a captured launch."""
+    patterns: list[str] = args.kernel
+    return patterns or ([] if kernel is None else [kernel])

@@ -16,9 +16,9 @@ from luthier.cli.common import (
     print_refusals,
 )
 from luthier.cli.progress import Progress
-from luthier.cli.replay import CAPTURE, add_scheduler_argument
+from luthier.cli.replay import add_scheduler_argument
 from luthier.cli.run import seconds
-from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.cli.selection import add_object_arguments, is_capture, selected_object
 from luthier.errors import LuthierError
 from luthier.patch import PatchReport
 from luthier.terminal import say_text
@@ -29,7 +29,7 @@ from luthier.verify.launch_plan import read_plans
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_object_arguments(parser, "or a capture, or a folder of them")
+    add_object_arguments(parser, "or a folder of captures")
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    if Path(args.file).is_dir() or args.file.endswith(CAPTURE):
+    if Path(args.file).is_dir() or is_capture(args.file):
         from luthier.cli import verify_captured  # which imports what runs programs
 
         return verify_captured.run(args)
@@ -52,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is not None:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
     tools = parse_tools(args.tool)
-    object = selected_object(args)
-    kernels = selected_kernels(object, args.kernel)
+    object, kernels = selected_object(args)
     plans = read_plans(args.launch) if args.launch else None
     with Progress("verifying", len(kernels)) as progress:
         verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)

@@ -28,6 +28,7 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, load_object_for
 from luthier.objects.origins import teller
+from luthier.support.wording import enumerated
 
 if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.checks import AnyFinding, Checks
@@ -66,7 +67,7 @@ class Module:
             ObjectError: there is none.
         """
         if name not in self.object.kernels:
-            known = ", ".join(self.object.kernels) or "none"
+            known = enumerated(self.object.kernels)
             raise ObjectError(f"no kernel {name!r}; there are: {known}", object=self.object.name)
         return KernelHandle(self, self.object.kernels[name])
 

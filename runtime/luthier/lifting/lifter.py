@@ -43,6 +43,7 @@ from luthier.lifting.model import (
 )
 from luthier.lifting.representation import LiftedRepresentation
 from luthier.objects import CodeObject, Kernel, load_object
+from luthier.support.wording import enumerated
 
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
@@ -66,9 +67,7 @@ def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> Li
     code_object = object if isinstance(object, CodeObject) else load_object(object)
     found = code_object.kernels.get(kernel)
     if found is None:
-        raise LiftError(
-            f"no kernel {kernel!r}; there are: {', '.join(code_object.kernels) or 'none'}", object=code_object.name
-        )
+        raise LiftError(f"no kernel {kernel!r}; there are: {enumerated(code_object.kernels)}", object=code_object.name)
     effort = Effort(
         lambda message: LiftError(
             message, object=code_object.name, kernel=kernel, offset=found.entry, target=code_object.target.target.name

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from luthier.objects.code_object import Segment as Segment
     from luthier.objects.code_object import Symbol as Symbol
     from luthier.objects.container import Image as Image
+    from luthier.objects.container import choose_images as choose_images
     from luthier.objects.container import find_images as find_images
     from luthier.objects.container import find_objects as find_objects
     from luthier.objects.container import load_object as load_object
@@ -45,6 +46,7 @@ _MODULE_OF = {
     "SourceLocation": "luthier.objects.source",
     "SourceMap": "luthier.objects.source",
     "Symbol": "luthier.objects.code_object",
+    "choose_images": "luthier.objects.container",
     "find_images": "luthier.objects.container",
     "find_objects": "luthier.objects.container",
     "load_object": "luthier.objects.container",
@@ -69,6 +71,7 @@ __all__ = [
     "SourceLocation",
     "SourceMap",
     "Symbol",
+    "choose_images",
     "find_images",
     "find_objects",
     "load_object",

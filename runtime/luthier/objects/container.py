@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, Ent
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.place import Place
+from luthier.support.wording import enumerated
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"
@@ -46,8 +48,12 @@ class Image(Struct, frozen=True):
     """Id in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where there is none."""
     data: memoryview
     """The ELF file, or SPIR-V, of a file that is mapped: it must not change while this is in use."""
+    number: int = 0
+    """Position among the images of its container, from 0."""
     bundle: str = ""
     """The offload bundle that it is in, another text for each in a file; "" where it is in none."""
+    bundle_start: int | None = None
+    """Offset in the file of the bundle that it is an entry of; None where it is none of a bundle's."""
 
     @property
     def target(self) -> TargetId:
@@ -63,7 +69,7 @@ class Image(Struct, frozen=True):
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 
-def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
+def find_images(source: Source, name: str | None = None, *, object: str | None = None) -> Iterator[Image]:
     """Yield every AMD GPU image in `source`, in order, without parsing the images themselves.
 
     When the next one is asked for, the memory that this one's pages take is given back.
@@ -71,22 +77,36 @@ def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
     Args:
         source: the bytes of a container, or its path.
         name: its name in errors; by default the path, or ``<memory>``.
+        object: only the image with this `Image.number`, or this name, counts; it may be without the file's own name.
 
     Raises:
-        ObjectError: unreadable or malformed, no known container, or one without AMD GPU code.
+        ObjectError: unreadable or malformed, no known container, or one without AMD GPU code, or without `object`.
     """
     label = _label(source, name)
     if isinstance(source, (bytes, bytearray, memoryview)):
         place = Place.of_bytes(bytes(source), label)
     else:
         place = Place.of_file(source, label)
-    found = False
-    for image, identifier, bundle in _walk(place):
-        found = True
-        yield Image(image.name, identifier, image.view, bundle)
-        image.let_go()
-    if not found:
+    others: list[str] = []
+    matched = False
+    for number, member in enumerate(_walk(place)):
+        image = Image(member.place.name, member.id, member.place.view, number, member.bundle, member.bundle_start)
+        if object is None or object in (str(number), *_names_of(image.name, label)):
+            matched = True
+            yield image
+        else:
+            others.append(_choice(image, label))
+        member.place.let_go()
+    if not matched and others:
+        raise ObjectError(f"no code object {object!r}; there are {enumerated(others)}", object=label)
+    if not matched:
         raise ObjectError("holds no AMD GPU code object", object=label)
+
+
+def _names_of(image: str, container: str) -> tuple[str, ...]:
+    """Return an image's name, and what is behind its container's in it, with and without brackets."""
+    inner = image.removeprefix(container)
+    return (image, inner, inner[1:-1]) if inner else (image,)
 
 
 def find_objects(source: Source, target: str | None = None, name: str | None = None) -> Iterator[CodeObject]:
@@ -112,12 +132,54 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
     )
 
 
-def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
-    """Return what `find_objects` finds, independent of the file unless an object is larger than 64 MiB.
+def choose_images(
+    source: Source,
+    name: str | None = None,
+    *,
+    target: str | None = None,
+    object: str | None = None,
+    kernels: Sequence[str] = (),
+) -> Iterator[Image]:
+    """Yield the images of a container that are meant, as `find_images`; those for unknown processors never are.
 
-    Then the file must not change.
+    Args:
+        target: only those for this processor, or target id with features, count.
+        object: only the image of that number or name counts, as of `find_images`.
+        kernels: patterns for names (`luthier.objects.names`): only images count that have a kernel that they ask for.
+
+    Raises:
+        ObjectError: unreadable or malformed, or nothing remains.
+        TargetError: every image is for an unknown processor, or SPIR-V.
     """
-    return [_independent(image) for image in _images_for(source, name, target, _asked_for(target))]
+    images = _images_for(source, name, target, _asked_for(target), object)
+    return _with_kernels(images, kernels, _label(source, name)) if kernels else images
+
+
+def _with_kernels(images: Iterator[Image], patterns: Sequence[str], label: str) -> Iterator[Image]:
+    from luthier.objects.names import is_selected, select  # not needed where no kernel is named
+
+    names: list[str] = []
+    for image in images:
+        known = CodeObject(image.data, image.name).kernels
+        names += known
+        if any(is_selected(kernel, patterns) for kernel in known):
+            yield image
+    select(sorted(set(names)), patterns, file=label)
+
+
+def load_objects(
+    source: Source,
+    name: str | None = None,
+    target: str | None = None,
+    *,
+    object: str | None = None,
+    kernels: Sequence[str] = (),
+) -> list[CodeObject]:
+    """Return the code objects in any container, independent of the file unless an object is larger than 64 MiB.
+
+    Then the file must not change. Arguments and errors are those of `choose_images`.
+    """
+    return [_independent(one) for one in choose_images(source, name, target=target, object=object, kernels=kernels)]
 
 
 def _independent(image: Image) -> CodeObject:
@@ -134,12 +196,16 @@ def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
 
 
 def _images_for(
-    source: Source, name: str | None, target: str | None, fits: Callable[[TargetId], bool]
+    source: Source,
+    name: str | None,
+    target: str | None,
+    fits: Callable[[TargetId], bool],
+    object: str | None = None,
 ) -> Iterator[Image]:
     unknown: TargetError | None = None
     others: list[str] = []
     found = False
-    for image in find_images(source, name):
+    for image in find_images(source, name, object=object):
         try:
             has = image.target
         except TargetError as problem:
@@ -153,44 +219,79 @@ def _images_for(
     if not found and not others and unknown is not None:
         raise unknown
     if not found:
-        raise ObjectError(f"no code object for {target}; there are: {', '.join(others)}", object=_label(source, name))
+        raise ObjectError(f"no code object for {target}; there are: {enumerated(others)}", object=_label(source, name))
 
 
-def load_object(source: Source, target: str | None = None, name: str | None = None) -> CodeObject:
-    """Return the one code object in a container.
-
-    Args:
-        target: only objects for this processor, or target id with features, count.
+def load_object(
+    source: Source,
+    target: str | None = None,
+    name: str | None = None,
+    *,
+    object: str | None = None,
+    kernels: Sequence[str] = (),
+) -> CodeObject:
+    """Return the one code object in a container. Arguments are those of `choose_images`.
 
     Raises:
         ObjectError: none or several match; the message names the choices.
     """
-    return _only(load_objects(source, name, target), source, name)
+    images = choose_images(source, name, target=target, object=object, kernels=kernels)
+    return _independent(only_image(images, _label(source, name)))
 
 
-def load_object_for(source: Source, device: TargetId, name: str | None = None) -> CodeObject:
+def load_object_for(
+    source: Source, device: TargetId, name: str | None = None, *, kernels: Sequence[str] = ()
+) -> CodeObject:
     """Return the one code object in a container that is best for a device.
 
     That of the device's processor comes before the generic one's, and one with feature settings before one without.
+
+    Args:
+        kernels: patterns, as of `choose_images`.
 
     Raises:
         ObjectError: none fits or several do equally well; the message names the choices.
     """
 
-    def distance(found: CodeObject) -> tuple[bool, int]:
-        return found.target.target.is_generic, (found.target.sramecc, found.target.xnack).count(None)
+    def distance(image: Image) -> tuple[bool, int]:
+        return image.target.target.is_generic, (image.target.sramecc, image.target.xnack).count(None)
 
-    images = _images_for(source, name, str(device), device.accepts)
-    fitting = [_independent(image) for image in images]
-    best = min(map(distance, fitting))
-    return _only([found for found in fitting if distance(found) == best], source, name)
+    fitting: Iterator[Image] = _images_for(source, name, str(device), device.accepts)
+    if kernels:
+        fitting = _with_kernels(fitting, kernels, _label(source, name))
+    images = list(fitting)
+    best = min(map(distance, images))
+    return _independent(only_image((one for one in images if distance(one) == best), _label(source, name)))
 
 
-def _only(matching: list[CodeObject], source: Source, name: str | None) -> CodeObject:
-    if len(matching) == 1:
-        return matching[0]
-    choices = ", ".join(f"{found.name} ({found.target})" for found in matching)
-    raise ObjectError(f"several code objects; name a target or take one: {choices}", object=_label(source, name))
+def only_image(images: Iterable[Image], container: str, more: str = "") -> Image:
+    """Return the one image that there is.
+
+    Args:
+        container: the name of what they are in.
+        more: what else can be done about several.
+
+    Raises:
+        ObjectError: there are several; the message names them.
+    """
+    every = list(images)
+    if len(every) == 1:
+        return every[0]
+    choices = enumerated(_choice(image, container) for image in every)
+    raise ObjectError(
+        f"several code objects; choose one by its target, a kernel (--kernel), or its number or name (--object)"
+        f"{more}: {choices}",
+        object=container,
+    )
+
+
+def _choice(image: Image, container: str) -> str:
+    """Return number, name and target of an image for a message that names the container."""
+    text = f"{image.number}: {_names_of(image.name, container)[-1]}"
+    try:
+        return f"{text} ({image.target})"
+    except TargetError:
+        return text
 
 
 def _label(source: Source, name: str | None) -> str:
@@ -199,17 +300,27 @@ def _label(source: Source, name: str | None) -> str:
     return "<memory>" if isinstance(source, (bytes, bytearray, memoryview)) else os.fspath(source)
 
 
-_Found = Iterator[tuple[Place, str, str]]
-"""Images, what their bundle calls them, and which bundle that is."""
+class _Member(NamedTuple):
+    """Part of a container that holds an image."""
+
+    place: Place
+    id: str = ""
+    """Name in its bundle."""
+    bundle: str = ""
+    """As in `Image`, and so is what follows."""
+    bundle_start: int | None = None
 
 
-def _walk(place: Place, identifier: str = "", bundle: str = "") -> _Found:
+_Found = Iterator[_Member]
+
+
+def _walk(place: Place, identifier: str = "", bundle: str = "", bundle_start: int | None = None) -> _Found:
     if place.depth > _DEEPEST:
         place.fail("containers are nested too deeply", 0)
     if place.begins(E.ELF_MAGIC):
         if int.from_bytes(place.peek(18, 2), "little") == E.EM_AMDGPU:
             used = E.used_size(place.view) if place.size > _LARGEST_COPY else place.size
-            yield place.cut(0, used, "code object"), identifier, bundle
+            yield _Member(place.cut(0, used, "code object"), identifier, bundle, bundle_start)
         else:
             yield from _walk_host(place)
     elif place.begins(*FAT_BINARY_MAGICS):
@@ -221,7 +332,7 @@ def _walk(place: Place, identifier: str = "", bundle: str = "") -> _Found:
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
     elif place.begins(E.SPIRV_MAGIC):
-        yield place, identifier, bundle
+        yield _Member(place, identifier, bundle, bundle_start)
     elif place.begins(BITCODE_MAGIC):
         place.fail("LLVM bitcode, not a code object; link it first", 0)
     else:
@@ -251,7 +362,7 @@ def _walk_host(place: Place) -> _Found:
         label = f"section {number}" if len(fat) > 1 else ""
         yield from _walk_fat_binary(part.inner(label), among_others=not elf.sections)
     for image in embedded_images(place, elf, fat):
-        yield image, "", ""
+        yield _Member(image)
 
 
 def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
@@ -269,7 +380,8 @@ def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
         for entry in entries:
             image = whole.cut(entry.offset, entry.size, "bundle entry")
             if not image.begins(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
-                yield from _walk(image.inner(label(number, entry)), entry.id, its_name)
+                start = None if bundle.unpacked else bundle.start
+                yield from _walk(image.inner(label(number, entry)), entry.id, its_name, start)
 
 
 def _archive_members(place: Place) -> Iterator[Place]:

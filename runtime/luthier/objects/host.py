@@ -72,16 +72,11 @@ class FatBinary(Struct, frozen=True):
     name: str
     """Name in errors."""
 
-    def image(self, entry: Entry) -> memoryview:
-        """Return the bytes of an entry."""
-        return opened(self.bundle).cut(entry.offset, entry.size, "bundle entry").view
-
-    def with_images(self, images: Mapping[int, bytes]) -> bytes:
-        """Return the bundle with other images, by their number in `entries`; it is always uncompressed."""
-        changed = {self.entries[number].id: data for number, data in images.items()}
+    def with_images(self, images: Mapping[str, bytes]) -> bytes:
+        """Return the bundle with other images, by their id in it; it is always uncompressed."""
         if len({entry.id for entry in self.entries}) != len(self.entries):
             raise ObjectError("the bundle has two entries of one id", object=self.name)
-        return make_bundle(opened(self.bundle), changed)
+        return make_bundle(opened(self.bundle), images)
 
 
 class Rewritten:
@@ -211,7 +206,11 @@ class HostFile:
         elf = self._elf
         at = [number for number, name in enumerate(elf.section_names) if name == WRAPPERS]
         if not at:
-            elf.fail(f"no section {WRAPPERS}: it does not register device code as HIP programs do")
+            elf.fail(
+                f"no section {WRAPPERS}: the program finds its device code by addresses and sizes in its own code or "
+                "data, which nothing lists, and patched code objects need more room; `luthier extract` writes the "
+                "originals out, `luthier run` patches what is loaded"
+            )
         pointers: dict[int, list[int]] = {}
         for number in at:
             section = elf.sections[number]

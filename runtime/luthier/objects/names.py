@@ -14,6 +14,7 @@ from luthier import _mc
 from luthier.errors import ObjectError
 from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Cell, Table
+from luthier.support.wording import enumerated
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
 """A demangled function: what stands before its parameters, without the type that it returns."""
@@ -74,11 +75,10 @@ def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[
     for pattern in patterns:
         if not pattern.startswith("!") and not any(matches(name, pattern) for name in names):
             hint = did_you_mean(pattern, {name for symbol in names for name in spellings(symbol)})
-            there = ", ".join(names) or "none"
-            raise ObjectError(f"no kernel matches {pattern!r}; there are {there}{hint}", object=file)
+            raise ObjectError(f"no kernel matches {pattern!r}; there are {enumerated(names)}{hint}", object=file)
     chosen = [name for name in names if is_selected(name, patterns)]
     if patterns and not chosen:
-        raise ObjectError(f"no kernel is left; there are {', '.join(names) or 'none'}", object=file)
+        raise ObjectError(f"no kernel is left; there are {enumerated(names)}", object=file)
     return chosen
 
 

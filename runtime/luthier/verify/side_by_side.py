@@ -25,6 +25,7 @@ from luthier.objects import CodeObject, Symbol, load_object
 from luthier.patch import KernelReport, PatchedObject, RefusedError
 from luthier.patch.output.object import patch_object_with
 from luthier.support.table import Table
+from luthier.support.wording import enumerated
 from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
 from luthier.tool.counts import KernelCounts
 from luthier.tool.options import PatchOptions
@@ -119,7 +120,7 @@ def verify_object(
     names = list(object.kernels if kernels is None else kernels)
     for name in names:
         if name not in object.kernels:
-            raise VerifyError(f"no kernel {name!r}; there are {', '.join(object.kernels)}", object=object.name)
+            raise VerifyError(f"no kernel {name!r}; there are {enumerated(object.kernels)}", object=object.name)
         if progress is not None:
             progress(name)
         plan = (plans or {}).get(name) or default_plan(object.kernels[name])

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId
-from luthier.objects import CodeObject
-from luthier.objects.host import HostFile, Rewritten
+from luthier.objects import CodeObject, find_images
+from luthier.objects.host import WRAPPERS, HostFile, Rewritten
 from luthier.objects.names import is_selected, select
 from luthier.patch.output.object import PatchedObject, patch_object_with
 from luthier.tool.options import PatchOptions
@@ -48,6 +48,7 @@ def patch_executable(
     instrument: Callable[[InstrumentationTask], None],
     *,
     target: str | None = None,
+    object: str | None = None,
     kernels: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
     strict: bool = False,
@@ -62,6 +63,7 @@ def patch_executable(
         path: the file.
         instrument: as of `patch_object`.
         target: only code objects for this processor, or target id with features; the others stay as they are.
+        object: only the code object of this number or name, as of `find_images`; the others stay as they are.
         kernels: patterns for names (`luthier.objects.names`); none is all.
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error, a code object that stays as it is included.
@@ -72,7 +74,9 @@ def patch_executable(
             `strict`.
     """
     options = PatchOptions(strict=strict, hoist=hoist, most_stack=most_stack)
-    return patch_executable_with(options, path, instrument, target=target, kernels=kernels, progress=progress)
+    return patch_executable_with(
+        options, path, instrument, target=target, object=object, kernels=kernels, progress=progress
+    )
 
 
 def patch_executable_with(
@@ -81,66 +85,72 @@ def patch_executable_with(
     instrument: Callable[[InstrumentationTask], None],
     *,
     target: str | None = None,
+    object: str | None = None,
     kernels: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> PatchedFile:
     """Instrument an executable or a shared library of the host, as `patch_executable`, which see."""
     host = HostFile(path)
-    device = _device_code(host, target)
-    select([name for object in device.objects.values() for name in object.kernels], kernels, file=path)
+    device = _device_code(host, target, object)
+    select([name for code in device.objects.values() for name in code.kernels], kernels, file=path)
     skipped, failures = list(device.skipped), list(device.failures)
-    images: dict[int, dict[int, bytes]] = {}
+    images: dict[int, dict[str, bytes]] = {}
     done: list[tuple[CodeObject, PatchedObject]] = []
-    for (address, number), object in device.objects.items():
-        chosen = [name for name in object.kernels if is_selected(name, kernels)]
+    for (bundle, identifier), code in device.objects.items():
+        chosen = [name for name in code.kernels if is_selected(name, kernels)]
         if not chosen:
-            skipped.append((object.name, "none of its kernels is asked for" if kernels else "it has no kernels"))
+            skipped.append((code.name, "none of its kernels is asked for" if kernels else "it has no kernels"))
             continue
         try:
-            patched = patch_object_with(options, object, instrument, chosen, progress)
+            patched = patch_object_with(options, code, instrument, chosen, progress)
         except LuthierError as problem:
             if options.strict:
                 raise
             failures.append(problem)
-            skipped.append((object.name, str(problem)))
+            skipped.append((code.name, str(problem)))
             continue
-        done.append((object, patched))
-        images.setdefault(address, {})[number] = patched.data
+        done.append((code, patched))
+        images.setdefault(bundle, {})[identifier] = patched.data
     if failures and not done:
         raise failures[0]
     if not done:
         raise ObjectError("; ".join(f"{name}: {reason}" for name, reason in skipped) or "no device code", object=path)
-    replacements = {at: fat.with_images(images.get(fat.address, {})) for at, fat in enumerate(host.fat_binaries)}
+    replacements = {at: fat.with_images(images.get(fat.bundle.start, {})) for at, fat in enumerate(host.fat_binaries)}
     return PatchedFile(host.with_fat_binaries(replacements), tuple(done), tuple(skipped))
 
 
 class _DeviceCode(Struct, frozen=True):
     """The code objects of a program."""
 
-    objects: dict[tuple[int, int], CodeObject]
-    """Those that are meant, by the address of their fat binary and their number in it."""
+    objects: dict[tuple[int, str], CodeObject]
+    """Those that are meant, by the offset of their bundle in the file and their id in it."""
     skipped: list[tuple[str, str]]
     """Name of each of the others, and why it is left as it is."""
     failures: list[LuthierError]
     """Why some cannot be read."""
 
 
-def _device_code(host: HostFile, target: str | None) -> _DeviceCode:
-    """Read what a program has for a target; None: for any."""
+def _device_code(host: HostFile, target: str | None, object: str | None) -> _DeviceCode:
+    """Read what a program has for a target, or of a number or name; None: all."""
     code = _DeviceCode({}, [], [])
-    for fat in host.fat_binaries:
-        for number, entry in enumerate(fat.entries):
-            name = f"{fat.name}[{entry.label}]"
-            try:
-                object = CodeObject(bytes(fat.image(entry)), name)
-            except LuthierError as problem:
-                code.failures.append(problem)
-                code.skipped.append((name, str(problem)))
-                continue
-            if target is None or _is_meant(object.target, TargetId.parse(target)):
-                code.objects[fat.address, number] = object
-            else:
-                code.skipped.append((name, f"it is for {object.target}"))
+    registered = {fat.bundle.start for fat in host.fat_binaries}
+    chosen = None if object is None else {image.number for image in find_images(host.name, object=object)}
+    for image in find_images(host.name):
+        try:
+            read = CodeObject(bytes(image.data), image.name)
+        except LuthierError as problem:
+            code.failures.append(problem)
+            code.skipped.append((image.name, str(problem)))
+            continue
+        if chosen is not None and image.number not in chosen:
+            code.skipped.append((image.name, f"it is not {object}"))
+        elif target is not None and not _is_meant(read.target, TargetId.parse(target)):
+            code.skipped.append((image.name, f"it is for {read.target}"))
+        elif image.bundle_start is None or image.bundle_start not in registered:
+            why = f"no wrapper in {WRAPPERS} points to it, so nothing tells how the program finds it"
+            code.skipped.append((image.name, f"{why}; `luthier extract` writes it out"))
+        else:
+            code.objects[image.bundle_start, image.id] = read
     return code
 
 

@@ -24,6 +24,7 @@ from luthier.patch.layout.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
 from luthier.patch.outcome import PatchReport, Refusal, RefusedError
 from luthier.patch.output.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.payloads.code import ORIGINAL
+from luthier.support.wording import enumerated
 from luthier.tool.counts import CELL_BYTES, KernelCounters
 from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask
@@ -89,9 +90,7 @@ def patch_object_with(
     names = list(object.kernels) if kernels is None else list(kernels)
     unknown = [name for name in names if name not in object.kernels]
     if unknown:
-        raise PatchError(
-            f"no kernel {unknown[0]!r}; there are {', '.join(object.kernels) or 'none'}", object=object.name
-        )
+        raise PatchError(f"no kernel {unknown[0]!r}; there are {enumerated(object.kernels)}", object=object.name)
     only = kernels is not None and len(names) == 1
     work = _Work(object, strict=options.strict)
     for name in names:
