@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -169,15 +170,38 @@ def test_the_command_tells_and_empties(
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
     launch(tmp_path)
     path = database(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").write_bytes(bytes(5000))
+    assert main(["cache", "--json"]) == 0
+    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert told["emulator"]["bytes"] == sum(file.stat().st_size for file in path.parent.iterdir()) > 0
+    assert (told["other"]["bytes"], told["other"]["files"]) == (5000, 1)
+    assert main(["cache", "--size", "show", "other"]) == 0
+    assert capsys.readouterr().out == "5000\n"
     assert main(["emulator", "cache"]) == 0
-    size = path.stat().st_size / 1e6
-    assert capsys.readouterr().out == f"{path}: {size:.1f} MB\n"
-    assert size > 0
-    assert main(["emulator", "cache", "--clear"]) == 0
-    assert not list(path.parent.iterdir())
+    assert "emulator" in capsys.readouterr().out
+    assert main(["cache", "clear", "nothing"]) == 1
+    assert main(["cache", "clear"]) == 0
+    assert [one.name for one in tmp_path.iterdir() if one.name in told] == ["other"]
+    assert main(["cache", "clear", "other"]) == 0
+    assert not (tmp_path / "other").exists()
     monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
-    assert main(["emulator", "cache"]) == 0
+    capsys.readouterr()
+    assert main(["cache"]) == 0
     assert "LUTHIER_CACHE_DIR is empty" in capsys.readouterr().out
+
+
+def test_a_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("luthier.cache.store.MOST_BYTES", 300_000)
+    store = Store(tmp_path / "a.sqlite")
+    keys = [bytes([number]) for number in range(100)]
+    for key in keys:
+        store.put({key: os.urandom(10_000)})
+    there = store.get(keys)
+    assert keys[-1] in there
+    assert keys[0] not in there
+    assert 10 <= len(there) <= 30
+    assert (tmp_path / "a.sqlite").stat().st_size < 500_000
 
 
 def test_a_child_process_has_its_own_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ _FILES = ("", "-journal", "-wal", "-shm")
 _LOCKS = "locks"
 """Name of the file that is locked to see whether files can be."""
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+MOST_BYTES = 1 << 30
+"""Bytes of a store; where it grows larger, the older half of its values goes."""
 _PATIENCE = 10.0
 """Seconds to wait for another process."""
 
@@ -132,6 +134,15 @@ class Store:
                 self._path.unlink(missing_ok=True)
                 self._open()
 
+    def _bound(self) -> None:
+        """Remove the older half where the values have more than `MOST_BYTES`; the file keeps its size."""
+        assert self._database is not None
+        names = "freelist_count", "page_count", "page_size"
+        free, pages, size = (self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        if (pages - free) * size > MOST_BYTES:
+            half = "SELECT rowid FROM kept ORDER BY rowid LIMIT (SELECT count(*) / 2 FROM kept)"
+            self._database.execute(f"DELETE FROM kept WHERE rowid IN ({half})")
+
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the values that are stored under the keys."""
         wanted = {_digest(key): key for key in keys}
@@ -160,5 +171,6 @@ class Store:
                 self._database.execute("BEGIN IMMEDIATE")
                 self._database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
                 self._database.execute("COMMIT")
+                self._bound()
             except _DAMAGE as problem:
                 self._give_up(problem)

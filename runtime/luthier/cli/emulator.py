@@ -1,11 +1,10 @@
-"""`luthier emulator`: what the emulated device can execute, and its cache of machine code."""
+"""`luthier emulator`: what the emulated device can execute, and compiling it ahead."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from luthier.cache.folder import VARIABLE, cache_root
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
@@ -31,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; all supported ones if none is given")
     show.add_argument("--refused", action="store_true", help="name every refused operation with the reason")
     show.add_argument("--json", action="store_true", help="a JSON list, one entry a target")
-    cache = actions.add_parser("cache", help="where machine code is kept")
-    cache.add_argument("--clear", action="store_true", help="remove it")
+    cache = actions.add_parser("cache")  # the spelling of `luthier cache` in earlier versions
+    cache.add_argument("--clear", action="store_true")
     ahead = actions.add_parser(
         "compile", help="compile what kernels need into the cache, so that first launches are fast"
     )
@@ -41,25 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report, or deal with the cache."""
+    """Print the report, or compile ahead."""
     if args.action == "coverage":
         return _coverage(args)
     if args.action == "compile":
         return _compile(args)
-    file = store_file()
-    if file is None:
-        say(
-            f"no cache: {VARIABLE} is empty, or no home folder is known"
-            if cache_root() is None
-            else "no cache: its folder cannot be used"
-        )
-    elif args.clear:
-        for old in file.parent.glob("*.sqlite*"):
-            old.unlink(missing_ok=True)
-        say(f"emptied {file.parent}")
-    else:
-        say(f"{file}: {file.stat().st_size / 1e6 if file.exists() else 0:.1f} MB")
-    return 0
+    say("luthier emulator cache: the command is `luthier cache [clear] emulator` now", file=sys.stderr)
+    from luthier.cli import cache
+
+    return cache.run(argparse.Namespace(action="clear" if args.clear else "show", names=[], size=False, json=False))
 
 
 def _compile(args: argparse.Namespace) -> int:

@@ -37,13 +37,14 @@ COMMANDS = {
     "sanitize": ("luthier.cli.sanitize", "run a program on virtual devices and tell what it does wrong with memory"),
     "report": ("luthier.cli.report", "what runs left: tables, a page, a time line, a comparison"),
     "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
-    "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
+    "emulator": ("luthier.cli.emulator", "what the emulated device can execute"),
+    "cache": ("luthier.cli.cache", "what is kept for the next time, how large it is, and removing it"),
     "tools": ("luthier.cli.tools", "list installed tools"),
     "completion": ("luthier.cli.completion", "what a shell needs to complete commands and options"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 
-PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "tools", "completion"})
+PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion"})
 """Sub-commands that do nothing but print: whoever reads no further has what they wanted."""
 
 _NO_MEMORY = ("failed to map segment", "annot allocate memory")

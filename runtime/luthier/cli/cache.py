@@ -1,0 +1,134 @@
+"""`luthier cache`: what is kept on disk for the next time, how large it is, and removing it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from luthier.cache.folder import VARIABLE, cache_root, require_own
+from luthier.cli.common import print_json, terminal_width
+from luthier.errors import LuthierError
+from luthier.support.table import Table
+from luthier.terminal import say, say_text
+
+KINDS = {
+    "emulator": "machine code of the emulated device's operations",
+    "payloads": "hooks, compiled for their arguments",
+    "patched": "patched kernels",
+    "provenance": "digests of the sources that made the others",
+    "entry-points": "which tools and other extensions are installed",
+    "plugins": "compiler plugins",
+    "device-library": "HIP's device libraries for newer targets",
+    "precompiled": "precompiled headers of HIP",
+    "wrapper": "what luthier-hipcc knows of compilers",
+}
+"""Folders of the cache, and what is in them. Others there are left alone unless they are named."""
+_DAY = 24 * 3600
+
+
+class KeptFolder(Struct, frozen=True):
+    """A folder of the cache."""
+
+    name: str
+    path: str
+    bytes: int
+    files: int
+    used: float
+    """When a file of it was last written; seconds since 1970, 0 without any."""
+
+    @classmethod
+    def at(cls, path: Path) -> KeptFolder:
+        """Return what is there; files that go meanwhile are left out."""
+        sizes, last = [], 0.0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                try:
+                    status = os.lstat(os.path.join(folder, name))
+                except OSError:
+                    continue
+                sizes.append(status.st_size)
+                last = max(last, status.st_mtime)
+        return cls(path.name, str(path), sum(sizes), len(sizes), last)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="default: show")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of the cache (default: all of Luthier)")
+    parser.add_argument("--size", action="store_true", help="print the number of bytes, and nothing else")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
+    root = cache_root()
+    if args.action == "clear":
+        return _clear(root, args.names)
+    folders = _chosen(root, args.names)
+    if args.size:
+        say(sum(folder.bytes for folder in folders))
+    elif args.json:
+        print_json([{name: getattr(folder, name) for name in KeptFolder.__struct_fields__} for folder in folders])
+    elif root is None:
+        say(f"no cache: {VARIABLE} is empty, or no home folder is known")
+    else:
+        table = Table(str(root), ("folder", "MB", "files", "days ago", "what"), _rows(folders))
+        say_text(table.text(terminal_width(sys.stdout)))
+    return 0
+
+
+def _chosen(root: Path | None, names: Sequence[str]) -> list[KeptFolder]:
+    """Return folders of the cache by their names, else all that there are.
+
+    Raises:
+        LuthierError: there is no such folder.
+    """
+    inside = root.iterdir() if root is not None and root.is_dir() else ()
+    there = {path.name: path for path in sorted(inside) if path.is_dir() and not path.is_symlink()}
+    for name in names:
+        if name not in there:
+            raise LuthierError(
+                f"the cache has no folder {name!r}; it has {', '.join(there) or 'none'}", object=str(root)
+            )
+    return [KeptFolder.at(there[name]) for name in names or there]
+
+
+def _rows(folders: Sequence[KeptFolder]) -> list[tuple[str, float, int, float | None, str]]:
+    now = time.time()
+    rows = [
+        (
+            folder.name,
+            round(folder.bytes / 1e6, 1),
+            folder.files,
+            round(max(0, now - folder.used) / _DAY, 1) if folder.files else None,
+            KINDS.get(folder.name, "not Luthier's own: kept by `clear` unless it is named"),
+        )
+        for folder in folders
+    ]
+    total = sum(folder.bytes for folder in folders)
+    return [*rows, ("all", round(total / 1e6, 1), sum(folder.files for folder in folders), None, "")]
+
+
+def _clear(root: Path | None, names: Sequence[str]) -> int:
+    """Remove folders of the cache, by default those that Luthier makes. Who uses them makes them again.
+
+    Raises:
+        LuthierError: there is no such folder, others could have put something else there, or it cannot be removed.
+    """
+    removed = [folder for folder in _chosen(root, names) if names or folder.name in KINDS]
+    for folder in removed:
+        try:
+            require_own(Path(folder.path))
+            shutil.rmtree(folder.path)
+        except OSError as problem:
+            raise LuthierError(f"cannot remove {folder.path}: {problem.strerror or problem}") from None
+    size = sum(folder.bytes for folder in removed) / 1e6
+    say(f"removed {', '.join(folder.name for folder in removed) or 'nothing'}: {size:.1f} MB")
+    return 0
