@@ -113,7 +113,11 @@ import pytest
 from luthier.objects import load_object
 from luthier.verify import verify_object
 from luthier_build.compile import compile_application
+from luthier_build.settings import load_settings, read_table
 from @package@ import @tool@
+
+TARGETS = load_settings(read_table(Path(__file__).parents[1]) or {}).targets
+"""What pyproject.toml says, or LUTHIER_TARGETS."""
 
 APPLICATION = """
 #include <hip/hip_runtime.h>
@@ -128,7 +132,7 @@ extern "C" __global__ void collatz(unsigned *steps) {
 """
 
 
-@pytest.mark.parametrize("target", [@targets@])
+@pytest.mark.parametrize("target", TARGETS)
 def test_branches_are_counted(tmp_path: Path, target: str) -> None:
     source = tmp_path / "collatz.hip"
     source.write_text(APPLICATION)
