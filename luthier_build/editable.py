@@ -140,7 +140,7 @@ def _missing(folder: Path, record: Mapping[str, Any], target: TargetId | None) -
     for module, targets in record.get("targets", {}).items():
         built = _built(folder, module)
         chosen = first_of(targets, target)
-        if chosen not in built and TargetId.parse(chosen).covers(target):
+        if chosen not in built and TargetId.parse(chosen).serves(target):
             missing[module] = [one for one in targets if one in (*built, chosen)]
     return missing
 

@@ -58,6 +58,11 @@ class Target(Generation, frozen=True, eq=False, kw_only=True):
         """Return whether `other` runs this processor's code: it is the same, or this is its generic one."""
         return self is other or self.name == other.generic
 
+    def shares_generic(self, other: Target) -> bool:
+        """Return whether one generic processor's code runs on both, or on one and is what the other is for."""
+        mine, theirs = (one.name if one.is_generic else one.generic for one in (self, other))
+        return self is other or mine == theirs is not None
+
 
 def version_in(name: str) -> tuple[int, int, int]:
     """Major version, minor version and stepping in the name of a processor that is not generic: (9, 4, 2) in

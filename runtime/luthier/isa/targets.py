@@ -40,9 +40,15 @@ class TargetId(Struct, frozen=True):
 
         Source: LLVM AMDGPUUsage, "Target ID" and "Generic Processors".
         """
-        return self.target.is_run_by(other.target) and all(
-            mine is None or mine == theirs for mine, theirs in self._settings(other)
-        )
+        return self.target.is_run_by(other.target) and self._settings_hold_for(other)
+
+    def serves(self, other: TargetId) -> bool:
+        """Return whether bitcode that was compiled for this id may be made code for `other`.
+
+        Processors with a generic one in common differ by instructions that a code generator chooses, or refuses to make
+        where bitcode asks for them by name. `covers` is what holds for any bitcode.
+        """
+        return self.target.shares_generic(other.target) and self._settings_hold_for(other)
 
     def accepts(self, code: TargetId) -> bool:
         """Return whether a device with this id can run `code`.
@@ -52,6 +58,9 @@ class TargetId(Struct, frozen=True):
         return code.target.is_run_by(self.target) and all(
             device is None or built in (None, device) for device, built in self._settings(code)
         )
+
+    def _settings_hold_for(self, other: TargetId) -> bool:
+        return all(mine is None or mine == theirs for mine, theirs in self._settings(other))
 
     def _settings(self, other: TargetId) -> tuple[tuple[bool | None, bool | None], ...]:
         """Return this id's and the other's setting of each feature."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from msgspec import Struct
 
 from luthier.isa.targets import TargetId
 from luthier.module.manifest import Manifest
 
+Choice = TypeVar("Choice")
 _WANTED: ContextVar[TargetId | None] = ContextVar("wanted target", default=None)
 
 
@@ -38,15 +40,35 @@ class OnDemand(Struct, frozen=True):
     every: bool = False
     """True if it can be compiled for any other processor, too."""
 
-    def covering(self, target: TargetId) -> list[TargetId]:
-        """Return the targets whose code would run there."""
-        found = [one for one in self.targets if one.covers(target)]
-        return found or ([TargetId(target.target)] if self.every else [])
+    def serving(self, target: TargetId) -> list[TargetId]:
+        """Return the targets whose bitcode serves applications of one, the best first."""
+        if self.every and not any(one.covers(target) for one in self.targets):
+            return [TargetId(target.target)]
+        return best_for(target, self.targets, lambda one: one)
 
 
 def first_of(targets: Sequence[str], target: TargetId | None, *, every: bool = False) -> str:
     """Return which of a module's targets is to be compiled first, for an application of some target."""
-    covering = [one for one in targets if target is not None and TargetId.parse(one).covers(target)]
-    if not covering and every and target is not None:
+    if target is None:
+        return targets[0]
+    if every and not any(TargetId.parse(one).covers(target) for one in targets):
         return target.target.name
-    return (covering or targets)[0]
+    return next(iter(best_for(target, targets, TargetId.parse)), targets[0])
+
+
+def best_for(target: TargetId, choices: Sequence[Choice], target_of: Callable[[Choice], TargetId]) -> list[Choice]:
+    """Return the choices whose bitcode serves applications of a target, the best first.
+
+    That is what was compiled for the processor, then for its generic one, then for others that have that in common,
+    those of the same generation first.
+    """
+
+    def distance(choice: Choice) -> tuple[bool, bool, bool]:
+        built = target_of(choice)
+        return (
+            not built.covers(target),
+            built.target is not target.target,
+            built.target.parent is not target.target.parent,
+        )
+
+    return sorted((choice for choice in choices if target_of(choice).serves(target)), key=distance)

@@ -13,7 +13,7 @@ from pathlib import Path
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module.compilations import by_source
-from luthier.module.demand import OnDemand, wanted
+from luthier.module.demand import OnDemand, best_for, wanted
 from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter
 from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
 from luthier.module.manifest import Manifest
@@ -211,17 +211,17 @@ class ToolModule:
             BuildError: it cannot be compiled.
             ToolError: the module was not built for it.
         """
-        covering = self._more.covering(target) if self._more else []
-        if self._more and covering and self.targets_compiled.isdisjoint(covering):
-            self._add(*self._more.compile(covering[0]))
-        fitting = [contents for contents in self._contents if contents.target.covers(target)]
+        serving = self._more.serving(target)[:1] if self._more else []
+        if self._more and serving and self.targets_compiled.isdisjoint(serving):
+            self._add(*self._more.compile(serving[0]))
+        fitting = best_for(target, self._contents, lambda contents: contents.target)
         if not fitting:
             raise ToolError(
                 f"not built for this target, only for {', '.join(str(built) for built in self.targets)}",
                 object=self.name,
                 target=str(target),
             )
-        return min(fitting, key=lambda contents: contents.target.target.is_generic)
+        return fitting[0]
 
     def compile_for_more(self, more: OnDemand) -> None:
         """Let targets that are missing be compiled when they are needed."""

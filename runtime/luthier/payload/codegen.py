@@ -34,6 +34,7 @@ _ORDER = re.compile(
 _OBJECT_VERSION = '!"amdhsa_code_object_version", i32 '
 """The module flag that says which layout of implicit arguments code was compiled for."""
 _FEATURES = re.compile(r'"target-features"="([^"]*)"')
+_TARGET = re.compile(r'"target-cpu"="([^"]*)"(?: "target-features"="[^"]*")?')
 _CPU = re.compile(r'"target-cpu"="[^"]*"(?! "target-features")')
 
 
@@ -44,6 +45,14 @@ def _with_features(text: str, features: Sequence[str]) -> str:
     added = ",".join(features)
     text = _CPU.sub(lambda match: f'{match[0]} "target-features"=""', text)
     return _FEATURES.sub(lambda match: f'"target-features"="{match[1]}{"," if match[1] else ""}{added}"', text)
+
+
+def _retargeted(text: str, processor: str, attributes: str) -> str:
+    """Return a module's text with functions that were compiled for another processor made this one's.
+
+    Those that a hook calls, and that cannot be inlined, would be code for theirs.
+    """
+    return _TARGET.sub(lambda match: match[0] if match[1] == processor else attributes, text)
 
 
 def _hook_function(module: llvm.ModuleRef, hook: str) -> llvm.ValueRef:
@@ -157,7 +166,7 @@ def _generate(
     optimise(module, machine)
     lowered = _lower(str(module), module, Lowering(target, wave_size), {**intrinsics, **LAUNCH}, lds, inputs)
     try:
-        module = llvm.parse_assembly(lowered.text, context)
+        module = llvm.parse_assembly(_retargeted(lowered.text, target.llvm_name, attributes), context)
     except RuntimeError as problem:
         raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
     optimise(module, machine)
