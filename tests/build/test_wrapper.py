@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import functools
+import json
 import os
 import random
 import resource
 import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -325,6 +329,31 @@ def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tm
         done = wrap(*command, *compile_, CCACHE_DIR=cache["CCACHE_DIR"])
         assert done.returncode == 0, done.stderr.decode()
         assert misses() == expected
+
+
+@pytest.mark.thorough
+def test_sccache_caches_no_hooks(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    """It would give back what an earlier plugin made, or not understand -fplugin: so the flags keep it from trying."""
+    if not shutil.which("sccache"):
+        pytest.skip("sccache is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {"SCCACHE_DIR": str(tmp_path / "cache"), "SCCACHE_SERVER_PORT": str(port), "SCCACHE_IDLE_TIMEOUT": "60"}
+    server = functools.partial(
+        subprocess.run, env={**os.environ, **settings}, capture_output=True, text=True, check=True
+    )
+    server(["sccache", "--start-server"])
+    try:
+        for name in ("a.o", "b.o"):
+            done = wrap("sccache", *device_flags(toolchain), "-c", source, "-o", source.parent / name, **settings)
+            assert done.returncode == 0, done.stderr.decode()
+            assert embedded(source.parent / name)["gfx942"] > 1000
+        stats = server(["sccache", "--show-stats", "--stats-format=json"]).stdout
+    finally:
+        server(["sccache", "--stop-server"])
+    counted = json.loads(stats)["stats"]
+    assert (counted["compile_requests"], counted["requests_executed"]) == (2, 0)
+    assert counted["requests_not_cacheable"] == 2
 
 
 def test_options_for_llvm_do_not_leak_to_the_linker() -> None:
