@@ -84,6 +84,8 @@ def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
         yield f"  NOTE: {wait}"
     if verdict.missing_waits:
         yield "  NOTE: what the original computes depends on time; compared with results that are there at once"
+    for race in verdict.races:
+        yield f"  NOTE: {race}"
     for hazard in verdict.hazards:
         yield f"  NOTE: {hazard}"
     for problem in verdict.problems:

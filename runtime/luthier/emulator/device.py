@@ -17,7 +17,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running import start as abi
 from luthier.emulator.running.channels import DeviceChannel, drained, open_channels
 from luthier.emulator.running.executor import Executor
-from luthier.emulator.running.launch import Launch
+from luthier.emulator.running.launch import IN_TURNS, Launch
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.plan import kernel_plan
@@ -283,6 +283,8 @@ class EmulatedDevice:
         self.memory = Memory()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
+        self.turns = IN_TURNS
+        """Order of the waves of a launch."""
         self._checks = self._make_checks(check)
         self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
@@ -434,6 +436,7 @@ class EmulatedDevice:
                 cooperative=cooperative,
                 observer=observer,
                 observed=bits,
+                turns=self.turns,
                 watch=0 if watch is None else watch.address,
             )
             self._findings = ()

@@ -241,6 +241,7 @@ LAUNCH = Layout(
     lane_scratch=8,  # bytes of a lane's scratch
     wave_size=4,
     given_sgprs=4,  # from s0 on: SGPRs that have a value
+    backward=4,  # the last work-group comes first, and of each its last wave
 )
 """One launch, shared by its threads."""
 
@@ -465,7 +466,7 @@ DISPATCH = Layout(
     whole_x=4,  # work-groups of the launch, of which these are a part; where it is observed
     whole_y=4,
     whole_z=4,
-    unused=4,
+    backward=4,  # the last work-group comes first, and of each its last wave
     scratch=8,  # address for all lanes of all workers
     scratch_lane=8,  # bytes
     quantum=8,  # backward branches of a wave's turn

@@ -16,6 +16,8 @@ from luthier.devices.in_process import reported
 from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.inspection.waits import WaitFinding
+from luthier.emulator.running.execution import QUANTUM
+from luthier.emulator.running.launch import Turns
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
@@ -70,6 +72,8 @@ class KernelVerdict(Struct, frozen=True):
     hazards: tuple[str, ...] = ()
     """Hazards of the original, on any path or met by the launch. Those that only the patched kernel has are among the
     `problems`; if it cannot be lifted again, and so was checked in this launch alone, that is said here."""
+    races: tuple[str, ...] = ()
+    """In what the original differs from itself when its waves run in another order, and how both were compared then."""
 
     @property
     def equal(self) -> bool:
@@ -165,23 +169,90 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
     problems = [str(finding) for finding in instrumented.missing_waits]
     hazards, added = _hazards(object, patched, plan.kernel, original.hazards, instrumented.hazards)
     problems += added
-    compared = 0
-    for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
-        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-            compared += left.nbytes
-            problems += _differences(f"argument {index + 1}", left.tobytes(), right.tobytes())
+    asked = _Asked(group, task, shares, refused_of(report))
+    compared = _compare(object, patched, asked, original, instrumented)
+    races: tuple[str, ...] = ()
+    if compared.problems and (races := _races(object, plan, original)):
+        try:
+            original = _launch_in(BACKWARD, object, object, plan, original)
+            instrumented = _launch_in(BACKWARD, object, patched.data, plan, instrumented)
+            compared = _compare(object, patched, asked, original, instrumented)
+            races = (*races, "original and patched kernel are compared where one wave runs after the other")
+        except EmulationError as problem:
+            races = (*races, f"they cannot be compared where one wave runs after the other: {problem.message}")
+    tables: list[Table] = []
+    for tool in group.tools:
+        if type(tool).report is not Tool.report:
+            tables += reported(tool, instrumented.module, patched)
+        elif compared.found is not None:
+            tables += tool.tables(compared.found)
+    return KernelVerdict(
+        plan.kernel,
+        str(object.target),
+        plan.grid,
+        plan.block,
+        compared.bytes,
+        compared.counters,
+        compared.expected,
+        (original.stats.instructions, instrumented.stats.instructions),
+        compared.not_lifted,
+        compared.refused,
+        report,
+        (*problems, *compared.problems),
+        compared.counted,
+        tuple(tables),
+        waits,
+        hazards,
+        races,
+    )
+
+
+class _Asked(Struct, frozen=True):
+    """Wishes of tools in the kernel."""
+
+    group: ToolGroup
+    task: InstrumentationTask
+    shares: Sequence[Share]
+    refused: set[int]
+    """Numbers of the insertions that were refused."""
+
+
+class _Compared(Struct, frozen=True):
+    """Result of comparing two runs; fields as in `KernelVerdict`."""
+
+    problems: Sequence[str]
+    bytes: int
+    counters: Mapping[str, int]
+    expected: Mapping[str, int]
+    not_lifted: int
+    refused: int
+    counted: int
+    found: KernelCounts | None
+
+
+def _outputs(object: CodeObject, run: _Run) -> dict[str, bytes]:
+    """Return what a launch has left in its arguments and the object's variables, by what each is called."""
+    outputs = {
+        f"argument {index + 1}": argument.tobytes()
+        for index, argument in enumerate(run.arguments)
+        if isinstance(argument, np.ndarray)
+    }
     for symbol in object.symbols:
         if symbol.type == "object" and symbol.dynamic and symbol.size and not symbol.name.endswith(".kd"):
-            before, after = (
-                _without_addresses(object, symbol, run.module.variable(symbol.name).read())
-                for run in (original, instrumented)
-            )
-            compared += len(before)
-            problems += _differences(f"variable {symbol.name}", before, after)
+            data = run.module.variable(symbol.name).read()
+            outputs[f"variable {symbol.name}"] = _without_addresses(object, symbol, data)
+    return outputs
 
+
+def _compare(
+    object: CodeObject, patched: PatchedObject, asked: _Asked, original: _Run, instrumented: _Run
+) -> _Compared:
+    """Compare outputs of two runs with each other, and counters with the emulator's own counts."""
+    task, group = asked.task, asked.group
+    before, after = _outputs(object, original), _outputs(object, instrumented)
+    problems = [text for what, left in before.items() for text in _differences(what, left, after[what])]
     counts, not_lifted = counts_of(task, original.stats.by_address)
-    refused = refused_of(report)
-    expected = predicted(task, group, shares, counts, refused)
+    expected = predicted(task, group, asked.shares, counts, asked.refused)
     counters: dict[str, int] = {}
     for name, size in patched.report.variables.items():
         if size > 8 and name not in expected:
@@ -190,34 +261,53 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
     problems += unexpected(counters, expected)
     counted = 0
     found = None
-    if plan.kernel in patched.counters:
-        found = patched.counters[plan.kernel].read(instrumented.module, instrumented.stats.waves)
+    if task.lifted.kernel.name in patched.counters:
+        found = patched.counters[task.lifted.kernel.name].read(instrumented.module, instrumented.stats.waves)
         counted = int(found.counted.sum() + found.lanes_counted.sum())
         problems += miscounted(task, found, counts)
-    tables: list[Table] = []
-    for tool in group.tools:
-        if type(tool).report is not Tool.report:
-            tables += reported(tool, instrumented.module, patched)
-        elif found is not None:
-            tables += tool.tables(found)
-    return KernelVerdict(
-        plan.kernel,
-        str(object.target),
-        plan.grid,
-        plan.block,
-        compared,
-        counters,
-        expected,
-        (original.stats.instructions, instrumented.stats.instructions),
-        not_lifted,
-        int(counts.executions[sorted({task.insertions[number].at for number in refused})].sum()),
-        report,
-        tuple(problems),
-        counted,
-        tuple(tables),
-        waits,
-        hazards,
-    )
+    refused = int(counts.executions[sorted({task.insertions[number].at for number in asked.refused})].sum())
+    size = sum(map(len, before.values()))
+    return _Compared(problems, size, counters, expected, not_lifted, refused, counted, found)
+
+
+BACKWARD, INTERLEAVED = Turns(quantum=1 << 22, backward=True), Turns(quantum=1)
+"""Orders of waves, neither of which is that of an ordinary launch: one wave after the other, the last one first; and
+all waves of a work-group by turns, as short as can be."""
+
+
+def _races(object: CodeObject, plan: LaunchPlan, original: _Run) -> tuple[str, ...]:
+    """Return in what the original differs from itself when its waves run in another order."""
+    before = _outputs(object, original)
+    for turns in (BACKWARD, INTERLEAVED):
+        try:
+            again = _launch_in(turns, object, object, plan, original)
+        except EmulationError:
+            continue  # waves that wait for others which this order has later
+        after = _outputs(object, again)
+        different = [what for what, data in before.items() if data != after[what]]
+        executed, now = (
+            np.stack([one.addresses, one.executions]) for one in (original.stats.by_address, again.stats.by_address)
+        )
+        if not np.array_equal(executed, now):
+            different.append("what its waves execute")
+        if different:
+            return tuple(
+                f"the original differs from itself in {what} when its waves run in another order: a race of the "
+                "kernel's own"
+                for what in different
+            )
+    return ()
+
+
+def _launch_in(turns: Turns, object: CodeObject, source: CodeObject | bytes, plan: LaunchPlan, before: _Run) -> _Run:
+    """Run a kernel again with its waves in that order, and results that are there at once.
+
+    Raises:
+        EmulationError: it fails, or takes much longer than `before`.
+    """
+    device = open_device(f"emu:{object.target.target.name}", threads=1)
+    device.turns, device.step_limit = turns, 2 * before.stats.instructions // QUANTUM + _SHORT
+    return _launch(device, source, plan)
 
 
 MOST_SEARCHES = 30

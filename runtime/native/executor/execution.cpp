@@ -155,6 +155,7 @@ void Execution::fill() {
   put(launch_, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
   put(launch_, launch::scratch_base, shape_.scratch);
   put(launch_, launch::cooperative, dispatch_.cooperative);
+  put(launch_, launch::backward, dispatch_.backward);
   put(launch_, launch::scc, dispatch_.scc);
   put(launch_, launch::lds_image, dispatch_.lds_image);
   put(launch_, launch::told, observer_ && observer_->wants_accesses());

@@ -25,6 +25,7 @@ struct Dispatch {
   uint32_t lds_size = 0;
   uint64_t scratch_lane = 0;               // bytes
   bool cooperative = false;                // all work-groups run at once
+  bool backward = false;                   // the last work-group comes first, and of each its last wave
   uint64_t quantum = 4096;                 // backward branches of a wave's turn
   uint64_t step_limit = uint64_t{1} << 62; // backward branches of a work-group
   // Initial states of waves that do not begin as a kernel's do: layout.DISPATCH describes them.

@@ -146,6 +146,7 @@ void Executor::launch(const char *from) {
   made.lds_size = get(from, in::lds_size);
   made.scratch_lane = get(from, in::scratch_lane);
   made.cooperative = get(from, in::cooperative);
+  made.backward = get(from, in::backward);
   made.quantum = get(from, in::quantum);
   made.step_limit = get(from, in::step_limit);
   made.sgprs = pointer<const char *>(from, in::sgprs);

@@ -135,7 +135,7 @@ def emit_scheduler(module: ir.Module, name: str) -> None:
     none_left = c.ir.icmp_unsigned(">=", number, c.get(layout.LAUNCH, launch, "group_count"))
     with c.ir.if_then(none_left):
         c.ir.ret(ir.Constant(I32, layout.DONE))
-    c.set(layout.GROUP, group, "number", number)
+    c.set(layout.GROUP, group, "number", _from_end(c, launch, number, c.get(layout.LAUNCH, launch, "group_count")))
     c.ir.call(start, [launch, group])
     c.set(layout.CONTEXT, context, "resume", 0)
     c.ir.branch(sweep)
@@ -159,6 +159,12 @@ def emit_scheduler(module: ir.Module, name: str) -> None:
     c.ir.branch(again)
 
 
+def _from_end(c: Code, launch: Any, number: Any, count: Any) -> Any:
+    """Return a number below `count`, of a launch that goes backward counted from the end."""
+    backward = c.is_equal(c.get(layout.LAUNCH, launch, "backward"), 1)
+    return c.ir.select(backward, c.ir.sub(c.ir.sub(count, c.number(1)), number), number)
+
+
 def _return_if_aborted(c: Code, launch: Any) -> None:
     abort = c.ir.load_atomic(c.at(launch, layout.LAUNCH["abort"]), "monotonic", 4, typ=I32)
     with c.ir.if_then(c.ir.icmp_unsigned("!=", abort, ir.Constant(I32, 0)), likely=False):
@@ -168,7 +174,8 @@ def _return_if_aborted(c: Code, launch: Any) -> None:
 def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
     """Run wave `index` if it is ready, and act on why it stopped."""
     stride = c.get(layout.GROUP, group, "wave_stride")
-    wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
+    place = _from_end(c, launch, index, c.get(layout.GROUP, group, "wave_count"))
+    wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(place, stride))
     ready = c.is_equal(c.get(layout.WAVE, wave, "status"), layout.READY)
     with c.ir.if_then(ready):
         # A wave that is stepped comes here for every instruction: its quantum goes on until it is used up.

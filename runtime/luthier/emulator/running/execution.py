@@ -54,6 +54,7 @@ def execute(
     stepped: bool = False,
     numbering: Callable[[int], int] = int,
     observed: int = 0,
+    quantum: int = QUANTUM,
 ) -> Outcome:
     """Run all work-groups of a dispatch.
 
@@ -67,6 +68,7 @@ def execute(
         observed: what accesses, barriers and results are looked at for, `layout.OBSERVE_RACES` and the like, with the
             plan's `uses`, and `Code.floats` for the latter: the executor keeps what comes of it, over several parts of
             a launch (`Executor.forget`).
+        quantum: backward branches of a wave's turn, where no observer looks on.
         numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
@@ -87,7 +89,9 @@ def execute(
     totals = np.zeros((2, code.count + 1), np.uint64)
     table, holders = memory.table()
     planned = Block(layout.PLAN, plan)
-    quantum = QUANTUM if observer is None else STEPPED_QUANTUM
+    quantum, step_limit = (
+        (quantum, QUANTUM * step_limit) if observer is None else (STEPPED_QUANTUM, STEPPED_QUANTUM * step_limit)
+    )
     workers: dict[int, WorkerState] = {}
     fault: EmulationError | None = None
 
@@ -124,7 +128,7 @@ def execute(
             "plan": planned.address,
             "stepped": stepped or observer is not None,
             "quantum": quantum,
-            "step_limit": step_limit * quantum,
+            "step_limit": step_limit,
             "ranges": table.ctypes.data,
             "range_count": len(table),
             "counts": totals[0].ctypes.data,

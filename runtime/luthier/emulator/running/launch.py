@@ -13,7 +13,7 @@ from msgspec import Struct
 from luthier.emulator.binding.program import Code
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.emulator.running.execution import Observer, Outcome, execute
+from luthier.emulator.running.execution import QUANTUM, Observer, Outcome, execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
 RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
+
+
+class Turns(Struct, frozen=True):
+    """Order in which waves run, as far as one thread runs them."""
+
+    quantum: int = QUANTUM
+    """Backward branches of a wave's turn."""
+    backward: bool = False
+    """Whether the last work-group comes first, and of each its last wave."""
+
+
+IN_TURNS = Turns()
 
 
 class Result(Struct, frozen=True):
@@ -67,6 +79,7 @@ class Launch:
     """Looks at every instruction; then all waves run on the launching thread."""
     observed: int = 0
     """`layout.OBSERVE_RACES` and the like; the plan has its `uses` then, and the executor what comes of it."""
+    turns: Turns = IN_TURNS
     watch: int = 0
     """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
 
@@ -101,6 +114,7 @@ class Launch:
                 step_limit=self.step_limit,
                 observer=self.observer,
                 observed=self.observed,
+                quantum=self.turns.quantum,
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
         beyond = find_beyond(self.kernel, self.target, self.code, outcome.counts != 0)
@@ -140,6 +154,7 @@ class Launch:
                 **{f"block_{axis}": count for axis, count in zip("xyz", geometry.block, strict=True)},
                 "lds_size": lds,
                 "cooperative": self.cooperative,
+                "backward": self.turns.backward,
                 "scratch": scratch,
                 "scratch_lane": scratch_lane,
                 "watch": self.watch,
