@@ -57,6 +57,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     (r"s_scratch_(load|store)_.*", "test_rare_operations.py", "addresses scaled by 64 bytes: not in the pseudo-code"),
     (r"s_trap", "test_faults.py", "a fault here"),
     (r"s_barrier(_signal.*|_wait.*)?", "test_kernels.py", "of several waves"),
+    (r"v_permlane(16|32)_swap_b32", "operations/test_operations_lane.py", "what EXEC does is open"),
     (r"s_get_barrier_state|s_barrier_(init|join|leave)", "test_named_barriers.py", "of several waves"),
     (r"ds_gws_.*", "test_cooperative.py", "of several work-groups"),
     (
@@ -69,7 +70,6 @@ ELSEWHERE: list[tuple[str, str, str]] = [
 
 OF_GFX12: list[tuple[str, str, str]] = [
     (r"v_pk_(add|mul|fma)_f32", "test_gfx1250.py", "of GFX1250: one SGPR is read for both elements"),
-    (r"v_permlane16_swap_b32", "operations/test_operations_newest.py", "of GFX1250: nothing says what EXEC does"),
 ]
 """The same, of what GFX9 has under the same name."""
 

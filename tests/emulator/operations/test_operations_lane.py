@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import run_assembly
+from luthier.errors import EmulationError
 
 LANES = np.arange(64, dtype=np.uint32)
 VALUES = LANES * np.uint32(0x01010101) + 7
@@ -137,6 +138,8 @@ def test_swapped_rows(distance):
             first[lane + distance], second[lane] = y[lane], x[lane + distance]
     assert (state.vgpr(0) == first).all()
     assert (state.vgpr(1) == second).all()
+    with pytest.raises(EmulationError, match="some lanes are off"):
+        run_assembly("gfx950", f"v_permlane{distance}_swap_b32 v0, v1", {0: x, 1: y}, exec=(1 << 64) - 2)
 
 
 def test_swap_and_carry():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.ir.variant import FloatMode
+from luthier.errors import EmulationError
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +37,20 @@ def test_float_elements(evaluate, cases):
     x, y = cases("f16 f16")
     for name, plain in (("add", "add"), ("mul", "mul"), ("min", "min"), ("max", "max")):
         assert (evaluate(f"v_pk_{name}_f16", x, y) == evaluate(f"v_{plain}_f16", x, y)).all()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "v_pk_add_u16 v0, v1, v2 neg_lo:[1,0]",
+        "v_pk_mad_i16 v0, v1, v2, v3 neg_hi:[0,0,1]",
+        "v_dot2_i32_i16 v0, v1, v2, v3 neg_lo:[0,1,0]",
+        "v_dot4_u32_u8 v0, v1, v2, v3 neg_lo:[1,0,0]",
+    ],
+)
+def test_integers_are_not_negated(source):
+    with pytest.raises(EmulationError, match="with an integer negated"):
+        run_assembly("gfx942", source)
 
 
 def chosen(pattern, modifiers):

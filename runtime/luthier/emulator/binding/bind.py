@@ -535,6 +535,10 @@ class Binder:
         They are LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext.
         """
         if plan.packed:
+            if (
+                bits & 3 and not spec.type.is_float
+            ):  # the ISA documents negate floats alone; so do LLVM's encodings in DPP
+                raise Unsupported(f"{plan.name} with an integer negated: no source says what that is")
             if access.kind == "s" and plan.name in _ONE_SGPR and self.target.gates:
                 if bits & 12:
                     raise Unsupported(f"{plan.name} with the upper one of two SGPRs selected")

@@ -90,7 +90,11 @@ def cvt_off_f32_i4(b: Builder, x: Value) -> Value:
 
 
 def to_normalized(b: Builder, x: Value, signed: bool) -> Value:
-    """Return a float from [-1, 1] or [0, 1] as a 16-bit integer of that share, nearest even; NaN gives 0."""
+    """Return a float from [-1, 1] or [0, 1] as a 16-bit integer of that share, nearest even; NaN gives 0.
+
+    The ISA documents do not say how it is rounded. So do Mesa, which makes pack_snorm_2x16 of these operations, and
+    AMD's rocjitsu (vector_cvt_pknorm).
+    """
     wide = x.to("f64") * (32767.0 if signed else 65535.0)  # exact
     low, high = (-32767, 32767) if signed else (0, 65535)
     rounded = b.float_to_int(b.round_even(wide), "i32")

@@ -101,9 +101,11 @@ def permlane64(w: WaveBuilder, result: Slot, source: Slot) -> None:
 def _swap_rows(name: str, distance: int, since: tuple[int, ...] = ()) -> None:
     @operations.wave(name, "vdst_in:u32 src0:u32 -> vdst:u32 src0_out:u32", since=since)
     def swap(w: WaveBuilder, first: Slot, second: Slot, old_first: Slot, old_second: Slot) -> None:
-        """The odd groups of lanes of D and the even ones of S0 change places."""
-        if since:  # AMD's rocjitsu has it ignore EXEC
-            unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
+        """The odd groups of lanes of D and the even ones of S0 change places.
+
+        CDNA4's document and AMD's rocjitsu know no EXEC there; LLVM has it fetch lanes that are off or not (``fi``).
+        """
+        unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
         x, y = old_first.row(0), old_second.row(0)
         lanes = w.wave_size
         odd = [bool(lane & distance) for lane in range(lanes)]
