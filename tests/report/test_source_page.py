@@ -146,6 +146,19 @@ def test_where_source_is_looked_for(tmp_path: Path) -> None:
     kept = os.fsencode(odd).decode(errors="replace")  # as a run has it
     assert read(kept)[0] == read(kept.replace(str(tmp_path), "/build"), tmp_path)[0] == "odd"
     assert read("/x\0/\ufffd.hip", tmp_path)[0] is None
+    for place, link in (
+        ("src/secret.c", "secret"),
+        ("src/other.hip", "a.hip"),
+        ("src/folder", "deep"),
+        ("src/inside.hip", "src/a.hip"),
+    ):
+        (tmp_path / place).symlink_to(tmp_path / link)
+    for name in ("secret.c", "other.hip", "folder/src/a.hip"):
+        assert "behind a link" in read(str(tmp_path / "src" / name))[1]
+    assert "behind a link" in read("/build/other.hip", tmp_path / "src")[1]
+    assert "which is no source file" in read("/build/src/secret.c", tmp_path)[1]
+    assert "behind a link" in read(f"/proc/self/root{tmp_path}/a.hip")[1]
+    assert read("/build/src/inside.hip", tmp_path)[0] == "near"  # what a user confirms may have links within
     (late,) = read_sources([str(tmp_path / "a.hip")], (), began_ns=1)
     assert "changed after the run" in late.note
 

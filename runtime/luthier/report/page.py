@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -28,7 +29,7 @@ from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
 from luthier.support import strict_json
-from luthier.terminal import visible_json
+from luthier.terminal import say, visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
 """In this order: later ones use earlier ones."""
@@ -74,10 +75,10 @@ def document(
         "written_by": __version__,
     }
     code = {number: one.to_json(paths) for number, one in found.items()}
-    sources = [
-        {"path": one.path, "lines": one.lines, "note": one.note}
-        for one in read_sources(paths, roots, run.summary.get("began_ns"))
-    ]
+    shown = read_sources(paths, roots, run.summary.get("began_ns"))
+    if places := [one.place for one in shown if one.lines is not None]:
+        say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
+    sources = [{"path": one.path, "lines": one.lines, "note": one.note} for one in shown]
     return data, code, sources
 
 
