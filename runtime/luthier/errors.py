@@ -6,6 +6,8 @@ An error carries where it happened (object, kernel, offset, target) so a message
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from luthier.terminal import visible
 
 
@@ -112,15 +114,32 @@ class DeviceError(LuthierError):
     """A device that cannot be opened, or a launch it refuses."""
 
 
+class Wrong(Struct, frozen=True):
+    """Access or instruction of a kernel that stopped it."""
+
+    what: str
+    """In words, without its place."""
+    lane: int
+    """-1: it is not about one lane."""
+    wave: int
+    group: int
+    space: str = ""
+    """What was accessed: ``memory`` or ``LDS``; empty if nothing was, as what follows."""
+    address: int = 0
+    size: int = 0
+    """Bytes of the access."""
+    extent: int = 0
+    """Bytes of the work-group's LDS."""
+
+
 class EmulationError(DeviceError):
     """A fault of emulated execution: bad address, unimplemented operation, deadlock."""
 
     registers: str = ""
     """Scalar registers of the wave that failed, and its vector registers as far as the kernel has any, by lane; empty
     where it was not one wave."""
-    access: tuple[int, int, int, int, int] | None = None
-    """Address, bytes, lane, wave and work-group of the access of memory that is none of the kernel's; None if it is
-    another fault."""
+    wrong: Wrong | None = None
+    """What the kernel did; None if nothing stopped it that stops a kernel on hardware."""
     waves: tuple[str, ...] = ()
     """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
 

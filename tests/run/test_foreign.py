@@ -439,6 +439,15 @@ def test_what_gcc_offloads(luthier_run: Run, source: str) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, OFFLOADED[source][2], "")
 
 
+def test_a_pointer_that_openmp_does_not_map(tmp_path: Path) -> None:
+    """A kernel of OpenMP that stores to the host's heap stops, and that is a finding."""
+    log = tmp_path / "log"
+    done = run_luthier("sanitize", "--device", "emu:gfx906", "--json", log, "--", offloaded("openmp.c"), "unmapped")
+    assert done.returncode == 1, done
+    (found,) = json.loads(log.read_text())["findings"]
+    assert (found["kind"], found["detail"]) == ("invalid-address", "the host's heap: no device may access it")
+
+
 # OpenMP's kernels reach most of the C library of the device: to lift and decode them takes half a minute.
 @pytest.mark.parametrize(
     "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.thorough) for name in OFFLOADED]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.run.findings import suppressions
 from luthier.run.findings.finding import Allocation, Finding
+from rocm_stacks import stack
 
 from .conftest import PROGRAMS
+from .test_newer_rocm import RELEASE, build_newer
 
+__all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
 BUGS = {
     "none": None,
@@ -152,6 +156,94 @@ def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
     done = sanitize("--json", log, "--", build_program("faults"), "null")
     assert done.returncode == 1, done
     assert [found["kind"] for found in json.loads(log.read_text())["findings"]] == ["invalid-address"]
+
+
+STOPS = {
+    "lds": ("out-of-bounds", ""),
+    "generic": ("out-of-bounds", ""),
+    "scratch": ("fault", "access to 4 bytes of scratch at offset "),
+    "trap": ("fault", "trap 2"),
+    "null": ("invalid-address", "a null pointer"),
+    "offset": ("invalid-address", "a null pointer plus 4096"),
+    "wild": ("invalid-address", ""),
+    "heap": ("invalid-address", "the host's heap: no device may access it"),
+    "stack": ("invalid-address", "the host's stack: no device may access it"),
+    "file": ("invalid-address", "the file {} in memory of the host: no device may access it"),
+}
+"""What `stops.hip` does -> kind, and the beginning of the detail."""
+
+
+def check_stop(program: Path, log: Path, what: str, target: str, *words: str, before: Sequence[str] = ()) -> None:
+    """Whatever stops a kernel is a finding, whether the program has memory of HIP (with a word more) or not."""
+    options = ["--error-exitcode", "9", "--device", f"emu:{target}", "--json", log]
+    done = run_luthier("sanitize", *options, "--", program, what, *words, before=before)
+    told = json.loads(log.read_text())
+    assert (done.returncode, told["exit_code"]) == (9, 0 if what == "lds" else -signal.SIGABRT), done
+    (found,) = told["findings"]
+    kind, detail = STOPS[what]
+    assert found["kind"] == kind, done
+    assert found["detail"].startswith(detail.format(program)), found
+    assert bool(found["detail"]) == bool(detail), found
+    kernel = what if what in ("lds", "generic", "scratch", "trap") else "store"
+    lines = (PROGRAMS / "stops.hip").read_text().splitlines()
+    assert {lines[frame["line"] - 1].rpartition("line: ")[2] for frame in found["frames"]} == {kernel}
+    assert (found["name"], found["in_lds"]) == (kernel, kind == "out-of-bounds")
+    assert found["allocation"] == ({"address": 0, "size": 1024, "number": 0} if found["in_lds"] else None)
+    assert [one["name"] for one in told["not_checked"]] == ([] if words else [kernel])
+    last = done.stderr.splitlines()[-1]
+    assert last == "luthier: 1 finding" if words else f"bounds to the byte, of launches of {kernel}: the alloc" in last
+
+
+@pytest.mark.worth(3)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize("words", [[], ["allocated"]], ids=["without", "allocated"])
+@pytest.mark.parametrize("what", STOPS)
+def test_stops(build_program: Build, tmp_path: Path, what: str, words: list[str], target: str) -> None:
+    check_stop(build_program("stops", "-g"), tmp_path / "log", what, target, *words)
+
+
+@pytest.mark.thorough
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("what", STOPS)
+def test_stops_on_newer_targets(build_newer: Build, tmp_path: Path, what: str, target: str) -> None:
+    check_stop(build_newer("stops", "-g"), tmp_path / "log", what, target, before=stack(RELEASE))
+
+
+def test_stops_of_raw_hsa(raw_program: Callable[..., list[Path]], tmp_path: Path) -> None:
+    """A program without HIP, under `luthier run --check`: the finding, and its exit code though ROCr aborts."""
+    log, sarif = tmp_path / "log", tmp_path / "sarif"
+    options = ["--device", "emu:gfx90a", "--check", "memory", "--error-exitcode", "7", "--json", log, "--sarif", sarif]
+    done = run_luthier("run", *options, "--", *raw_program("gfx90a"), "null")
+    told = json.loads(log.read_text())
+    assert (done.returncode, told["exit_code"]) == (7, -signal.SIGABRT), done
+    (found,) = told["findings"]
+    assert (found["kind"], found["name"]) == ("invalid-address", "mark")
+    assert found["detail"].startswith("a null pointer")
+    (run,) = json.loads(sarif.read_text())["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["invalid-address"]
+    assert told["not_checked"][0]["name"] == "mark"
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert f"luthier: {note['message']['text']}" == done.stderr.splitlines()[-1]
+
+
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize(
+    ("bug", "kind", "kernel"), [("lds", "out-of-bounds", "sum"), ("null", "invalid-address", "axpy")]
+)
+def test_stops_of_opencl(tmp_path: Path, bug: str, kind: str, kernel: str, target: str) -> None:
+    log = tmp_path / "log"
+    words = ["--device", f"emu:{target}", "--json", log, "--", "python3", PROGRAMS / "opencl.py", bug]
+    done = run_luthier("sanitize", *words, before=stack(RELEASE))
+    assert done.returncode == 1, done
+    found = json.loads(log.read_text())["findings"]
+    assert {(one["kind"], one["name"], one["detail"]) for one in found} == {
+        (kind, kernel, "a null pointer" if bug == "null" else "")
+    }, done
 
 
 @pytest.mark.parametrize("name", ["streams", "sparse", "grid_barrier"])

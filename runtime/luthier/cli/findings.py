@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
@@ -105,16 +105,27 @@ class Findings:
         """Return what was found and is not left out."""
         return [one for one in self.collector.findings if not any(each.fits(one) for each in self._left_out)]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what was found, and what was not checked, as plain data."""
+        return {
+            "findings": [one.to_json() for one in self.told],
+            "not_checked": [one.to_json() for one in self.collector.unchecked],
+        }
+
     def tell(self) -> int:
         """Print the findings and write them to their files; the exit code for them, 0 if the program's counts."""
         from luthier import __version__
         from luthier.run.findings import suppressions
+        from luthier.run.findings.finding import sentences
         from luthier.run.findings.sarif import sarif
 
         told, args = self.told, self._args
         tell(told, len(self.collector.findings) - len(told))
+        notes = sentences(self.collector.unchecked)
+        for note in notes:
+            say_text(f"luthier: not checked: {note}", file=sys.stderr)
         if args.sarif:
-            write_atomically(args.sarif, f"{json.dumps(sarif(told, __version__), indent=2)}\n".encode())
+            write_atomically(args.sarif, f"{json.dumps(sarif(told, __version__, notes), indent=2)}\n".encode())
         if args.gen_suppressions:
             write_atomically(args.gen_suppressions, suppressions.generate(told).encode())
         return int(args.error_exitcode) if told else 0

@@ -353,7 +353,7 @@ def _report(
     if args.json:
         summary = results.summary(instrumentation, kept, code, reported, executed)
         if findings is not None:
-            summary["findings"] = [one.to_json() for one in findings.told]
+            summary |= findings.to_json()
         text = strict_json.dumps(summary, indent=2)
         if args.json == "-":
             say_raw(visible_lines(text), file=sys.stderr)

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     code = _captures(args, command, collector) if are_captures(command) else _program(args, command, collector)
     status = findings.tell()
     if args.json:
-        data = {"schema": 1, "exit_code": code, "findings": [one.to_json() for one in findings.told]}
+        data = {"schema": 1, "exit_code": code, **findings.to_json()}
         write_atomically(args.json, f"{json.dumps(data, indent=2)}\n".encode())
     return status or end_as(code)
 
@@ -96,12 +96,14 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
     import msgspec
 
     from luthier.cli.replay import captures_of, rows_of
-    from luthier.run.findings.finding import HANDED, Finding
+    from luthier.run.findings.finding import HANDED, OUTSIDE, Finding, Unchecked
 
     for check in sorted(set(args.checks.split(",")) - set(SANITIZED)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
     if HANDED & collector.kinds:
         raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
+    if OUTSIDE in collector.kinds:
+        collector.leave(Unchecked(0, "", "bounds to the byte", "captures know the pages of the driver only"))
     options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
     status = 0
     for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):

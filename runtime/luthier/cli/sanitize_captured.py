@@ -12,6 +12,7 @@ from luthier.cli.replay_answers import answer
 from luthier.cli.replay_process import launch_of, outcome
 from luthier.run.findings.captured import replayed
 from luthier.run.findings.collector import Collector
+from luthier.run.findings.finding import CHECKS
 
 
 def here(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def here(task: Mapping[str, Any]) -> dict[str, Any]:
     collector = Collector(task["kinds"])
     done = replayed(launch_of(read_capture(task["file"]), task), collector, task["threads"])
     findings = collector.findings
-    is_finding = done.fault is not None and any(one.kind == "invalid-address" for one in findings)
+    is_finding = done.fault is not None and any(one.kind in CHECKS["memory"] for one in findings)
     return outcome(done) | {"findings": msgspec.to_builtins(findings), "is_finding": is_finding}
 
 

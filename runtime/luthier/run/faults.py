@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import WorkerState, get_field
-from luthier.errors import DeviceError
+from luthier.errors import DeviceError, EmulationError
 
 
 def describe(
@@ -21,10 +23,14 @@ def describe(
     group: bytes,
     waves: bytes,
     ranges: NDArray[np.void],
-) -> str:
-    """Return a description of what stopped a kernel.
+    elsewhere: Callable[[int], str],
+) -> EmulationError:
+    """Return what stopped a kernel, as an error.
 
     It is derived from one of `layout`'s codes, and the memory of its thread as the native executor had it.
+
+    Args:
+        elsewhere: as of `Memory`.
 
     Raises:
         DeviceError: sizes do not fit.
@@ -36,9 +42,8 @@ def describe(
     current = get_field(arrays[0], layout.CONTEXT, "current") - get_field(arrays[1], layout.GROUP, "waves")
     if len(waves) != stride * count or not 0 <= current < len(waves):
         raise DeviceError("a fault was reported with other layouts")
-    memory = Memory(1 << 62)
+    memory = Memory(1 << 62, elsewhere)
     for address, size in ranges.tolist():
         if size:
             memory.register(address, size, "an allocation")
-    error = explain(memory, name, code, WorkerState(code, *arrays), reason)
-    return str(error)
+    return explain(memory, name, code, WorkerState(code, *arrays), reason)

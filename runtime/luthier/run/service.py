@@ -236,7 +236,7 @@ class Service:
         if kind == Request.OUTSIDE:
             return self._outside(pid, request), []
         if kind == Request.EXPLAIN:
-            return Writer().text(visible_lines(self._explain(request))), []
+            return Writer().text(visible_lines(self._explain(pid, request))), []
         if kind == Request.COUNTS:
             self._count(request)
             return Writer(), []
@@ -430,8 +430,9 @@ class Service:
         record = self._planner.find_outside(target, wanted.kernel, *place, uri, contents)
         return Writer().number((1 << 64) - 1 if record is None else record)
 
-    def _explain(self, request: Reader) -> str:
+    def _explain(self, pid: int, request: Reader) -> str:
         from luthier.run.faults import describe  # few runs need it
+        from luthier.run.host_places import host_place
 
         fault = request.numbers(messages.Explain)
         context, group, waves, ranges = (request.string() for _ in range(4))
@@ -439,4 +440,10 @@ class Service:
             raise protocol.ProtocolError("a malformed report of a fault")
         plan = self._planner.plans[fault.kernel]
         rows = np.frombuffer(ranges, layout.RANGE.dtype)
-        return describe(fault.reason, plan.kernel.name, plan.code.code, context, group, waves, rows)
+        place = partial(host_place, pid)
+        error = describe(fault.reason, plan.kernel.name, plan.code.code, context, group, waves, rows, place)
+        is_sighted = error.wrong is not None and error.wrong.space == "memory"
+        if self._findings is not None and not is_sighted:
+            record = None if error.offset is None else plan.code.code.record_at(error.offset)
+            self._findings.add_fault(pid, error, self._kernel(fault.kernel), record, fault.launch)
+        return str(error)

@@ -174,6 +174,8 @@ class Explain(Message, frozen=True):
 
     kernel: int
     reason: int
+    launch: int
+    """Number among the launches of the kernel in the process."""
 
 
 class Sight(enum.IntEnum):
@@ -229,6 +231,8 @@ class Sight(enum.IntEnum):
     """A copy's kind says that bytes are memory of the host, and they are the device's."""
     UNDEFINED_COPY = 28
     """A copy to the host has undefined bytes, so many; the first one's address."""
+    ONLY_PAGES = 29
+    """No finding: a launch ran while no allocation of the process was known, so that its bounds were pages."""
 
 
 class Sighting(Message, frozen=True):

@@ -30,8 +30,13 @@ void ProgramMemory::forget(uint64_t address) {
 
 std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
   std::lock_guard lock(mutex_);
-  const auto after = extents_.upper_bound(address);
-  const Extent *below = after == extents_.begin() ? nullptr : &std::prev(after)->second;
+  auto after = extents_.upper_bound(address), before = after;
+  const Extent *below = nullptr;
+  while (!below && before != extents_.begin())
+    if ((--before)->second.size)
+      below = &before->second;
+  while (after != extents_.end() && !after->second.size)
+    ++after;
   const Extent *above = after == extents_.end() ? nullptr : &after->second;
   const bool in = below && address - below->address < below->size;
   if (below && above && !in && above->address - address <= address - (below->address + below->size))

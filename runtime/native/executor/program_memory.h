@@ -32,7 +32,8 @@ public:
   // Forgets an allocation, whose memory is no longer there.
   void forget(uint64_t address);
 
-  // Return the extent that an address is in, else the one with the nearest end; nothing if there is none.
+  // Return the extent that an address is in, else the one with the nearest end; nothing if there is none. What has no
+  // bytes is none.
   std::optional<Extent> nearest(uint64_t address) const;
   // Return how often it has changed; 0 where nobody tells of allocations.
   uint64_t version() const;

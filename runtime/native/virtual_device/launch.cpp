@@ -69,7 +69,8 @@ Launch::Launch(Resources &resources, const Packet &packet)
     : resources_(resources), packet_(packet), plan_(packet.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      sightings_(resources.memory, packet.node, packet.plan), watched_(watched(resources.service, packet.plan)),
+      checked_(resources.service.setup().findings), sightings_(resources.memory, packet.node, packet.plan),
+      watched_(watched(resources.service, packet.plan)),
       execution_(*this, dispatch_of(packet, resources.service.setup().checks, watched_.get())) {
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
@@ -77,9 +78,9 @@ Launch::Launch(Resources &resources, const Packet &packet)
     floats_.emplace(resources.service.setup().floats_flow);
   if (get(plan_, plan::undefined))
     decisions_.emplace();
-  if (checked_ || observed_ || floats_)
+  if (checked_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
-                       decisions_ ? &*decisions_ : nullptr, checked_ ? &sightings_ : nullptr);
+                       decisions_ ? &*decisions_ : nullptr, &sightings_);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -109,11 +110,19 @@ std::optional<Fault> Launch::check() const {
 std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
+  if (checked_) {
+    number_ = launch_number(plan_);
+    if (number_ == 0 && ProgramMemory::get().version() == 0) {
+      wire::Sighting pages{};
+      pages.kind = static_cast<uint64_t>(wire::Sight::kOnlyPages);
+      pages.kernel = get(plan_, plan::kernel);
+      resources_.service.found(pages);
+    }
+  }
   run_parts();
-  const uint64_t launch = checked_ || observed_ || floats_ || watched_ ? launch_number(plan_) : 0;
   const auto tell = [&](std::vector<wire::Sighting> all) {
     for (wire::Sighting &found : all) {
-      found.launch = launch;
+      found.launch = number_;
       resources_.service.found(found);
     }
   };
@@ -126,9 +135,9 @@ std::optional<Fault> Launch::run() {
   if (decisions_)
     tell(decisions_->take());
   if (watched_)
-    watched_->tell(launch);
+    watched_->tell(number_);
   if (observed_)
-    resources_.order.end(packet_.member, observed_, launch);
+    resources_.order.end(packet_.member, observed_, number_);
   else
     resources_.order.end_unknown(packet_.member);
   return fault_;
@@ -213,7 +222,7 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
                                                                                         : QueueError::kInstruction;
   }
   Writer state;
-  state.numbers(wire::Explain{get(plan_, plan::kernel), reason});
+  state.numbers(wire::Explain{get(plan_, plan::kernel), reason, number_});
   state.bytes(worker.context_bytes()).bytes(worker.group_bytes()).bytes(worker.wave_bytes());
   const auto &rows = execution_.ranges().rows;
   state.bytes(rows.data(), rows.size() * sizeof rows[0]);

@@ -103,7 +103,8 @@ private:
   Packet packet_;
   const char *plan_;
   Triple block_, grid_; // work-items
-  const bool checked_ = ProgramMemory::get().version() != 0;
+  const bool checked_;  // somebody wants findings
+  uint64_t number_ = 0; // among the launches of its kernel, where it is checked
   Sightings sightings_;
   std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end
   std::optional<FloatChecks> floats_;

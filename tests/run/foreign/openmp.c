@@ -1,15 +1,23 @@
-// OpenMP regions that GCC offloads.
+// OpenMP regions that GCC offloads; with an argument one of them stores to a pointer that nobody has mapped.
 #include <omp.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { COUNT = 3000 };
 
-int main(void) {
+int main(int count, char **arguments) {
   static double values[COUNT];
   double sum = 0;
   int here = 1;
   for (int i = 0; i < COUNT; ++i)
     values[i] = i;
+  if (count > 1) {
+    struct {
+      double *data;
+    } host = {malloc(sizeof(double))};
+#pragma omp target map(tofrom : host)
+    *host.data = COUNT;
+  }
 #pragma omp target teams distribute parallel for map(tofrom : values)
   for (int i = 0; i < COUNT; ++i)
     values[i] = values[i] * 2 + 1;

@@ -1,6 +1,7 @@
 """An OpenCL program: kernels compiled when it runs, a sum by work-groups in local memory, a histogram by atomics.
 
-It calls the library by ctypes, since no headers of OpenCL need be there.
+It calls the library by ctypes, since no headers of OpenCL need be there. Two words plant bugs: with "lds" there is too
+little local memory, with "null" no buffer.
 """
 
 import array
@@ -101,8 +102,8 @@ x, y = array.array("f", range(COUNT)), array.array("f", [1.0]) * COUNT
 on_device, sums, bins = buffer(numbers), array.array("I", [0]) * (COUNT // GROUP), array.array("I", [0]) * BINS
 device_y, device_sums, device_bins = buffer(y), buffer(sums), buffer(bins)
 
-launch(b"axpy", ctypes.c_float(2.0), buffer(x), device_y)
-launch(b"sum", on_device, device_sums, 4 * GROUP)
+launch(b"sum", on_device, device_sums, 4 * GROUP - (16 if "lds" in sys.argv else 0))
+launch(b"axpy", ctypes.c_float(2.0), ctypes.c_void_p() if "null" in sys.argv else buffer(x), device_y)
 launch(b"histogram", on_device, device_bins)
 
 good = all(value == 2.0 * at + 1.0 for at, value in enumerate(read(device_y, y)))

@@ -1,7 +1,8 @@
-// HSA without HIP: a grid that is no multiple of its work-group, barriers on signals, an error of a queue.
+// HSA without HIP: a grid that is no multiple of its work-group, barriers on signals, an error of a queue; with one more
+// argument the kernel stores to a null pointer.
 #include "hsa_program.h"
 
-int main(int, char **arguments) {
+int main(int arguments_count, char **arguments) {
   const hsa_executable_t executable = load(arguments[1]);
   hsa_executable_symbol_t symbol;
   CHECK(hsa_executable_get_symbol_by_name(executable, "mark.kd", &gpu, &symbol));
@@ -18,7 +19,7 @@ int main(int, char **arguments) {
     int nx, ny, gx, gy, gz;
   };
   auto *kernarg = reinterpret_cast<Arguments *>(allocate<char>(kernarg_size));
-  *kernarg = {out, count, nx, ny, 64, 4, 2};
+  *kernarg = {arguments_count > 2 ? nullptr : out, count, nx, ny, 64, 4, 2};
   packet.setup = 3;
   packet.workgroup_size_x = 64, packet.workgroup_size_y = 4, packet.workgroup_size_z = 2;
   packet.grid_size_x = nx, packet.grid_size_y = ny, packet.grid_size_z = nz;

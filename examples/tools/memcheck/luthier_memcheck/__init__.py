@@ -29,7 +29,7 @@ from luthier.run.findings.finding import Allocation, Finding
 from luthier.wire.messages import Sight
 from numpy.typing import NDArray
 
-from luthier_memcheck.allocations import END, OUTSIDE, Allocations, Name, Stretch, map_of, mapped
+from luthier_memcheck.allocations import END, NOWHERE, OUTSIDE, Allocations, Name, Stretch, map_of, mapped
 from luthier_memcheck.allocations import Ranges as Addresses
 from luthier_memcheck.held import SLOTS, Held, Ranges, numbers_of
 from luthier_memcheck.launch_loads import launch_loads
@@ -213,6 +213,8 @@ class Memcheck(Tool):
         made.size = site.instruction.memory.size or 0 if site.instruction.memory else 0
         made.in_lds = meant is None
         made.allocation = Allocation(0, int(record["lds"]), 0) if meant is None else meant.allocation
+        if kind == NOWHERE and not made.is_near:
+            made.allocation = None
         made.first_launch = made.last_launch = int(record["launch"])
         return made, site.source
 

@@ -6,7 +6,7 @@ import functools
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -90,15 +90,20 @@ class Allocations:
     def _marks(self, mapped: Ranges) -> Iterator[tuple[int, Name | None]]:
         """Yield where each stretch ends, and its name; some are empty."""
         extents = [self._extents[address] for address in sorted(self._extents)]
+        following = [*extents, None]  # what has no bytes is not named
+        for place in reversed(range(len(extents))):
+            if not extents[place].allocation.size:
+                following[place] = following[place + 1]
+        others = [None if extent is None else extent.allocation for extent in following]
         behind, one = 0, None
-        for extent, following in zip_longest(extents, extents[1:]):
+        for place, extent in enumerate(extents):
             allocation = extent.allocation
-            yield from _unknown(behind, allocation.address, one, allocation, mapped)
-            one, other = allocation, None if following is None else following.allocation
-            end, most = one.address + one.size, END if other is None else other.address
-            yield end, Name(FREED, one) if extent.is_freed else None
-            behind = min(one.address + extent.reserved, most)
-            yield from _divided(behind, OUTSIDE, one, other)
+            yield from _unknown(behind, allocation.address, one, others[place], mapped)
+            one = allocation if allocation.size else one
+            most = END if place + 1 == len(extents) else extents[place + 1].allocation.address
+            yield allocation.address + allocation.size, Name(FREED, allocation) if extent.is_freed else None
+            behind = min(allocation.address + extent.reserved, most)
+            yield from _divided(behind, OUTSIDE, one, others[place + 1])
         yield from _unknown(behind, END, one, None, mapped)
 
 

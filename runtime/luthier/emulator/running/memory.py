@@ -6,6 +6,7 @@ import bisect
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,20 @@ from numpy.typing import NDArray
 
 from luthier.errors import DeviceError
 
+REACH = 1 << 36
+"""Bytes from an allocation to the farthest address that may be meant to be in it: what an index of 32 bits reaches."""
+_NULL = 1 << 16
+"""Bytes from address 0 on where no process has memory (vm.mmap_min_addr)."""
+_ADDRESSES = 1 << 64
 SLACK = 256
 """Unmapped-looking bytes between allocations: an access that runs over the end hits no neighbour."""
+
+
+def null_pointer(address: int) -> str:
+    """Return how an address is a null pointer's; empty if it is none."""
+    if address < _NULL:
+        return f"a null pointer plus {address}" if address else "a null pointer"
+    return f"a null pointer minus {_ADDRESSES - address}" if address >= _ADDRESSES - _NULL else ""
 
 
 class Allocation(Struct, frozen=True):
@@ -73,9 +86,11 @@ class Memory:
 
     Args:
         limit: bytes of all allocations together; None: as many as the host's memory has.
+        elsewhere: returns what an address is that is in no allocation; empty if nothing is known of it.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, elsewhere: Callable[[int], str] = null_pointer) -> None:
+        self._elsewhere = elsewhere
         self._lock = threading.RLock()
         self._allocations: dict[int, Allocation] = {}
         self._ordered: list[int] = []
@@ -173,18 +188,20 @@ class Memory:
         return None
 
     def describe(self, address: int) -> str:
-        """Describe where an address is: inside what, or how far from the nearest allocation."""
-        if address < 4096:
-            return "a null pointer" if address == 0 else f"a null pointer plus {address}"
+        """Describe where an address is: inside what, or how far from the nearest allocation, if that is near."""
         inside = self.find(address)
         if inside is not None:
             left = inside.end - address
             return f"{address - inside.address} bytes into {inside.label} of {inside.size} bytes, {left} before its end"
+        if elsewhere := self._elsewhere(address):
+            return elsewhere
         with self._lock:
             allocations = list(self._allocations.values())
         if not allocations:
             return "and nothing is allocated"
         nearest = min(allocations, key=lambda a: a.address - address if address < a.address else address - a.end)
+        if not nearest.address - REACH < address < nearest.end + REACH:
+            return "far from all that is allocated"
         what = f"{nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
         if address < nearest.address:
             return f"{nearest.address - address} bytes before {what}"

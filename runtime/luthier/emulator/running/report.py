@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.questions import QUESTIONS
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
-from luthier.errors import EmulationError
+from luthier.errors import EmulationError, Wrong
 
 _WHAT = {
-    layout.FAULT_LDS: "LDS",
-    layout.FAULT_SCRATCH: "scratch",
     layout.FAULT_ALIGNMENT: "memory, misaligned for an atomic operation,",
     layout.FAULT_ELEMENT: "memory, misaligned for the buffer's data format,",
     layout.FAULT_BUFFER: "a buffer",
 }
+_SPACES = {layout.FAULT_MEMORY: "memory", layout.FAULT_BUFFER: "memory", layout.FAULT_LDS: "LDS"}
+_WRONG = (*_SPACES, layout.FAULT_SCRATCH, layout.FAULT_ALIGNMENT)
+"""Faults that hardware has, too."""
 _STATE = {
     layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
@@ -47,22 +50,25 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
     text = code.text(record)
     index = int.from_bytes(wave[layout.WAVE["index"] :][:4].tobytes(), "little")
     place = f"{address:#x} ({text}){worker.origin_of(wave)}, wave {index} of work-group {worker.workgroup}"
+    what = _what(memory, worker, reason)
     if reason == layout.UNIMPLEMENTED:
         refusal = code.refusals.get(record)
         why = refusal.reason if refusal is not None else "unknown"
         message = f"cannot execute the instruction at {place}: {why}"
     elif reason == layout.JUMP:
-        message = f"jump to {worker.field('fault_address'):#x}, which is no instruction of the object, at {place}"
-    elif reason == layout.TRAP:
-        message = f"trap {worker.field('fault_address')} at {place}"
-    elif reason == layout.FAULT:
-        message = _fault(memory, wave, worker, place)
+        message = f"{what}, at {place}"
     else:
-        message = f"stopped with code {reason} at {place}"
+        message = f"{what} at {place}" if reason != layout.FAULT else f"{what}; at {place}"
     error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
-    if reason == layout.FAULT and worker.field("fault_kind") in (layout.FAULT_MEMORY, layout.FAULT_BUFFER):
+    kind = worker.field("fault_kind")
+    if reason == layout.FAULT and kind in _WRONG:
         address, size, lane = (worker.field(f"fault_{name}") for name in ("address", "size", "lane"))
-        error.access = address, size, lane, index, worker.workgroup
+        error.wrong = Wrong(what, lane, index, worker.workgroup)
+        if kind in _SPACES:
+            limit = worker.group_field("lds_size")
+            error.wrong = replace(error.wrong, space=_SPACES[kind], address=address, size=size, extent=limit)
+    elif reason in (layout.JUMP, layout.TRAP):
+        error.wrong = Wrong(what, -1, index, worker.workgroup)
     error.waves = _waves(worker)
     error.registers = WaveRegisters(wave, code.isa.wave_size, code.isa.target.target.addressable_vgprs).dump(
         vgprs=int(code.vgprs.max(initial=0))
@@ -74,25 +80,30 @@ def _waves(worker: WorkerState) -> tuple[str, ...]:
     return tuple(worker.describe_wave(index) for index in range(worker.group_field("wave_count")))
 
 
-def _fault(memory: Memory, wave: object, worker: WorkerState, place: str) -> str:
+def _what(memory: Memory, worker: WorkerState, reason: int) -> str:
+    """Return what happened, without its place."""
     address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
+    if reason == layout.JUMP:
+        return f"jump to {address:#x}, which is no instruction of the object"
+    if reason == layout.TRAP:
+        return f"trap {address}"
+    if reason != layout.FAULT:
+        return f"stopped with code {reason}"
     kind = worker.field("fault_kind")
     if kind == layout.FAULT_LDS:
-        limit = worker.group_field("lds_size")
         where = f"{size} bytes of LDS at offset {address:#x}, lane {lane}"
-        return f"access to {where}: the work-group has {limit} bytes; at {place}"
+        return f"access to {where}: the work-group has {worker.group_field('lds_size')} bytes"
     if kind == layout.FAULT_SCRATCH:
-        where = f"{size} bytes of scratch at offset {address:#x}, lane {lane}"
-        return f"access to {where}: outside the lane's scratch; at {place}"
+        return f"access to {size} bytes of scratch at offset {address:#x}, lane {lane}: outside the lane's scratch"
     if kind == layout.FAULT_MEMORY:
-        return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+        return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}"
     if kind == layout.FAULT_OPEN:
-        return f"{QUESTIONS[address]}; at {place}"
+        return QUESTIONS[address]
     if kind in _STATE:
-        return f"{_STATE[kind].format(address)}; at {place}"
+        return _STATE[kind].format(address)
     if kind in _FORMAT:
-        return f"{_FORMAT[kind].format(address)}; at {place}"
-    return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"
+        return _FORMAT[kind].format(address)
+    return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}"
 
 
 def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:

@@ -9,13 +9,9 @@ from luthier.capture.checking import Observed
 from luthier.capture.replay import PreparedLaunch
 from luthier.emulator import layout
 from luthier.emulator.inspection.sighted import wanted
-from luthier.errors import EmulationError
 from luthier.run.findings.collector import Collector, Place, Running, frames_of
-from luthier.run.findings.finding import CHECKS, DECISIONS, Finding
+from luthier.run.findings.finding import CHECKS, DECISIONS
 from luthier.run.findings.floats import has_flow, looked_for
-
-_ATTEMPT = "invalid-address"
-"""Kind of finding of what is a fault, too."""
 
 
 def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None = None) -> Replayed:
@@ -39,25 +35,12 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
     code = Running(launch.kernel.name, launch.object.name, lambda record: _place(launch, record))
     for seen in () if observed is None else observed.sightings:
         collector.add(0, replace(seen, launch=number), code)
-    if done.fault is not None and done.fault.access is not None and _ATTEMPT in collector.kinds:
-        collector.keep(_attempt(launch, done.fault))
+    if done.fault is not None:
+        record = None if done.fault.offset is None else launch.code.record_at(done.fault.offset)
+        collector.add_fault(0, done.fault, code, record, number)
     return done
 
 
 def _place(launch: PreparedLaunch, record: int) -> Place:
     address = launch.code.address_of(record)
     return address, launch.code.text(record), frames_of(launch.object.source.at(address))
-
-
-def _attempt(launch: PreparedLaunch, fault: EmulationError) -> Finding:
-    """Return the finding of an access of memory that is not there."""
-    assert fault.access is not None
-    address, size, lane, wave, group = fault.access
-    record = None if fault.offset is None else launch.code.record_at(fault.offset)
-    place: Place = (fault.offset or 0, "", ()) if record is None else _place(launch, record)
-    number = launch.capture.manifest.number
-    return Finding(
-        *(_ATTEMPT, 0, launch.kernel.name, launch.object.name, *place, lane, wave, group, size, address),
-        first_launch=number,
-        last_launch=number,
-    )

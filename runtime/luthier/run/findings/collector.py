@@ -10,31 +10,37 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from luthier.emulator import layout
-from luthier.errors import DeviceError
+from luthier.errors import DeviceError, EmulationError
 from luthier.objects.source import SourceFrame, SourceLocation
 from luthier.run.findings.arguments import ArgumentSizes
 from luthier.run.findings.finding import (
     COPY,
     DECISIONS,
     FLOAT_KINDS,
+    NOWHERE,
+    OUTSIDE,
     PAIRED,
     SHORT_ARGUMENTS,
+    STOPPED,
     Allocation,
     Finding,
     Other,
+    Unchecked,
 )
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import frames_of_host
+from luthier.run.host_places import host_place
 from luthier.run.planner import Plan
+from luthier.run.selection import is_of_runtime
 from luthier.wire.messages import CallSighting, Sight, Sighting
 
 if TYPE_CHECKING:  # what few runs need
     from luthier.run.watching import Watched
 
 _KINDS = {
-    Sight.OUTSIDE: "out-of-bounds",
+    Sight.OUTSIDE: OUTSIDE,
     Sight.FREED: "use-after-free",
-    Sight.NOWHERE: "invalid-address",
+    Sight.NOWHERE: NOWHERE,
     Sight.DOUBLE_FREE: "double-free",
     Sight.INVALID_FREE: "invalid-free",
     Sight.LEAK: "leak",
@@ -61,6 +67,7 @@ _KINDS = {
     Sight.COPY_DIRECTION: "copy-direction",
     Sight.UNDEFINED_COPY: "uninitialised-copy",
 }
+_ONLY_PAGES = "bounds to the byte", "the allocations of the process were known by pages only"
 
 
 Place = tuple[int, str, tuple[SourceFrame, ...]]
@@ -74,6 +81,8 @@ class Running(Struct, frozen=True):
     object: str
     instruction: Callable[[int], Place]
     """Called with an instruction's record."""
+    is_program_s: bool = True
+    """Whether the program launches it, not a runtime for itself."""
 
 
 class Collector:
@@ -87,6 +96,7 @@ class Collector:
         self.kinds = frozenset(kinds)
         self._lock = threading.Lock()
         self._findings: dict[tuple[str | int, ...], Finding] = {}
+        self._unchecked: dict[Unchecked, None] = {}
         self.arguments = ArgumentSizes(self.keep)
 
     @property
@@ -94,6 +104,17 @@ class Collector:
         """Return all findings so far, in the order in which they came."""
         with self._lock:
             return list(self._findings.values())
+
+    @property
+    def unchecked(self) -> list[Unchecked]:
+        """Return what could not be checked so far."""
+        with self._lock:
+            return list(self._unchecked)
+
+    def leave(self, unchecked: Unchecked) -> None:
+        """Take what could not be checked."""
+        with self._lock:
+            self._unchecked[unchecked] = None
 
     def add(self, process: int, seen: Sighting, code: Running | None, other: Running | None = None) -> None:
         """Take what a process has seen.
@@ -105,6 +126,10 @@ class Collector:
         Raises:
             DeviceError: there is no such kind, or nothing else has to do with it.
         """
+        if seen.kind == Sight.ONLY_PAGES and code is not None and not seen.has_other:
+            if OUTSIDE in self.kinds and code.is_program_s:
+                self.leave(Unchecked(process, code.kernel, *_ONLY_PAGES))
+            return
         kind = self._wanted(seen.kind)
         if kind is None:
             return
@@ -119,7 +144,36 @@ class Collector:
             finding.lane = -1
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
+        if kind == NOWHERE:
+            finding.detail = host_place(process, seen.address)
+            if finding.detail or not finding.is_near:
+                finding.allocation = None
         self.keep(finding)
+
+    def add_fault(self, process: int, fault: EmulationError, code: Running, record: int | None, launch: int) -> None:
+        """Take what stopped a launch.
+
+        Args:
+            code: code of the kernel.
+            record: of its instruction; None if it is not about one.
+            launch: its number among those of the kernel in the process.
+        """
+        wrong = fault.wrong
+        if wrong is None or record is None:
+            why = fault.message.partition("\n")[0]
+            self.leave(Unchecked(process, code.kernel, "what comes after it stopped", why))
+            return
+        finding = Finding(STOPPED, process, code.kernel, code.object, *code.instruction(record))
+        finding.lane, finding.wave, finding.group = wrong.lane, wrong.wave, wrong.group
+        finding.first_launch = finding.last_launch = launch
+        if wrong.space:
+            finding.kind, finding.address, finding.size = NOWHERE, wrong.address, wrong.size
+        else:
+            finding.detail = wrong.what
+        if wrong.space == "LDS":
+            finding.kind, finding.in_lds, finding.allocation = OUTSIDE, True, Allocation(0, wrong.extent, 0)
+        if finding.kind in self.kinds:
+            self.keep(finding)
 
     def add_copy(self, process: int, seen: Sighting, code: Running, function: str, symbol: str, file: str) -> None:
         """Take a race of a kernel with a copy.
@@ -230,7 +284,8 @@ def _locate(finding: Finding, seen: Sighting, code: Running, other: Running | No
 
 def running(plan: Plan) -> Running:
     """Return the code of a kernel that a program runs."""
-    return Running(plan.kernel.name, plan.object, partial(_instruction, plan))
+    is_program_s = plan.code.object is not None and not is_of_runtime(plan.kernel.name)
+    return Running(plan.kernel.name, plan.object, partial(_instruction, plan), is_program_s)
 
 
 def _instruction(plan: Plan, record: int) -> Place:

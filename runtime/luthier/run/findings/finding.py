@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,15 +10,18 @@ from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+from luthier.emulator.running.memory import REACH
 from luthier.errors import LuthierError
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
 from luthier.support.wording import counted
 
+OUTSIDE, NOWHERE, STOPPED = "out-of-bounds", "invalid-address", "fault"
 KINDS = {
-    "out-of-bounds": "access of memory that is in none of the program's allocations",
+    OUTSIDE: "access of memory that is in none of the program's allocations",
     "use-after-free": "access of memory that the program has given back",
-    "invalid-address": "access of an address where the device has no memory",
+    NOWHERE: "access of an address where the device has no memory",
+    STOPPED: "kernel that stops: a trap, a jump to no code, an access outside of scratch, or a misaligned one",
     "double-free": "memory is given back that was given back before",
     "invalid-free": "an address inside of an allocation is given back",
     "leak": "memory is never given back",
@@ -52,7 +55,7 @@ FLOATS = {"nan": layout.FLOAT_NAN, "infinity": layout.FLOAT_INFINITY, "denormal"
 """Exceptional floats: the kind, and its bit in what native code is told."""
 FLOAT_KINDS = frozenset({*FLOATS, *(f"{kind}-flow" for kind in FLOATS)})
 CHECKS = {
-    "memory": frozenset({"out-of-bounds", "use-after-free", "invalid-address", "double-free", "invalid-free"}),
+    "memory": frozenset({OUTSIDE, "use-after-free", NOWHERE, STOPPED, "double-free", "invalid-free"}),
     "leak": frozenset({"leak"}),
     "race": frozenset({"race", "unordered-read"}),
     "init": frozenset({"uninitialised-read"}),
@@ -83,12 +86,33 @@ UNDEFINED = DECISIONS | HANDED
 SHORT_ARGUMENTS = "short-arguments"
 COPY = "copy"
 """Stands for the name of the function where it is not known which one copies."""
+_NAMED = 8
+"""Kernels that a sentence names at most."""
 WATCHED = CHECKS["waits"] | CHECKS["hazards"]
 """Kinds that are seen of two instructions, not of an access."""
 PAIRED = CHECKS["race"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds that another access, or another lane or wave, has to do with."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds for which every access of memory and every barrier is looked at."""
+
+
+class Unchecked(Struct, frozen=True):
+    """Something of a kernel's launches that could not be checked."""
+
+    process: int
+    kernel: str
+    """Symbol."""
+    what: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        """Return the kernel's name as in its source."""
+        return spellings(self.kernel)[-1] if self.kernel else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {**msgspec.to_builtins(self), "name": self.name}
 
 
 class Allocation(Struct, frozen=True):
@@ -162,7 +186,8 @@ class Finding(Struct):
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
-    exceptional; the error that a HIP function returned; the bytes of arguments of a launch, and of its kernel."""
+    exceptional; what an address without memory is, or what stopped a kernel; the error that a HIP function
+    returned; the bytes of arguments of a launch, and of its kernel."""
     count: int = 1
     """Lanes and times that did it; of `WATCHED` kinds the launches."""
     first_launch: int = 0
@@ -202,6 +227,11 @@ class Finding(Struct):
         ]
 
     @property
+    def is_near(self) -> bool:
+        """Return whether the access may be meant to be in the allocation."""
+        return self.side == "inside" or self.distance < REACH
+
+    @property
     def access(self) -> str:
         """Return what the instruction does to memory: read, write, atomic."""
         return access_of(self.instruction, in_lds=self.in_lds)
@@ -237,7 +267,8 @@ class Finding(Struct):
         if not self.size:
             return f"{self.kind}: {self.detail or KINDS[self.kind]}"
         where = f"byte {self.address:#x} of LDS" if self.in_lds else f"{self.address:#x}"
-        return f"{self.kind}: {self.access} of {self.size} bytes at {where}{self._place()}"
+        what = f": {self.detail}" if self.detail else ""
+        return f"{self.kind}: {self.access} of {self.size} bytes at {where}{self._place()}{what}"
 
     def _place(self) -> str:
         if self.allocation is None:
@@ -312,6 +343,19 @@ class Finding(Struct):
         if self.last_launch != self.first_launch:
             launches = f"{self.first_launch} to {self.last_launch}"
         yield f"    {counted(self.count, 'lane' if lane else 'time')} in all, launch {launches} of the kernel"
+
+
+def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
+    """Return what was not checked, each with the kernels whose launches it is about."""
+    kernels: dict[tuple[str, str], dict[str, None]] = {}
+    for one in unchecked:
+        kernels.setdefault((one.what, one.why), {})[one.name] = None
+    told = []
+    for (what, why), names in kernels.items():
+        some = [name for name in names if name][:_NAMED]
+        more = f" and {counted(len(names) - len(some), 'other kernel')}" if len(names) > _NAMED else ""
+        told.append(f"{what}{', of launches of ' if some else ''}{', '.join(some)}{more}: {why}")
+    return told
 
 
 def kinds_of_init(words: Collection[str]) -> frozenset[str]:

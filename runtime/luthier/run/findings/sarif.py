@@ -19,13 +19,16 @@ _WARNINGS = ("leak", "unordered-read")
 """Kinds that may be meant; all others are errors."""
 
 
-def sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
+def sarif(findings: Iterable[Finding], version: str, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Return a log with one run.
 
     Args:
         version: of Luthier.
+        notes: what was not checked.
     """
-    return log("luthier sanitize", version, KINDS, [_result(one) for one in findings])
+    told = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
+    more = {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}]} if told else {}
+    return log("luthier sanitize", version, KINDS, [_result(one) for one in findings], **more)
 
 
 def _result(finding: Finding) -> dict[str, Any]:
