@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from luthier.emulator import layout
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.isa import Isa
 from luthier.wire.messages import Sight
@@ -137,3 +138,32 @@ def test_decisions(target: str, source: str, kind: Sight | None) -> None:
         source = "s_and_saveexec_b32 s2, vcc_lo"
     state = run_assembly(target, source, {1: 3}, lds=64, undefined=True)
     assert [seen.kind for seen in state.sightings] == ([] if kind is None else [kind])
+
+
+OVERFLOWS = {
+    "v_mul_f32 v24, v10, v10": 0x7F000000,
+    "v_pk_mul_f16 v24, v10, v10": 0x78007800,
+    "v_cvt_f16_f32 v24, v10": 0x7F000000,
+    "v_add_f64 v[24:25], v[10:11], v[10:11]": 0x7FE00000,
+}
+"""Instructions whose results are infinite, and what v10 and v11 have then."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", OVERFLOWS)
+def test_exceptional_floats_are_of_defined_values(target: str, source: str) -> None:
+    """In lanes where an operand is undefined nobody knows the result."""
+    lanes = Isa.of(target).wave_size
+    rows = dict.fromkeys((12, 13), np.full(lanes, OVERFLOWS[source], np.uint32))
+    rows[14] = rows[15] = np.where(np.arange(lanes) % 4 == 0, np.uint32(0x10001), np.uint32(0))
+    state = run_assembly(target, MAKE + source, rows, floats=layout.FLOAT_INFINITY, undefined=True)
+    told = [(seen.kind, seen.lane, seen.count) for seen in state.sightings]
+    assert told == [(Sight.INFINITY, 1, lanes - lanes // 4)]
+
+
+@pytest.mark.parametrize("undefined", [False, True])
+def test_exceptional_floats_of_matrices_likewise(undefined: bool) -> None:
+    rows = {number: np.full(64, 0x7F000000, np.uint32) for number in (12, 13)} | {14: int(undefined), 15: 0}
+    source = f"{MAKE}v_mfma_f32_4x4x1f32 v[24:27], v10, v11, 0"
+    state = run_assembly("gfx90a", source, rows, floats=layout.FLOAT_INFINITY, undefined=True)
+    assert {seen.kind for seen in state.sightings} == (set() if undefined else {Sight.INFINITY})

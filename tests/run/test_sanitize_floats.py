@@ -83,6 +83,16 @@ def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> Non
     assert found == []
 
 
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+def test_beside_what_nobody_wrote(build_program: Build, tmp_path: Path, target: str) -> None:
+    """Numbers that `init` fills memory with overflow, too, and are no finding; the program's own one is."""
+    log = tmp_path / "log"
+    words = ["--checks", "init,fp", "--device", f"emu:{target}", "--json", log]
+    done = run_luthier("sanitize", *words, "--", build_program("floats", "-g"), "squares", "bug")
+    told = {one["kind"]: one["count"] for one in json.loads(log.read_text())["findings"]}
+    assert told == {"uninitialised-read": (1 << 20) - 1, "infinity": 1}, done
+
+
 # Beside registers ----------------------------------------------------------------------------------------------------
 
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}

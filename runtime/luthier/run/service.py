@@ -28,7 +28,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.code_uris import read_uri
 from luthier.run.executed import Executed
-from luthier.run.findings.finding import CHECKS, OBSERVED, UNDEFINED
+from luthier.run.findings.finding import CHECKS, FLOAT_KINDS, OBSERVED, UNDEFINED
 from luthier.run.findings.floats import has_flow, looked_for
 from luthier.run.long_launches import LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
@@ -102,13 +102,16 @@ class Service:
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._wanted = frozenset[str]() if findings is None else findings.kinds
+        # What `init` fills memory with is not told as exceptional.
+        is_filled = "uninitialised-read" in self._wanted and not self._wanted.isdisjoint(FLOAT_KINDS)
+        self._undefined = is_filled or not self._wanted.isdisjoint(UNDEFINED)
         self._planner = Planner(
             self._space,
             observed=not self._wanted.isdisjoint(OBSERVED),
             waits=not self._wanted.isdisjoint(CHECKS["waits"]),
             hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
             floats=looked_for(self._wanted),
-            undefined=not self._wanted.isdisjoint(UNDEFINED),
+            undefined=self._undefined,
         )
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
@@ -387,7 +390,7 @@ class Service:
             uninitialised="uninitialised-read" in self._wanted,
             barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
             floats_flow=has_flow(self._wanted),
-            undefined=not self._wanted.isdisjoint(UNDEFINED),
+            undefined=self._undefined,
             findings=self._findings is not None,
             gpus=len(self._devices),
         )

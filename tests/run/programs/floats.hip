@@ -21,6 +21,11 @@ __global__ void divides(const float *a, const float *b, float *out) {
   out[at] = a[at] / b[at]; // line: divides
 }
 
+__global__ void squares(const float *a, float *out) {
+  const int at = blockIdx.x * blockDim.x + threadIdx.x;
+  out[at] = a[at] * a[at]; // line: squares
+}
+
 __global__ void halves(const __half2 *a, __half2 *out) {
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
   out[at] = __hmul2(a[at], a[at]); // line: halves
@@ -78,6 +83,12 @@ int main(int argc, char **argv) {
     std::vector<double> numbers(count, 1.25);
     numbers[place] = bug ? 1e-160 : 1e-100;
     doubles<<<groups, items>>>(on_device(numbers), reinterpret_cast<double *>(out));
+  } else if (!std::strcmp(kernel, "squares")) { // of numbers of which nobody has written any but one
+    float *numbers = nullptr;
+    HIP(hipMalloc(&numbers, count * sizeof *numbers));
+    one[place] = bug ? 1e30f : 1;
+    HIP(hipMemcpy(numbers + place, &one[place], sizeof one[place], hipMemcpyHostToDevice));
+    squares<<<groups, items>>>(numbers, out);
   } else if (!std::strcmp(kernel, "mixes")) {
     for (int at = 0; at < count; ++at) {
       one[at] = kind_of_number(at);

@@ -116,7 +116,7 @@ def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled:
 
 
 def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
-    """Emit the call that tells of exceptional results.
+    """Emit the call that tells of exceptional results, but of those that are undefined.
 
     Args:
         elements: lanes with operands, of all kinds and zero, and lanes with results; kinds that are not there have
@@ -132,8 +132,8 @@ def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
                     lambda one, other: one | other, (operands[one] for one in _FIELDS if PASSED_ON[kind] & one)
                 )
                 origin, flow = origin | (results[kind] & ~passed), flow | (results[kind] & passed)
-        w.store(origin, w.address(place, layout.FLOATS[field]))
-        w.store(flow, w.address(place, layout.FLOATS[f"{field}_flow"]))
+        w.store(w.but_undefined(origin), w.address(place, layout.FLOATS[field]))
+        w.store(w.but_undefined(flow), w.address(place, layout.FLOATS[f"{field}_flow"]))
     for kind, field in {**_FIELDS, layout.FLOAT_ZERO: "zero"}.items():
         read = none
         for operands, results in elements:  # of those alone that made something

@@ -3,7 +3,8 @@
 Registers have their shadow behind the wave, memory of every kind (LDS, scratch, buffers, the host's stack) at
 `CONTEXT.undefined` plus its address modulo 16 TiB. The bits of memory count while it holds what it held when they were
 set (`layout.UNDEFINED_COPY`): whatever the host, a copy engine or code that does not follow undefined values has
-written since is defined. The semantic functions of operations know nothing of all this but `WaveBuilder.decide`.
+written since is defined. The semantic functions of operations know nothing of all this but `WaveBuilder.decide`
+and `WaveBuilder.but_undefined`.
 """
 
 from __future__ import annotations
@@ -191,6 +192,12 @@ class Tracker:
                 return
         if name in ("atomicrmw", "cmpxchg"):
             self._atomic(instruction)
+            return
+        if id(instruction) in self.w.only_defined:
+            mask, every_bit = instruction.operands
+            shadow = self.shadow(mask)
+            instruction.operands = [mask, every_bit if shadow is None else self.b.not_(shadow)]
+            self._again(instruction)
             return
         self._again(instruction)
         if name == "store":

@@ -39,6 +39,8 @@ class WaveBuilder(Builder):
         """First slot of the record that no operand uses."""
         self.host_masks = True
         """Whether the host has masks of lanes, of AVX-512: without them masked stores take long themselves."""
+        self.only_defined: set[int] = set()
+        """The identities of the instructions of `but_undefined`."""
         self._exec_bits: Value | None = None
         self._exec: Value | None = None
 
@@ -251,6 +253,14 @@ class WaveBuilder(Builder):
             arguments = [I32(kind), *(one.llvm for one in (value, mask) if one is not None)]
             name = DECIDES + ".".join(overload_name(one.type) for one in arguments)
             self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
+
+    def but_undefined(self, mask: Value) -> Value:
+        """Return the bits of a mask that are set, and are defined where undefined values are followed."""
+        if not self.variant.undefined:
+            return mask
+        found = self.ir.and_(mask.llvm, ir.Constant(mask.llvm.type, -1))  # `ir.tracking` makes of -1 what is defined
+        self.only_defined.add(id(found))
+        return self.wrap(found, mask.type)
 
     def stop(self, code: int, record: Any | None = None) -> None:
         """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""
