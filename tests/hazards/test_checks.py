@@ -112,6 +112,43 @@ def test_64_bit_shifts_by_the_last_register(target: str, vgprs: int, agprs: int,
     assert [(one.there, one.needed) for one in report.findings] == [(0, None)] * hazard
 
 
+@pytest.mark.parametrize(
+    ("target", "load", "possible"),
+    [
+        ("gfx942", "s_load_dwordx2 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
+        ("gfx942:xnack+", "s_load_dwordx4 s[4:7], s[6:7], 0x0", ["s[6:7]"]),
+        ("gfx942:xnack-", "s_load_dwordx2 s[0:1], s[0:1], 0x0", []),
+        ("gfx942", "s_load_dword s0, s[0:1], 0x0", []),
+        ("gfx942", "s_load_dwordx2 s[4:5], s[0:1], 0x0", []),
+        ("gfx90a", "s_load_dwordx2 s[4:5], s[0:1], s4", ["s4"]),
+        ("gfx90a", "s_buffer_load_dwordx2 s[4:5], s[4:7], 0x0", ["s[4:5]"]),
+        ("gfx1010", "s_load_dwordx2 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
+        ("gfx1030", "s_load_dwordx2 s[0:1], s[0:1], 0x0", []),
+        ("gfx1201", "s_load_b64 s[0:1], s[0:1], 0x0", []),
+        ("gfx1250", "s_load_b64 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
+        ("gfx1250", "s_load_b32 s0, s[0:1], 0x0", []),
+    ],
+)
+def test_scalar_loads_over_their_own_address(target: str, load: str, possible: list[str]) -> None:
+    """What memory instructions that are started anew make of it depends on the address: it is told, but no finding."""
+    report = check(target, load)
+    assert not report.findings
+    assert [one.registers.names() for one in report.possible] == [possible] * bool(possible)
+
+
+def test_the_command_tells_what_is_possible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.co"
+    path.write_bytes(kernel("gfx1250", "s_load_b64 s[0:1], s[0:1], 0x0").data)
+    assert main(["check", str(path)]) == 0
+    assert "hazards: 1 possible finding, by what the code does not show (--possible" in capsys.readouterr().out
+    assert main(["check", str(path), "--possible"]) == 0
+    assert "it needs other registers if the address is no multiple of the size" in capsys.readouterr().out
+    assert main(["check", str(path), "--json"]) == 0
+    ((one,),) = (found["possible_hazards"] for found in json.loads(capsys.readouterr().out)["kernels"])
+    assert one["registers"] == ["s[0:1]"]
+    assert one["only_if"] == "the address is no multiple of the size"
+
+
 def test_a_finding_tells_its_path() -> None:
     (finding,) = check("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; {SELECT}").findings
     assert finding.registers.names() == ["s4"]

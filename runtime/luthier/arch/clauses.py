@@ -1,4 +1,4 @@
-"""Hazards of memory instructions of one clause, which more than one branch has."""
+"""Hazards of memory instructions that are started anew, alone or with their clause, which more than one branch has."""
 
 from __future__ import annotations
 
@@ -34,4 +34,25 @@ def clause_rows(kind: str, words: str, until: tuple[str, ...] = ()) -> tuple[Haz
         of("one overwrites what another read", f"reads {registers} to load", f"writes {registers}"),
         of("one overwrites what it reads itself", "loads", "overwrites its own source"),
         of("one overwrote what it read itself", "overwrites its own source", ""),
+    )
+
+
+def replayed_load(*, xnack: bool) -> Hazard:
+    """Return the row of scalar loads that may give part of their result before they are started anew.
+
+    LLVM takes other registers for the result (its opcodes that end in ``_ec``) unless it knows that all comes at once:
+    one dword, or an address that is a multiple of the size.
+
+    Args:
+        xnack: whether code may be for devices that start no memory instruction anew.
+    """
+    return row(
+        "scalar load of several dwords overwrites its own address, with which it may be started anew",
+        None,
+        ("SMEM", "address under several loaded"),
+        None,
+        "LLVM, SMInstructions.td and SILoadStoreOptimizer (needsConstrainedOpcode)",
+        xnack=xnack,
+        remedy="other registers",
+        only_if="the address is no multiple of the size",
     )

@@ -16,7 +16,7 @@ Of LLVM's recognizer, by its functions, and where their rows are:
 
 - `gfx9`, `gfx940`, `gfx950`, `clauses`: checkSoftClauseHazards, checkVMEMHazards, checkDPPHazards,
   checkDivFMasHazards, checkGetRegHazards, checkSetRegHazards, checkVALUHazards and its helper, checkRWLaneHazards,
-  checkRFEHazards, checkReadM0Hazards, checkPermlaneHazards.
+  checkRFEHazards, checkReadM0Hazards, checkPermlaneHazards; of SILoadStoreOptimizer needsConstrainedOpcode.
 - `gfx908`, `gfx90a`, `gfx940`, `gfx950`, `matrix`: checkMAIHazards908, checkMAIHazards90A, checkMAILdStHazards,
   checkMAIVALUHazards, fixShift64HighRegBug.
 - `gfx10`, `gfx11`, `gfx12`: checkNSAtoVMEMHazard, checkFPAtomicToDenormModeHazard, fixVcmpxPermlaneHazards,
@@ -108,6 +108,8 @@ class Hazard(Struct, frozen=True, kw_only=True, dict=True):
     """Only where memory instructions may be started anew."""
     remedy: str = ""
     """Remedy in words, if wait states do not help."""
+    only_if: str = ""
+    """In words, what makes the consumer wrong by itself, where instructions do not show it: it is told apart then."""
 
     @cached_property
     def in_registers(self) -> bool:

@@ -54,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them"
     )
+    parser.add_argument(
+        "--possible",
+        action="store_true",
+        help="list what is a defect only where something is so that the code does not show, not only count it",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
@@ -73,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_data(results))
     else:
-        _say(results, list_unneeded=args.unneeded)
+        _say(results, list_unneeded=args.unneeded, list_possible=args.possible)
     return 0 if results.is_clean else 1
 
 
@@ -98,17 +103,18 @@ def _length(lifted: LiftedRepresentation) -> int:
     return sum(block.last - block.first + 1 for block in lifted.blocks)
 
 
-def _say(results: _Results, *, list_unneeded: bool) -> None:
+def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None:
     reports = {name: [one.reports[name] for one in results.kernels] for name in results.checks}
     every = [report for of_check in reports.values() for report in of_check]
     for one in results.kernels:
         for report in one.reports.values():
             for finding in report.findings:
                 say_text(f"{one.code.target}: {finding}")
-        if list_unneeded:
-            for report in one.reports.values():
-                for thing in report.unneeded:
-                    say_text(f"{one.code.target}: not needed: {thing}")
+        for report in one.reports.values():
+            for thing in report.unneeded if list_unneeded else ():
+                say_text(f"{one.code.target}: not needed: {thing}")
+            for thing in report.possible if list_possible else ():
+                say_text(f"{one.code.target}: possible: {thing}")
     for object, kernel, refusal in results.refused:
         say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {refusal}", file=sys.stderr)
     for problem in results.broken:
@@ -127,6 +133,10 @@ def _say(results: _Results, *, list_unneeded: bool) -> None:
     for name, of_check in reports.items():
         if more := sum(report.more for report in of_check):
             say(f"{name} at {more} more instructions, of which not all producers were looked for")
+    for name, of_check in reports.items():
+        if possible := sum(len(report.possible) for report in of_check):
+            listed = "" if list_possible else " (--possible lists them)"
+            say(f"{name}: {counted(possible, 'possible finding')}, by what the code does not show{listed}")
     if left_out := sum(report.unchecked for report in every):
         say(f"of {left_out} instructions some registers are not known, and not checked")
     if results.refused:

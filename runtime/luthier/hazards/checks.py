@@ -35,6 +35,8 @@ class CheckReport(Struct, frozen=True, kw_only=True):
     """Defects, in the order of addresses."""
     unneeded: Sequence[Finding] = ()
     """Findings of what may be left out (``--unneeded``): no defects."""
+    possible: Sequence[Finding] = ()
+    """Findings of what is a defect only where something is so that the code does not show (``--possible``)."""
     more: int = 0
     """Instructions with defects that are in no finding."""
     unchecked: int = 0
@@ -69,10 +71,13 @@ def _hazards(lifted: LiftedRepresentation) -> CheckReport:
     found = check_hazards(lifted)
     data = {
         "hazards": [finding.to_json() for finding in found.findings],
+        "possible_hazards": [finding.to_json() for finding in found.possible],
         "more_hazards": found.more,
         "unneeded_nops": [nop.to_json() for nop in found.unneeded],
     }
-    return CheckReport(findings=found.findings, unneeded=found.unneeded, more=found.more, data=data)
+    return CheckReport(
+        findings=found.findings, unneeded=found.unneeded, possible=found.possible, more=found.more, data=data
+    )
 
 
 WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")

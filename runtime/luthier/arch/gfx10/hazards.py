@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.arch.clauses import clause_rows
+from luthier.arch.clauses import clause_rows, replayed_load
 from luthier.arch.hazards import ending, row
 
 _LLVM = "LLVM, GCNHazardRecognizer"
@@ -23,6 +23,7 @@ ROWS = (
         "GFX10_3",
         CMPX_PERMLANE,
         *clause_rows("SMEM", "scalar loads"),
+        replayed_load(xnack=True),
         row(
             "branch over 0x3f words",
             None,

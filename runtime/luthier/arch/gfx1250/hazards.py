@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from luthier.arch.clauses import replayed_load
 from luthier.arch.hazards import row
 
 _LLVM = "LLVM, GCNHazardRecognizer"
@@ -9,6 +10,7 @@ _LLVM = "LLVM, GCNHazardRecognizer"
 _WMMA_TO_WMMA = {4: 2, 8: 5, 16: 9, 9: 3, 17: 5}
 _WMMA_TO_VALU = {4: 1, 8: 4, 16: 8, 9: 2, 17: 4}
 ROWS = (
+    replayed_load(xnack=False),
     row(
         "transcendental operation, VALU reads its result",
         ("transcendental", "writes VGPRs"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.arch.clauses import clause_rows
+from luthier.arch.clauses import clause_rows, replayed_load
 from luthier.arch.hazards import row
 
 _VEGA = "Vega ISA 4.5"
@@ -84,4 +84,5 @@ ROWS = (
     ),
     *clause_rows("SMEM", "scalar loads"),
     *clause_rows("VMEM", "vector memory instructions"),
+    replayed_load(xnack=True),
 )

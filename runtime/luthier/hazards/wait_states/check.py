@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from luthier.hazards.wait_states.dataflow import Flow
 from luthier.hazards.wait_states.findings import HazardFinding, UnneededNop
-from luthier.hazards.wait_states.model import Ticks
+from luthier.hazards.wait_states.kinds import KINDS, ROLES
+from luthier.hazards.wait_states.model import HazardModel, Ticks
 from luthier.hazards.wait_states.nops import unneeded_nops
 from luthier.hazards.wait_states.state import Entry, State
-from luthier.hazards.wait_states.steps import Step, Steps
+from luthier.hazards.wait_states.steps import Step, Steps, instance_of
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Place, place_of
@@ -30,6 +32,8 @@ class HazardReport(Struct, frozen=True):
     """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
     consumers: tuple[tuple[Place, str], ...] = ()
     """Every instruction that is too near to others, with the hazard, also those that are in no finding."""
+    possible: tuple[HazardFinding, ...] = ()
+    """No findings, unless something is so that instructions do not show (`HazardFinding.only_if`)."""
 
 
 MOST_SEARCHES = 300
@@ -59,7 +63,33 @@ def check_hazards(
         tuple(UnneededNop(lifted.kernel.name, place_of(lifted, index), here, need) for index, here, need in nops),
         search.given_up,
         tuple((place_of(lifted, hit.step), flow.machine.model.rules[hit.rule].hazard.name) for hit in hits),
+        tuple(_possible(lifted, steps.model)),
     )
+
+
+def _possible(lifted: LiftedKernel, model: HazardModel) -> Iterator[HazardFinding]:
+    native = lifted.effect_table.code(lifted.columns)
+    for hazard in model.possible:
+        has, role = KINDS[hazard.consumer.kind].has, ROLES[hazard.consumer.role]
+        numbers = np.unique(lifted.code.opcode[lifted.reached]).tolist()
+        opcodes = [number for number in numbers if number >= 0 and has(lifted.isa.opcode(number))]
+        for index in np.flatnonzero(lifted.reached & np.isin(lifted.code.opcode, opcodes)).tolist():
+            if units := role(instance_of(lifted.effect_table, native, lifted.columns, index)):
+                block = lifted.block_of[index]
+                yield HazardFinding(
+                    kernel=lifted.kernel.name,
+                    function=lifted.functions[lifted.blocks[block].function].name,
+                    hazard=hazard.name,
+                    consumer=place_of(lifted, index),
+                    producer=None,
+                    registers=UnitSet(units),
+                    there=0,
+                    needed=None,
+                    clock=hazard.clock,
+                    remedy=hazard.remedy,
+                    path=(lifted.columns.address[lifted.blocks[block].first],),
+                    only_if=hazard.only_if,
+                )
 
 
 class _Hit(Struct):

@@ -35,6 +35,8 @@ class HazardFinding(Struct, frozen=True):
     """Virtual addresses of the blocks on a path from one to the other, both ends included."""
     only_on: tuple[str, ...] = ()
     """Of code for a generic processor, those that need it, where others that run the code do not."""
+    only_if: str = ""
+    """What makes it one, where instructions do not show that: it is possible, and no finding."""
 
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
@@ -44,7 +46,8 @@ class HazardFinding(Struct, frozen=True):
     @property
     def lacking(self) -> str:
         """Return the actual and the needed distance as text."""
-        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on)
+        condition = f" if {self.only_if}" if self.only_if else ""
+        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on) + condition
 
     def _way(self) -> str:
         return "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
@@ -64,6 +67,7 @@ class HazardFinding(Struct, frozen=True):
             "remedy": self.remedy,
             "path": list(self.path),
             "only_on": list(self.only_on),
+            "only_if": self.only_if,
         }
 
 

@@ -291,6 +291,11 @@ def _loads(i: Instance) -> bool:
     return bool(i.writes & (_SCALARS | r.VECTOR_MASK))
 
 
+def _loaded_over_address(i: Instance) -> int:
+    """Return the registers of the address that a load of more than one register overwrites."""
+    return i.writes & i.units("sbase", "soffset") if i.units("sdst").bit_count() > 1 else 0
+
+
 def _is_gds(i: Instance) -> int:
     return int(i.opcode.pseudo.startswith("S_") or bool(i.opcode.flags & _F.GWS) or bool(i.value("gds")))
 
@@ -361,6 +366,7 @@ ROLES: Mapping[str, Role] = {
     "sets VSKIP": _sets_vskip,
     "trap status": lambda i: int(i.value("simm16") & 63 == _TRAPS),
     "overwrites its own source": _self_overlap,
+    "address under several loaded": _loaded_over_address,
     "loads": lambda i: int(_loads(i)),
     "reads vectors to load": lambda i: i.reads & r.VECTOR_MASK if _loads(i) else 0,
     "reads SGPRs to load": lambda i: i.reads & _SCALARS if _loads(i) else 0,

@@ -55,6 +55,7 @@ class HazardModel:
 
     Attributes:
         rules: the rows that hold; of a generic processor those of all that it stands for, each as the strictest has it.
+        possible: rows that hold only where something is so that instructions do not show (`Hazard.only_if`).
     """
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
@@ -65,6 +66,8 @@ class HazardModel:
             for one in processors_of(target)
         }
         rows = _alike(own)
+        self.possible = tuple(first for first, *_ in (tuple(one.values()) for one in rows) if first.only_if)
+        rows = [one for one in rows if not any(row.only_if for row in one.values())]
         self.rules = tuple(
             Rule(number, hazard, hazard.most()) for number, hazard in enumerate(_strictest(one) for one in rows)
         )
