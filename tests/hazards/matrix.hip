@@ -28,3 +28,21 @@ extern "C" __global__ void large(const float *in, float *out, int n) {
   for (int i = 0; i < 16; ++i)
     out[lane * 16 + i] = c[i] + d[i & 3];
 }
+
+typedef _Float16 half4_ __attribute__((ext_vector_type(4)));
+
+extern "C" __global__ void halves(const half4_ *in, float *out, int n) {
+  int lane = threadIdx.x;
+  half4_ a = in[lane], b = in[lane + 64];
+  float4_ c = {};
+  for (int i = 0; i < n; ++i) {
+    c = __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
+    a.x += _Float16(c[i & 3]);
+  }
+  float16_ d = {};
+  for (int i = 0; i < n; ++i)
+    d = __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, d, 0, 0, 0);
+  c = __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
+  for (int i = 0; i < 16; ++i)
+    out[lane * 16 + i] = d[i] + c[i & 3];
+}

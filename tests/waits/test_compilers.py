@@ -17,14 +17,13 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask, reg
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
-FILES = ["algorithms", "arithmetic", "groups", "mathematics", "plain"]
+FILES = ["algorithms", "arithmetic", "groups", "mathematics", "plain", "virtual"]
 LEVELS = ["-O0", "-O1", "-O2", "-O3"]
-HARDWARE = sorted(name for name, target in TARGETS.items() if not target.is_generic)
 
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("target", [of_target(name, name) for name in HARDWARE])
+@pytest.mark.parametrize("target", [of_target(name, name) for name in sorted(TARGETS)])
 @pytest.mark.parametrize("file", FILES)
 def test_compiled_kernels_wait(compile_object, file: str, target: str, level: str) -> None:
     flags = (f"-I{KERNELS}", "-ffp-contract=off", level)
