@@ -40,6 +40,8 @@ def test_exported_programs_leave_what_was_recorded(
         folder = temporary / f"program{number}"
         done = luthier("export", file, "--hip", "-o", folder)
         assert (done.returncode, "pointers" in done.stdout) == (0, False), done
+        modes = {path.stat().st_mode & 0o777 for path in (file, *folder.iterdir())}
+        assert (modes, folder.stat().st_mode & 0o777) == ({0o600}, 0o700)
         program = build(folder)
         outcome = luthier_run(f"emu:{target}", program)
         assert (outcome.code, "\n0 of " in outcome.out) == (0, True), outcome

@@ -129,6 +129,24 @@ def test_new_folders_are_their_users_alone(tmp_path: Path) -> None:
         assert oct(stat.S_IMODE(out.stat().st_mode)) == oct(0o700)
 
 
+@pytest.mark.parametrize("command", [("run", "-o"), ("capture", "-o")])
+def test_folders_of_others_are_not_used(command: tuple[str, ...], tmp_path: Path) -> None:
+    (open_to_all := tmp_path / "open").mkdir()
+    open_to_all.chmod(0o777)
+    folders = {open_to_all: "everybody may write there"}
+    if os.geteuid() == 0:
+        (of_another := tmp_path / "another").mkdir()
+        os.chown(of_another, 65534, 65534)
+        (link := tmp_path / "link").symlink_to(tmp_path)
+        os.lchown(link, 65534, 65534)
+        folders |= dict.fromkeys((of_another, link), "it belongs to another user (number 65534)")
+    for folder, why in folders.items():
+        done = run_luthier(*command, folder, *TARGET, "--", "true")
+        assert done.returncode == 1
+        assert why in done.stderr
+        assert not any(open_to_all.iterdir())
+
+
 # Without tools --------------------------------------------------------------------------------------------------------
 
 

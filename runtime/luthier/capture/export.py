@@ -21,7 +21,7 @@ from luthier.capture.against import Contents
 from luthier.capture.form import PAGE, Argument, Capture
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject, Symbol
-from luthier.support.files import write_atomically
+from luthier.support.files import PRIVATE, make_private, write_atomically
 
 ARGUMENTS, BEFORE, AFTER = range(3)
 """Where a pointer is."""
@@ -85,11 +85,11 @@ def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bo
     parts = _files(capture, made)
     path = Path(folder)
     try:
-        path.mkdir(exist_ok=True)
+        make_private(path)
         if any(path.iterdir()):
             raise LuthierError("there is something in the folder for the program", object=str(path))
         for name, data in parts.items():
-            write_atomically(path / name, data)
+            write_atomically(path / name, data, PRIVATE)
     except OSError as problem:
         raise LuthierError(f"cannot be written: {problem.strerror or problem}", object=str(path)) from None
     return made

@@ -17,7 +17,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
-from luthier.support.files import write_atomically
+from luthier.support.files import PRIVATE, write_atomically
 
 SCHEMA = 1
 PAGE = 4096
@@ -131,7 +131,7 @@ def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
     with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
             archive.writestr(zipfile.ZipInfo(name), data)  # the same date for all: the same file
-    write_atomically(path, held.getvalue())
+    write_atomically(path, held.getvalue(), PRIVATE)
 
 
 def _compressed(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ from luthier.cli.reduction import reduce, tell_refused
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
+from luthier.support.files import make_private
 from luthier.support.wording import counted
 from luthier.terminal import say
 
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     selection = Selection(tuple(args.kernel), *parse_launches(args.launches), runtime_kernels=args.runtime_kernels)
     folder = Path(args.output)
     try:
-        folder.mkdir(exist_ok=True)
+        make_private(folder)
         if any(folder.iterdir()):
             raise LuthierError("there is something in the folder for captures", object=str(folder))
     except OSError as problem:

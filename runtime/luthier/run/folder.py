@@ -17,6 +17,7 @@ from luthier.run import schema
 from luthier.run.summary import read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
 from luthier.support import strict_json
+from luthier.support.files import make_private
 from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Table
 
@@ -36,7 +37,7 @@ class Claim:
     As a context manager it leaves no trace, unless it was finished.
 
     Args:
-        folder: a new one, which only this user may enter, or an empty one.
+        folder: a new one, which only this user may enter, or an empty one of this user's.
 
     Raises:
         LuthierError: another run writes there, there is something in it, or it cannot be made.
@@ -47,9 +48,8 @@ class Claim:
         self._partial = folder / _PARTIAL
         self._file: IO[str] | None = None
         try:
-            if not folder.is_dir():
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                folder.mkdir(mode=0o700, exist_ok=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             if any(folder.iterdir()):
                 raise LuthierError(_why_not(folder))
             try:

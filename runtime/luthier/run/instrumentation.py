@@ -24,6 +24,7 @@ from luthier.run.protocol import ProtocolError, Reader, Writer, agree
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
+from luthier.support.files import make_private
 from luthier.support.losses import note_loss
 from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
@@ -263,7 +264,8 @@ class Instrumentation:
                 folder = Path() if self._recorder is None else self._recorder.folder / CAPTURES
                 self._captures = Captures(folder, self.selection, MOST)
             if self._launch_captures is None:
-                self._captures.folder.mkdir(exist_ok=True)
+                if self._recorder is not None:
+                    make_private(self._captures.folder)
                 self._launch_captures = LaunchCaptures(self._captures)
             return self._launch_captures
 

@@ -24,6 +24,30 @@ _IN_MEMORY = 1 << 24
 """Bytes that wait in memory until they go to what is no regular file; more of them wait in a temporary file."""
 
 
+PRIVATE = 0o600
+"""Permissions of files that hold a program's memory."""
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user may enter; one that is there must be this user's.
+
+    Raises:
+        LuthierError: others can put links there, so that what is written goes elsewhere.
+        OSError: it cannot be made.
+    """
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        return
+    owners = {os.lstat(folder).st_uid, os.stat(folder).st_uid} - {os.geteuid()}
+    if owners:
+        why = f"it belongs to another user (number {min(owners)})"
+    elif os.stat(folder).st_mode & stat.S_IWOTH:
+        why = "everybody may write there"
+    else:
+        return
+    raise LuthierError(f"{folder} is not used, for {why}: take a folder of your own, or the name of a new one")
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray, mode: int | None = None) -> None:
     """Write a file whole or not at all; see `writing_atomically`."""
     with writing_atomically(path, mode) as file:
