@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from distributed import Client, LocalCluster
 from effort import EVERYTHING
-from luthier.cli.replay_cluster import replay_on
+from luthier.cli.replay_cluster import cluster, replay_on
 from luthier.cli.replay_process import REPLAY
 from luthier.errors import LuthierError
 
@@ -192,6 +194,25 @@ def test_a_cluster_of_this_machine(captured: Callable[..., list[Path]], luthier:
     done = luthier("replay", "--scheduler", "local", *files)
     assert (done.returncode, done.stdout.count(": equal, ")) == (0, len(files)), done
     assert done.stderr == ""
+
+
+def test_a_cluster_of_this_machine_listens_to_nobody() -> None:
+    """It has no address but in this process, and no page of its HTTP servers."""
+    with cluster("local") as client:
+        assert client.scheduler.address.startswith("inproc://")
+        assert client.submit(os.getpid).result() == os.getpid()
+        own = set()
+        for one in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                own.add(os.readlink(one))
+        lines = [*Path("/proc/net/tcp").read_text().splitlines(), *Path("/proc/net/tcp6").read_text().splitlines()]
+        addresses = [row[1] for row in map(str.split, lines) if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+        assert addresses
+        for host, port in (address.split(":") for address in addresses):
+            assert host == "0100007F"  # 127.0.0.1
+            for page in ("", "status", "info/main/workers.html", "json/counts.json", "metrics", "health"):
+                with pytest.raises(HTTPError, match="404"):
+                    urlopen(f"http://127.0.0.1:{int(port, 16)}/{page}", timeout=10)
 
 
 @pytest.mark.thorough

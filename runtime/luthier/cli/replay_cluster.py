@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 """A cluster of this machine, for as long as the command runs."""
+_UNSEEN = "127.0.0.1:0"
 _AHEAD = 2
 """Tasks in flight for each thread of the workers: their captures are in memory."""
 UNDER_TOOLS = "luthier.cli.replay_tools"
@@ -179,7 +180,10 @@ def cluster(scheduler: str) -> Iterator[Client]:
     except ImportError:
         raise LuthierError("--scheduler needs Dask: pip install 'luthier[cluster]'") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told by the tasks
-    with dask.config.set({"distributed.comm.timeouts.connect": _CONNECT}):
+    settings: dict[str, Any] = {"distributed.comm.timeouts.connect": _CONNECT}
+    if scheduler == LOCAL:  # Dask opens its HTTP servers always: they offer nothing
+        settings |= {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")}
+    with dask.config.set(settings):
         if scheduler != LOCAL:
             try:
                 client = Client(scheduler)
@@ -191,7 +195,13 @@ def cluster(scheduler: str) -> Iterator[Client]:
         threads = len(os.sched_getaffinity(0))
         with (
             LocalCluster(
-                n_workers=1, threads_per_worker=threads, dashboard_address=":0", silence_logs=logging.CRITICAL
+                n_workers=1,
+                threads_per_worker=threads,
+                processes=False,  # so that nothing listens for pickles: each replay has a process of its own anyway
+                dashboard_address=_UNSEEN,
+                worker_dashboard_address=_UNSEEN,
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
             ) as here,
             Client(here) as client,
         ):
