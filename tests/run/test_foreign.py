@@ -426,11 +426,16 @@ OFFLOADED = {
 
 def offloaded(source: str) -> Path:
     compiler, model, _ = OFFLOADED[source]
+    return offloaded_by_gcc(FOREIGN / source, compiler, model)
+
+
+def offloaded_by_gcc(source: Path, compiler: str, *flags: str) -> Path:
+    """Return a program of parts for gfx906 and the host."""
     if not ACCELERATOR.exists():
         pytest.skip("GCC's offload compiler is not installed (gcc-12-offload-amdgcn)")
     options = f"-foffload-options=amdgcn-amdhsa=-march=gfx906 -L{ACCELERATOR} -B{ACCELERATOR}"
-    command = [compiler, "-O2", model, "-foffload=amdgcn-amdhsa", options, FOREIGN / source]
-    return compiled(command, [FOREIGN / source], source.replace(".", "_"))
+    command = [compiler, "-O2", *flags, "-foffload=amdgcn-amdhsa", options, source]
+    return compiled(command, [source], source.name.replace(".", "_"))
 
 
 @pytest.mark.parametrize("source", OFFLOADED)

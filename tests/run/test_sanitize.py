@@ -37,6 +37,7 @@ TARGETS = ("gfx906", "gfx90a", "gfx1030")
 CONTAINERS = ("device", "managed", "host")
 ALL = "memory,race,init,barrier,waits,hazards"
 ACCESSES = ("read", "write", "atomic")
+PLACES = ("allocated", "freed")
 
 
 def combinations() -> list[tuple[str, str, str, str]]:
@@ -89,6 +90,15 @@ def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, co
         assert found["size"] == 4
     else:
         assert bug in ("twice", "inside", "leak")
+        assert f"luthier: {kind}: " in done.stderr
+        assert [frame["line"] for frame in found["frames"]]
+    lines = {name: [frame["line"] for frame in (found[name] or {"frames": []})["frames"]] for name in PLACES}
+    # The nearest allocation may be another one's of this container: all are asked for at the same place.
+    assert lines["allocated"] == [line_of(f"allocated {container}")]
+    given_back = bug in ("freed", "twice")
+    assert lines["freed"] == (
+        [line_of(f"given back {'host' if container == 'host' else 'device'}")] if given_back else []
+    )
 
 
 def test_formats(build_program: Build, tmp_path: Path) -> None:

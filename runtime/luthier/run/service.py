@@ -283,7 +283,8 @@ class Service:
         seen = request.numbers(messages.Sighting)
         of_host = (messages.Sight.DOUBLE_FREE, messages.Sight.INVALID_FREE, messages.Sight.LEAK)
         code = None if seen.kind in of_host else self._kernel(seen.kernel)
-        self._findings.add(pid, seen, code, self._kernel(seen.other_kernel) if seen.has_launch else None)
+        other = self._kernel(seen.other_kernel) if seen.has_launch else None
+        self._findings.add(pid, seen, code, other, [_sites(request) for _ in range(3)])
         return Writer()
 
     def _found_copy(self, pid: int, request: Reader) -> Writer:
@@ -299,7 +300,7 @@ class Service:
             raise protocol.ProtocolError("findings that nobody asked for")
         seen = request.numbers(messages.CallSighting)
         function, symbol, file = (os.fsdecode(request.string()) for _ in range(3))
-        self._findings.add_call(pid, seen, function, symbol, file)
+        self._findings.add_call(pid, seen, function, symbol, file, [_sites(request) for _ in range(2)])
         return Writer()
 
     def _watching(self, kernel: int) -> tuple[Plan, Watching]:
@@ -450,3 +451,12 @@ class Service:
             record = None if error.offset is None else plan.code.code.record_at(error.offset)
             self._findings.add_fault(pid, error, self._kernel(fault.kernel), record, fault.launch)
         return str(error)
+
+
+def _sites(request: Reader) -> list[tuple[int, str, str]]:
+    """Return some places in files: offset, symbol and path."""
+
+    def text() -> str:
+        return os.fsdecode(request.string())
+
+    return [(request.number(), text(), text()) for _ in range(request.number())]

@@ -9,16 +9,17 @@ ProgramMemory &ProgramMemory::get() {
   return *memory;
 }
 
-void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls) {
   std::lock_guard lock(mutex_);
-  extents_[address] = {address, size, std::max(size, reserved), ++number_, false};
+  extents_[address] = {address, size, std::max(size, reserved), ++number_, false, calls};
   ++version_;
 }
 
-void ProgramMemory::freed(uint64_t address) {
+void ProgramMemory::freed(uint64_t address, const CallTrace &calls) {
   std::lock_guard lock(mutex_);
   if (const auto found = extents_.find(address); found != extents_.end()) {
     found->second.freed = true;
+    found->second.freed_by = calls;
     ++version_;
   }
 }
@@ -44,6 +45,12 @@ std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
   if (below || above)
     return below ? *below : *above;
   return std::nullopt;
+}
+
+std::optional<Extent> ProgramMemory::at(uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  const auto extent = extents_.find(address);
+  return extent == extents_.end() ? std::nullopt : std::optional(extent->second);
 }
 
 uint64_t ProgramMemory::version() const {

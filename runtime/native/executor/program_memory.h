@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "call_site.h"
 #include "ranges.h"
 
 namespace luthier {
@@ -19,6 +20,7 @@ struct Extent {
   uint64_t reserved = 0;          // bytes from `address` on that are nobody else's
   uint64_t number = 0;            // among all allocations, from 1 on
   bool freed = false;
+  CallTrace allocated_by = {}, freed_by = {}; // nothing where nobody tells
 };
 
 class ProgramMemory {
@@ -26,15 +28,17 @@ public:
   // The one of this process.
   static ProgramMemory &get();
 
-  void allocated(uint64_t address, uint64_t size, uint64_t reserved);
+  void allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls = {});
   // Marks an allocation as given back, while its memory is still there.
-  void freed(uint64_t address);
+  void freed(uint64_t address, const CallTrace &calls = {});
   // Forgets an allocation, whose memory is no longer there.
   void forget(uint64_t address);
 
   // Return the extent that an address is in, else the one with the nearest end; nothing if there is none. What has no
   // bytes is none.
   std::optional<Extent> nearest(uint64_t address) const;
+  // Return the extent that begins at an address; nothing if none does.
+  std::optional<Extent> at(uint64_t address) const;
   // Return how often it has changed; 0 where nobody tells of allocations.
   uint64_t version() const;
   // Return what is left of a table without the holes; at least so many rows.

@@ -3,13 +3,17 @@
 
 #include <cstdint>
 
+#include "call_site.h"
+
 extern "C" {
-// Of libluthier_kfd.so.
-void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
+// Of libluthier_kfd.so. The calls are those that ask for it.
+void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, const luthier::CallTrace *calls)
+    __attribute__((weak));
 void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
-void luthier_freed(uint64_t address) __attribute__((weak));
+void luthier_freed(uint64_t address, const luthier::CallTrace *calls) __attribute__((weak));
 void luthier_forget(uint64_t address) __attribute__((weak));
-void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) __attribute__((weak));
+void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, const luthier::CallTrace *calls)
+    __attribute__((weak));
 // Of libluthier_tools.so.
 void luthier_tools_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
 void luthier_tools_freed(uint64_t address) __attribute__((weak));
@@ -21,20 +25,29 @@ namespace luthier::listeners {
 
 inline bool any() { return luthier_allocated || luthier_tools_allocated; }
 
-template <typename... Types> void tell(void (*device)(Types...), void (*tools)(Types...), Types... arguments) {
-  if (device)
-    device(arguments...);
-  if (tools)
-    tools(arguments...);
+inline void allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls) {
+  if (luthier_allocated)
+    luthier_allocated(address, size, reserved, &calls);
+  if (luthier_tools_allocated)
+    luthier_tools_allocated(address, size, reserved);
 }
-
-inline void allocated(uint64_t address, uint64_t size, uint64_t reserved) {
-  tell(luthier_allocated, luthier_tools_allocated, address, size, reserved);
+inline void freed(uint64_t address, const CallTrace &calls) {
+  if (luthier_freed)
+    luthier_freed(address, &calls);
+  if (luthier_tools_freed)
+    luthier_tools_freed(address);
 }
-inline void freed(uint64_t address) { tell(luthier_freed, luthier_tools_freed, address); }
-inline void forget(uint64_t address) { tell(luthier_forget, luthier_tools_forget, address); }
-inline void complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
-  tell(luthier_complain, luthier_tools_complain, kind, address, base, size);
+inline void forget(uint64_t address) {
+  if (luthier_forget)
+    luthier_forget(address);
+  if (luthier_tools_forget)
+    luthier_tools_forget(address);
+}
+inline void complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, const CallTrace &calls) {
+  if (luthier_complain)
+    luthier_complain(kind, address, base, size, &calls);
+  if (luthier_tools_complain)
+    luthier_tools_complain(kind, address, base, size);
 }
 
 } // namespace luthier::listeners

@@ -1,21 +1,18 @@
-// Functions of HIP that a program asks the dynamic linker for by name (`dlopen` and `dlsym`, as language bindings do):
-// it gets those that stand here, as programs do that are linked with HIP.
+// Functions of runtimes that a program asks the dynamic linker for by name (`dlopen` and `dlsym`, as language bindings
+// and plugins of OpenMP do): it gets those that stand here, as programs do that are linked with them.
 #include <cstring>
 #include <dlfcn.h>
 #include <string_view>
 
+#include "sanitizer.h"
+
+// Of the linker: where this library begins and ends.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace {
 
+using luthier::library_of;
 using Lookup = void *(void *, const char *);
-
-// Return the name of the file that an address is from, without its folder; empty where it is from none.
-std::string_view file_of(const void *address) {
-  Dl_info info{};
-  if (!address || !dladdr(address, &info) || !info.dli_fname)
-    return {};
-  const std::string_view path = info.dli_fname;
-  return path.substr(path.rfind('/') + 1);
-}
 
 bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 
@@ -27,10 +24,18 @@ void *own(Lookup *real, const char *name) {
                                                                   : nullptr;
   }();
   void *const found = here ? real(here, name) : nullptr;
-  return begins(file_of(found), "libluthier_sanitizer") ? found : nullptr;
+  return luthier::is_own_code(found) ? found : nullptr;
 }
 
+struct Names {
+  std::string_view prefix, library;
+};
+constexpr Names kNames[] = {{"hip", "libamdhip64"}, {"__hip", "libamdhip64"},   {"hsa_", "libhsa-runtime64"},
+                            {"cl", "libOpenCL"},    {"omp_target_", "libgomp"}, {"omp_target_", "libomp"}};
+
 } // namespace
+
+bool luthier::is_own_code(const void *address) { return address >= &__ehdr_start && address < &_end; }
 
 extern "C" {
 
@@ -40,17 +45,21 @@ __attribute__((visibility("hidden"))) Lookup *luthier_real_dlsym() {
   return found;
 }
 
-// Return what a caller gets in place of HIP's own function; null if it gets what there is. Libraries of Luthier want
-// that, and handles that are none depend on who calls.
+// Return what a caller gets in place of a runtime's own function; null if it gets what there is. Libraries of Luthier
+// want that, and handles that are none depend on who calls.
 __attribute__((visibility("hidden"))) void *luthier_looked_up(void *handle, const char *name, const void *caller) {
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
     return nullptr;
-  if (!begins(name, "hip") && !begins(name, "__hip"))
-    return nullptr;
-  Lookup *const real = luthier_real_dlsym();
-  if (!real || begins(file_of(caller), "libluthier_") || !begins(file_of(real(handle, name)), "libamdhip64"))
-    return nullptr;
-  return own(real, name);
+  for (const auto &[prefix, library] : kNames) {
+    if (!begins(name, prefix))
+      continue;
+    Lookup *const real = luthier_real_dlsym();
+    if (!real || begins(library_of(caller), "libluthier_"))
+      return nullptr;
+    if (begins(library_of(real(handle, name)), library))
+      return own(real, name);
+  }
+  return nullptr;
 }
 }
 

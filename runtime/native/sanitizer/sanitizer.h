@@ -12,6 +12,8 @@
 namespace luthier {
 
 inline constexpr int kSuccess = 0, kInvalidValue = 1;
+inline constexpr const char *kHsaLibrary = "libhsa-runtime64", *kOpenClLibrary = "libOpenCL",
+                            *kOpenMpLibrary = "libgomp";
 
 // Memory asked for inside of one of HIP's functions that stand here is that function's own business.
 inline thread_local bool inside = false;
@@ -22,14 +24,18 @@ struct Inside {
   ~Inside() { inside = before; }
 };
 
-template <typename Function> Function *next(const char *name) {
-  auto *found = next_function<Function>(name, "libamdhip64");
+// Return the function that stands behind one of the same name here, of a library whose file's name begins so.
+template <typename Function> Function *next(const char *name, const char *library = "libamdhip64") {
+  auto *found = next_function<Function>(name, library);
   if (!found) {
     std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
     std::abort();
   }
   return found;
 }
+
+// Return whether an address is in the code of this library.
+bool is_own_code(const void *address);
 
 // An allocation of the program, as it asked for it.
 struct Known {

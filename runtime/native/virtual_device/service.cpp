@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "program_memory.h"
 
 namespace luthier {
 
@@ -128,11 +129,39 @@ void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
 
 std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
 
-void Service::found(const wire::Sighting &sighting) { ask(Request::kFound, Writer().numbers(sighting).text()); }
+namespace {
+
+// Adds a number of places in the program, and these.
+void put_sites(Writer &message, const CallTrace &calls) {
+  const std::vector<CallSite> sites = calls.sites();
+  message.number(sites.size());
+  for (const CallSite &site : sites)
+    message.number(site.offset).bytes(site.symbol).bytes(site.file);
+}
+
+// Adds the places that asked for an allocation and gave it back; 0: there is none.
+void put_calls_of(Writer &message, uint64_t base) {
+  const Extent about = ProgramMemory::get().at(base).value_or(Extent{});
+  put_sites(message, about.allocated_by);
+  put_sites(message, about.freed_by);
+}
+
+} // namespace
+
+void Service::found(const wire::Sighting &sighting, const CallTrace &calls) {
+  Writer message;
+  message.numbers(sighting);
+  put_sites(message, calls);
+  put_calls_of(message, sighting.in_lds ? 0 : sighting.base);
+  ask(Request::kFound, message.text());
+}
 
 void Service::found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
                     std::string_view file) {
-  ask(Request::kFoundCall, Writer().numbers(sighting).bytes(function).bytes(symbol).bytes(file).text());
+  Writer message;
+  message.numbers(sighting).bytes(function).bytes(symbol).bytes(file);
+  put_calls_of(message, sighting.base);
+  ask(Request::kFoundCall, message.text());
 }
 
 void Service::found_copy(const wire::Sighting &race, std::string_view function, std::string_view symbol,

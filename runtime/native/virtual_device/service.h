@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "access_checks.h"
+#include "call_site.h"
 #include "execution_counters.h"
 #include "host.h"
 #include "ranges.h"
@@ -47,8 +48,8 @@ public:
   void bind(uint64_t kernel, uint64_t key, uint64_t record);
   // Return the description of a fault.
   std::string explain(const Writer &state);
-  // Something that a check of the program found.
-  void found(const wire::Sighting &sighting);
+  // Something that a check of the program found; the calls are what it is about, if it is about any.
+  void found(const wire::Sighting &sighting, const CallTrace &calls = {});
   // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
   void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
              std::string_view file);

@@ -90,12 +90,15 @@ luthier::System *system_of_checks() {
 
 } // namespace
 
-// What the library that stands before HIP's functions calls.
-LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved) {
+// What the library that stands before the runtimes' functions calls.
+LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved,
+                                      const luthier::CallTrace *calls) {
   if (system_of_checks())
-    luthier::ProgramMemory::get().allocated(address, size, reserved);
+    luthier::ProgramMemory::get().allocated(address, size, reserved, *calls);
 }
-LUTHIER_EXPORT void luthier_freed(uint64_t address) { luthier::ProgramMemory::get().freed(address); }
+LUTHIER_EXPORT void luthier_freed(uint64_t address, const luthier::CallTrace *calls) {
+  luthier::ProgramMemory::get().freed(address, *calls);
+}
 LUTHIER_EXPORT void luthier_forget(uint64_t address) {
   using namespace luthier;
   const System *system = System::current();
@@ -144,8 +147,10 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
     UndefinedMemory::get().leave(address, size);
 }
 
-// What the library that stands before HIP's functions found itself: a bad free, or memory never given back.
-LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size) {
+// What the library that stands before the runtimes' functions found itself: a bad free, and the calls that lead to it,
+// or memory never given back.
+LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size,
+                                     const luthier::CallTrace *calls) {
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
@@ -155,7 +160,7 @@ LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t b
       found.base = base;
       found.extent = size;
       found.count = 1;
-      system->service.found(found);
+      system->service.found(found, *calls);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }

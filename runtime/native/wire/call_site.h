@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace luthier {
 
@@ -22,5 +24,31 @@ inline CallSite call_site(const void *site) {
   return {reinterpret_cast<uint64_t>(call) - reinterpret_cast<uint64_t>(info.dli_fbase),
           info.dli_sname ? info.dli_sname : "", info.dli_fname ? info.dli_fname : ""};
 }
+
+// Return whether a file is a library through which programs ask for memory, not one that asks for it.
+inline bool is_runtime(std::string_view path) {
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  for (const std::string_view name : {"libamdhip64", "libhiprtc", "libhsa-", "libamdocl64", "libOpenCL", "libgomp",
+                                      "libomp", "libluthier_", "libroc", "libffi"})
+    if (file.substr(0, name.size()) == name)
+      return true;
+  return false;
+}
+
+// The calls that led to one of a runtime, innermost first: the addresses that they return to, up to the first null.
+struct CallTrace {
+  static constexpr unsigned kMost = 10;
+  const void *returns[kMost] = {};
+
+  // Return the first calls that are no runtime's: one of HIP's headers may be in front of the program's own.
+  std::vector<CallSite> sites() const {
+    constexpr size_t kSites = 3;
+    std::vector<CallSite> known;
+    for (unsigned number = 0; number < kMost && returns[number] && known.size() < kSites; ++number)
+      if (const CallSite site = call_site(returns[number]); *site.file && !is_runtime(site.file))
+        known.push_back(site);
+    return known;
+  }
+};
 
 } // namespace luthier

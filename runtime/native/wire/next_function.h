@@ -9,6 +9,30 @@
 
 namespace luthier {
 
+// The file's name, without folder, of the library that an address is in; empty for the program itself, and where it is
+// in none.
+inline std::string library_of(const void *address) {
+  struct Search {
+    ElfW(Addr) address;
+    std::string file;
+  } search{reinterpret_cast<ElfW(Addr)>(address), {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *data) {
+        auto &wanted = *static_cast<Search *>(data);
+        for (unsigned number = 0; number < info->dlpi_phnum; ++number) {
+          const auto &segment = info->dlpi_phdr[number];
+          if (segment.p_type != PT_LOAD || wanted.address - info->dlpi_addr - segment.p_vaddr >= segment.p_memsz)
+            continue;
+          const std::string_view path = info->dlpi_name;
+          wanted.file = path.substr(path.rfind('/') + 1);
+          return 1;
+        }
+        return 0;
+      },
+      &search);
+  return search.file;
+}
+
 // The path of a library that the process has loaded and whose file's name begins so; empty if there is none.
 inline std::string loaded_library(std::string_view name) {
   struct Search {

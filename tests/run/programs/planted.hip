@@ -20,18 +20,18 @@ struct Containers {
   static int *make(const char *container, size_t bytes) {
     void *made = nullptr;
     if (!std::strcmp(container, "device"))
-      HIP(hipMalloc(&made, bytes));
+      HIP(hipMalloc(&made, bytes)); // line: allocated device
     else if (!std::strcmp(container, "managed"))
-      HIP(hipMallocManaged(&made, bytes));
+      HIP(hipMallocManaged(&made, bytes)); // line: allocated managed
     else
-      HIP(hipHostMalloc(&made, bytes, 0));
+      HIP(hipHostMalloc(&made, bytes, 0)); // line: allocated host
     return static_cast<int *>(made);
   }
   static void give_back(const char *container, void *memory) {
     if (!std::strcmp(container, "host"))
-      HIP(hipHostFree(memory));
+      HIP(hipHostFree(memory)); // line: given back host
     else
-      HIP(hipFree(memory));
+      HIP(hipFree(memory)); // line: given back device
   }
 };
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from luthier.run.findings.finding import (
     Unchecked,
 )
 from luthier.run.findings.floats import cause
-from luthier.run.findings.host import frames_of_host
+from luthier.run.findings.host import Sites, first_call, frames_of_host
 from luthier.run.host_places import host_place
 from luthier.run.planner import Plan
 from luthier.run.selection import is_of_runtime
@@ -116,12 +116,20 @@ class Collector:
         with self._lock:
             self._unchecked[unchecked] = None
 
-    def add(self, process: int, seen: Sighting, code: Running | None, other: Running | None = None) -> None:
+    def add(
+        self,
+        process: int,
+        seen: Sighting,
+        code: Running | None,
+        other: Running | None = None,
+        calls: Sequence[Sites] = ((), (), ()),
+    ) -> None:
         """Take what a process has seen.
 
         Args:
             code: code of the kernel that did it; None if no kernel did.
             other: code of another launch that has to do with it; None if there is none.
+            calls: that did it, if no kernel did, that asked for the allocation, and that gave it back.
 
         Raises:
             DeviceError: there is no such kind, or nothing else has to do with it.
@@ -138,8 +146,11 @@ class Collector:
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base or (seen.in_lds and seen.extent):
             finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
+        call, finding.allocated, finding.freed = (first_call(sites) for sites in calls)
         if code is not None:
             _locate(finding, seen, code, other)
+        elif (at := finding.allocated if kind == "leak" else call) is not None:
+            finding.object, finding.offset, finding.frames = at.object, at.offset, at.frames
         if kind in DECISIONS and seen.lane == layout.ABSENT:
             finding.lane = -1
         if kind in FLOAT_KINDS:
@@ -217,13 +228,16 @@ class Collector:
             finding.other = Other(code.object, *code.instruction(seen.other), wave=seen.wave, group=seen.group)
         self.keep(finding)
 
-    def add_call(self, process: int, seen: CallSighting, function: str, symbol: str, file: str) -> None:
+    def add_call(
+        self, process: int, seen: CallSighting, function: str, symbol: str, file: str, calls: Sequence[Sites] = ((), ())
+    ) -> None:
         """Take what a process has seen of a call of HIP.
 
         Args:
             function: HIP's, with the name of the error, or of the kernel, behind a colon.
             symbol: what the call is in, as far as the file tells.
             file: executable or library of the call.
+            calls: that asked for the allocation, and that gave it back, as of `add`.
 
         Raises:
             DeviceError: there is no such kind.
@@ -240,6 +254,7 @@ class Collector:
         finding.address, finding.size = seen.address, seen.size
         if seen.base:
             finding.allocation = Allocation(seen.base, seen.extent, 0)
+        finding.allocated, finding.freed = (first_call(sites) for sites in calls)
         self.keep(finding)
 
     def _wanted(self, number: int) -> str | None:

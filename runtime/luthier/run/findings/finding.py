@@ -14,6 +14,7 @@ from luthier.emulator.running.memory import REACH
 from luthier.errors import LuthierError
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
+from luthier.run.findings.host import Call
 from luthier.support.wording import counted
 
 OUTSIDE, NOWHERE, STOPPED = "out-of-bounds", "invalid-address", "fault"
@@ -92,6 +93,8 @@ WATCHED = CHECKS["waits"] | CHECKS["hazards"]
 """Kinds that are seen of two instructions, not of an access."""
 PAIRED = CHECKS["race"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds that another access, or another lane or wave, has to do with."""
+OF_ALLOCATIONS = CHECKS["memory"] | {"copy-out-of-bounds", "copy-after-free"}
+"""Kinds that are told with the calls that their allocation is from."""
 OBSERVED = CHECKS["race"] | CHECKS["init"] | CHECKS["barrier"] | CHECKS["early-exit"]
 """Kinds for which every access of memory and every barrier is looked at."""
 
@@ -184,6 +187,10 @@ class Finding(Struct):
     other: Other | None = None
     call: str = ""
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
+    allocated: Call | None = None
+    """The call that asked for the allocation; None if it is not known. A leak has its place, too."""
+    freed: Call | None = None
+    """The call that gave the allocation back; None if it was not, or it is not known."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
     exceptional; what an address without memory is, or what stopped a kernel; the error that a HIP function
@@ -200,7 +207,7 @@ class Finding(Struct):
         if self.call:
             return self.kind, self.process, self.object, self.offset, self.call, self.detail
         if not self.kernel:
-            return self.kind, self.process, self.address
+            return self.kind, self.process, *((self.object, self.offset) if self.object else (self.address,))
         other = () if self.other is None else (self.other.object, self.other.offset)
         detail = self.detail if self.kind in WATCHED else ""
         return self.kind, self.kernel, self.object, self.offset, self.side, detail, *other
@@ -244,8 +251,9 @@ class Finding(Struct):
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         kept = {**msgspec.to_builtins(self), "frames": _plain(self.frames)}
-        if self.other is not None:
-            kept["other"] |= {"frames": _plain(self.other.frames)}
+        for name, about in (("other", self.other), ("allocated", self.allocated), ("freed", self.freed)):
+            if about is not None:
+                kept[name] |= {"frames": _plain(about.frames)}
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}
 
     @property
@@ -263,7 +271,7 @@ class Finding(Struct):
             return f"{self.kind}: {self.call}{what}{where}"
         if not self.kernel:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
-            return f"{KINDS[self.kind]}: {self.address:#x}{of}"
+            return f"{self.kind}: {KINDS[self.kind]}: {self.address:#x}{of}"
         if not self.size:
             return f"{self.kind}: {self.detail or KINDS[self.kind]}"
         where = f"byte {self.address:#x} of LDS" if self.in_lds else f"{self.address:#x}"
@@ -316,11 +324,24 @@ class Finding(Struct):
 
     def lines(self) -> Iterator[str]:
         """Yield it as text for people."""
+        yield from self._lines()
+        if self.kind in OF_ALLOCATIONS:
+            for what, call in (("allocated", self.allocated), ("given back", self.freed)):
+                if call is not None:
+                    yield f"    {what} at {call.place}"
+
+    def _lines(self) -> Iterator[str]:
+        """Yield what there is but the calls that the allocation is from."""
         yield self.message
         if self.call:
             yield f"    called at {self.offset:#x} of {self.object}"
             yield from _source_of_call(self.frames)
             yield f"    {counted(self.count, 'time')} in all"
+        elif not self.kernel and self.object:
+            yield f"    {'allocated' if self.kind == 'leak' else 'called'} at {self.offset:#x} of {self.object}"
+            yield from _source_of_call(self.frames)
+            if self.count > 1:
+                yield f"    {counted(self.count, 'time')} in all"
         if not self.kernel:
             return
         if self.kind in WATCHED:

@@ -1,13 +1,58 @@
-"""Source of a call in a file of the host, as far as the file tells."""
+"""Places in files of the host, where calls of runtimes are: their source, as far as the file tells."""
 
 from __future__ import annotations
 
 import functools
 import mmap
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects import elf as E
 from luthier.objects.source import SourceFrame, SourceMap
+
+_FUNCTION = 2  # STT_FUNC
+_HEADERS = "/include/hip/"
+"""Where HIP's headers are. Their templates call its functions for the program …"""
+_TEMPLATE = re.compile(r"hip\w+<")
+"""… and have such names."""
+
+
+Sites = Sequence[tuple[int, str, str]]
+"""Calls, each made from the next one: offset, symbol and file, as of `frames_of_host`. Empty where none is known."""
+
+
+class Call(Struct, frozen=True):
+    """A call in an executable or library."""
+
+    object: str
+    """Path of the file."""
+    offset: int
+    """Address from where the file is loaded on."""
+    frames: tuple[SourceFrame, ...] = ()
+    """Of the source, innermost first; empty if nothing is known."""
+
+    @property
+    def place(self) -> str:
+        """Return where it is, for people: line and function, or what is known of them."""
+        if not self.frames:
+            return f"{self.offset:#x} of {self.object}"
+        frame = self.frames[0]
+        return f"{frame.place if frame.line else f'{self.offset:#x} of {self.object}'} ({frame.name})"
+
+
+def first_call(sites: Sites) -> Call | None:
+    """Return the innermost of some calls that is not in HIP's headers; None: of none."""
+    first = None
+    for offset, symbol, file in sites:
+        frames = frames_of_host(file, offset, symbol)
+        own = tuple(each for each in frames if _HEADERS not in each.file and not _TEMPLATE.match(each.name))
+        if own or not frames:
+            return Call(file, offset, own)
+        first = first or Call(file, offset, frames)
+    return first
 
 
 def frames_of_host(file: str, offset: int, symbol: str) -> tuple[SourceFrame, ...]:
@@ -17,23 +62,38 @@ def frames_of_host(file: str, offset: int, symbol: str) -> tuple[SourceFrame, ..
         offset: from where the file is loaded on: the virtual address but in executables at fixed addresses.
         symbol: the function that it is in, as the dynamic linker knows it; empty if it does not.
     """
-    map, base = _map(file)
+    elf, map, base = _map(file)
     found = None if map is None else map.at(base + offset)
     if found is not None:
         return found.frames
-    return (SourceFrame(symbol, file, 0, 0),) if symbol else ()
+    name = symbol or (_function_at(elf, base + offset) if elf is not None else "")
+    return (SourceFrame(name, file, 0, 0),) if name else ()
 
 
 @functools.lru_cache(maxsize=16)
-def _map(file: str) -> tuple[SourceMap | None, int]:
-    """Return the source lines of a file and its lowest virtual address; None where it cannot be read."""
+def _map(file: str) -> tuple[E.ElfFile | None, SourceMap | None, int]:
+    """Return a file, its source lines and its lowest virtual address; None where it cannot be read."""
     try:
         with open(file, "rb") as opened:
             elf = E.ElfFile(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)), file)
     except (OSError, ValueError, LuthierError):
-        return None, 0
+        return None, None, 0
     code = E.SHF_EXECINSTR | E.SHF_ALLOC
     sections = [one for one in elf.sections if one.flags & code == code and one.type == E.SHT_PROGBITS]
     text = sorted((one.address, one.size) for one in sections)
     base = min((one.vaddr for one in elf.segments if one.type == E.PT_LOAD), default=0)
-    return SourceMap(elf, text, ()), base & ~0xFFF
+    return elf, SourceMap(elf, text, ()), base & ~0xFFF
+
+
+def _function_at(elf: E.ElfFile, address: int) -> str:
+    """Return the symbol of the function that an address is in, which the dynamic linker need not know; else ""."""
+    try:
+        for section in elf.sections:
+            if section.type != E.SHT_SYMTAB:
+                continue
+            for symbol in E.SYMBOL.unpack_all(elf.records(E.SYMBOL, section, "symbol table")):
+                if symbol.info & 0xF == _FUNCTION and 0 <= address - symbol.value < symbol.size:
+                    return elf.string_table(section.link, "symbol names").names([symbol.name])[0]
+    except LuthierError:
+        pass  # the file's own matter: nothing is known
+    return ""

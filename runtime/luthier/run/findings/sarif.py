@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from luthier.objects.source import SourceFrame
-from luthier.run.findings.finding import KINDS, Finding
+from luthier.run.findings.finding import KINDS, OF_ALLOCATIONS, Finding
 from luthier.support.sarif import location, log, physical, rule
 
 _OTHERS = {
@@ -45,6 +45,11 @@ def _result(finding: Finding) -> dict[str, Any]:
     if finding.other is not None and finding.other.frames and finding.other.frames[0].line:
         message = {"text": _OTHERS.get(finding.kind, "where that shows")}
         result["relatedLocations"] = [{"physicalLocation": _physical(finding.other.frames[0]), "message": message}]
+    calls = ("the allocation", finding.allocated), ("where it is given back", finding.freed)
+    for text, call in calls:
+        if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:
+            where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}
+            result.setdefault("relatedLocations", []).append(where)
     if len(finding.frames) > 1:
         stack = [
             {"location": {"physicalLocation": _physical(frame), "message": {"text": frame.name}}}

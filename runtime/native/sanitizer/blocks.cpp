@@ -1,0 +1,199 @@
+#include "blocks.h"
+
+#include <unwind.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "agreement.h"
+#include "listeners.h"
+#include "sanitizer.h"
+
+namespace luthier {
+
+namespace {
+
+using wire::Sight;
+
+constexpr size_t kQuarantine = size_t{256} << 20;
+
+struct State {
+  std::mutex mutex;
+  std::map<void *, Block> live, freed;
+  std::deque<void *> order; // of what is freed, the oldest first
+  size_t kept = 0;          // bytes of it
+};
+
+State &state() {
+  static State *const made = new State; // never destroyed: programs free memory while they end
+  return *made;
+}
+
+uint64_t number(const void *address) { return reinterpret_cast<uint64_t>(address); }
+
+// Gives memory back to its runtime that was kept.
+void release(void *address, const Block &block) {
+  listeners::forget(number(address));
+  switch (block.kind) {
+  case Kind::kHost:
+    next<int(void *)>("hipHostFree")(address);
+    break;
+  case Kind::kHsa:
+    next<int(void *)>("hsa_memory_free", kHsaLibrary)(address);
+    break;
+  case Kind::kSvm:
+    next<void(uint64_t, void *)>("clSVMFree", kOpenClLibrary)(block.owner, address);
+    next<int(uint64_t)>("clReleaseContext", kOpenClLibrary)(block.owner);
+    break;
+  case Kind::kOpenMp:
+    next<void(void *, int)>("omp_target_free", kOpenMpLibrary)(address, static_cast<int>(block.owner));
+    break;
+  default:
+    next<int(void *)>("hipFree")(address);
+  }
+}
+
+void complain(Sight sight, void *address, const void *base, const Block &block, const CallTrace &calls) {
+  listeners::complain(static_cast<uint64_t>(sight), number(address), number(base), block.size, calls);
+}
+
+void complain_of_leak(void *address, const Block &block) {
+  if (block.is_programs)
+    complain(Sight::kLeak, address, address, block, block.calls);
+}
+
+// What is live when the process ends.
+struct AtExit {
+  ~AtExit() {
+    State &all = state();
+    std::lock_guard lock(all.mutex);
+    for (const auto &[address, block] : all.live)
+      complain_of_leak(address, block);
+  }
+} at_exit;
+
+} // namespace
+
+CallTrace calls_to_here(unsigned most) {
+  struct Walk {
+    unsigned most;
+    CallTrace calls = {};
+    unsigned count = 0;
+    bool is_outside = false;
+  } walk{std::min(most, CallTrace::kMost)};
+  _Unwind_Backtrace(
+      [](_Unwind_Context *context, void *data) {
+        auto &walked = *static_cast<Walk *>(data);
+        const auto *address = reinterpret_cast<const void *>(_Unwind_GetIP(context));
+        walked.is_outside = walked.is_outside || !is_own_code(address);
+        if (walked.is_outside && address)
+          walked.calls.returns[walked.count++] = address;
+        return walked.count < walked.most ? _URC_NO_REASON : _URC_END_OF_STACK;
+      },
+      &walk);
+  return walk.calls;
+}
+
+void note(void *address, const Block &block, size_t reserved) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  all.freed.erase(address);
+  all.live[address] = block;
+  listeners::allocated(number(address), block.size, reserved, block.calls);
+}
+
+void note_front(void *page) { listeners::allocated(number(page), 0, kPage, {}); }
+
+bool is_wrong(void *address) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  if (const auto found = all.freed.find(address); found != all.freed.end()) {
+    complain(Sight::kDoubleFree, address, address, found->second, calls_to_here());
+    return true;
+  }
+  auto after = all.live.upper_bound(address);
+  if (after == all.live.begin())
+    return false;
+  const auto &[base, block] = *--after;
+  if (number(address) - number(base) >= block.size)
+    return false;
+  complain(Sight::kInvalidFree, address, base, block, calls_to_here());
+  return true;
+}
+
+bool free_later(void *address) {
+  Inside now;
+  State &all = state();
+  std::vector<std::pair<void *, Block>> old;
+  {
+    std::lock_guard lock(all.mutex);
+    const auto found = all.live.find(address);
+    if (found == all.live.end())
+      return false;
+    const Block block = found->second;
+    all.live.erase(found);
+    listeners::freed(number(address), calls_to_here());
+    all.freed[address] = block;
+    all.order.push_back(address);
+    all.kept += block.size;
+    while (all.kept > kQuarantine && !all.order.empty()) {
+      const auto oldest = all.freed.find(all.order.front());
+      all.order.pop_front();
+      if (oldest == all.freed.end())
+        continue;
+      all.kept -= oldest->second.size;
+      old.emplace_back(*oldest);
+      all.freed.erase(oldest);
+    }
+  }
+  for (const auto &[each, block] : old)
+    release(each, block);
+  return true;
+}
+
+void forget_live(void *address) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  if (all.live.erase(address))
+    listeners::forget(number(address));
+}
+
+void forget_all(bool (*is_gone)(Kind), bool leaks) {
+  State &all = state();
+  std::lock_guard lock(all.mutex);
+  for (auto *blocks : {&all.live, &all.freed})
+    for (auto each = blocks->begin(); each != blocks->end();) {
+      const auto &[address, block] = *each;
+      if (!is_gone(block.kind)) {
+        ++each;
+        continue;
+      }
+      if (leaks && blocks == &all.live)
+        complain_of_leak(address, block);
+      if (blocks == &all.freed)
+        all.kept -= block.size;
+      listeners::forget(number(address));
+      each = blocks->erase(each);
+    }
+}
+
+std::optional<Known> known_around(const void *address) {
+  State &all = state();
+  void *const wanted = const_cast<void *>(address);
+  std::lock_guard lock(all.mutex);
+  for (const auto *blocks : {&all.live, &all.freed}) {
+    const auto after = blocks->upper_bound(wanted);
+    if (after == blocks->begin())
+      continue;
+    const auto &[base, block] = *std::prev(after);
+    if (number(wanted) - number(base) < block.size)
+      return Known{number(base), block.size, blocks == &all.freed,
+                   block.kind == Kind::kDevice || block.kind == Kind::kAsync};
+  }
+  return std::nullopt;
+}
+
+} // namespace luthier

@@ -1,0 +1,119 @@
+"""`luthier sanitize` on programs that ask other runtimes than HIP for memory: it is known to the byte, and by whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+from compiling import compiled
+from rocm_stacks import stack
+
+from .conftest import PROGRAMS
+from .test_foreign import offloaded_by_gcc
+
+BUGS = {
+    "none": None,
+    "above": ("out-of-bounds", "after", 0, 1),
+    "below": ("out-of-bounds", "before", 4, 1),
+    "freed": ("use-after-free", "inside", 4 * (1024 - 32), 32),
+    "twice": ("double-free", "inside", 0, 1),
+    "leak": ("leak", "inside", 0, 1),
+}
+"""Bug of `raw_memory.cpp` -> kind, side, distance, and how many lanes."""
+
+
+def told_of(command: list[str | Path], target: str, log: Path, *before: str) -> dict[str, Any]:
+    """Run a program under the checks of memory."""
+    words = ["--checks", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", *command]
+    done = run_luthier("sanitize", *words, before=before)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (told["exit_code"], done.returncode) == (0, int(bool(told["findings"]))), done
+    assert done.stdout.startswith("done"), done
+    for one in told["findings"]:
+        assert f"luthier: {one['kind']}: " in done.stderr, done
+    return {**told, "stderr": done.stderr}
+
+
+def lines_of(call: dict[str, Any] | None) -> list[int]:
+    return [] if call is None else [frame["line"] for frame in call["frames"]]
+
+
+def marked(program: str, *marks: str) -> list[int]:
+    """Return the lines of a program that end with such marks."""
+    text = (PROGRAMS / program).read_text().splitlines()
+    return [number for number, line in enumerate(text, 1) for mark in marks if line.endswith(f"// line: {mark}")]
+
+
+@pytest.mark.worth(3)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("container", ["pool", "region", "arguments"])
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+def test_hsa(compile_object: Callable[..., Path], tmp_path: Path, target: str, container: str, bug: str) -> None:
+    if (container, bug) == ("arguments", "below"):
+        pytest.skip("what is before memory of the host differs from run to run")
+    source = PROGRAMS / "raw_memory.cpp"
+    command = ["g++", "-std=c++17", "-g", source, "-lhsa-runtime64"]
+    program = compiled(command, [source, source.with_name("hsa_program.h")], "raw_memory")
+    code = compile_object(PROGRAMS / "raw_memory_kernel.hip", target, "-w", "-mcode-object-version=4")
+    told = told_of([program, code, container, bug], target, tmp_path / "log")
+    expected = BUGS[bug]
+    if expected is None:
+        assert told["findings"] == []
+        return
+    (found,) = told["findings"]
+    assert (found["kind"], found["side"], found["distance"], found["count"]) == expected
+    assert found["allocation"]["size"] == 4096
+    assert set(lines_of(found["allocated"])) <= set(marked("raw_memory.cpp", "pool", "region"))
+    given_back = marked("raw_memory.cpp", "free") if bug in ("freed", "twice") else []
+    assert lines_of(found["freed"]) == given_back
+    if not found["kernel"]:
+        assert [frame["line"] for frame in found["frames"]] == (given_back or lines_of(found["allocated"]))
+
+
+@pytest.mark.parametrize("bug", ["none", "above", "freed", "leak", "mapped"])
+def test_openmp(tmp_path: Path, bug: str) -> None:
+    """Variables of one construct are together in memory that GCC's runtime asks for: bounds are its."""
+    program = offloaded_by_gcc(PROGRAMS / "openmp_memory.c", "gcc-12", "-fopenmp", "-g")
+    found = told_of([program, bug], "gfx906", tmp_path / "log")["findings"]
+    if bug == "none":
+        assert found == []
+        return
+    (one, *others) = found
+    kind = {"above": "out-of-bounds", "freed": "use-after-free", "leak": "leak", "mapped": "out-of-bounds"}[bug]
+    assert (one["kind"], others) == (kind, [])
+    if bug == "mapped":
+        assert 4000 <= one["allocation"]["size"] < 4064
+        return
+    assert one["allocation"]["size"] == 4000
+    assert lines_of(one["allocated"]) == marked("openmp_memory.c", "allocated")
+    assert lines_of(one["freed"]) == (marked("openmp_memory.c", "freed") if bug == "freed" else [])
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("bug", ["none", "above", "leak"])
+@pytest.mark.parametrize("container", ["device", "copied", "host", "used", "part", "svm"])
+@pytest.mark.parametrize(
+    ("release", "target"),
+    [
+        pytest.param("6.4", "gfx1100", marks=pytest.mark.rocm("6.4")),
+        pytest.param("5.7", "gfx90a", marks=[pytest.mark.rocm("5.7"), pytest.mark.thorough]),
+    ],
+)
+def test_opencl(tmp_path: Path, release: str, target: str, container: str, bug: str) -> None:
+    """Buffers that are copied to, mapped, in memory of the host, or a part of others, and shared memory."""
+    command: list[str | Path] = ["python3", PROGRAMS / "opencl_memory.py", container, bug]
+    told = told_of(command, target, tmp_path / "log", *stack(release))
+    is_known = container != "used"
+    assert ("CL_MEM_USE_HOST_PTR" not in told["stderr"]) == is_known
+    if bug == "none" or not is_known:
+        assert told["findings"] == []
+        return
+    (found,) = told["findings"]
+    kind, distance = {"above": ("out-of-bounds", 0), "leak": ("leak", 0)}[bug]
+    assert (found["kind"], found["distance"], found["allocation"]["size"]) == (kind, distance, 4096)
+    assert found["allocated"] is not None
