@@ -25,12 +25,14 @@ from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import PreparedLaunch
 from luthier.cli.debug import _here
+from luthier.cli.main import main
 from luthier.debug import Debugger
 from luthier.debug.adapter import Adapter
 from luthier.debug.expressions import Expression, State
 from luthier.debug.protocol import Channel
 from luthier.emulator.inspection.debug import observer_of
 from luthier.errors import DeviceError, LuthierError
+from luthier.objects import load_object
 
 from .conftest import ONE_A_FAMILY, PROGRAMS, TARGETS
 
@@ -320,13 +322,26 @@ def test_a_capture_without_debug_information(
         assert text in done.stdout
 
 
+def test_commands_for_code_take_captures(
+    captured: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are about the captured launch's kernel; `objects` and `extract` about the code object."""
+    path, out = str(captured("gfx90a", "-O0")), str(tmp_path / "out")
+    assert main(["objects", path]) == main(["lift", path]) == main(["extract", path, "-o", out]) == 0
+    text = capsys.readouterr().out
+    assert text.count("\nkernel sums: gfx90a") == 1
+    assert main(["lift", path, "-k", "nothing"]) == 1
+    assert "no kernel matches 'nothing'; there are sums" in capsys.readouterr().err
+    assert list(load_object(out).kernels) == ["sums"]
+
+
 def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
     script = tmp_path / "commands"
     loop = line_of("in the loop")
     script.write_text(
         f"break debugged.hip:{loop} if step == 1\ncontinue\nprint total\nlane 5\nlocals\nwhere\nlist\nwaves\nstepi\n"
         "reverse-stepi\nregisters 2\ndisassemble\nwatch total\ncontinue\ninfo\ndelete 2\nnonsense\nlane 99\nwave 7\n"
-        "memory 0\ngoto 0\nfinish\nhelp\nquit\n"
+        "memory 0\ngoto 0\nfinish\nhelp\nbreak debugged.hip:1\nquit\n"
     )
     done = run_luthier("debug", "-x", script, captured("gfx90a", "-O0"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -341,6 +356,7 @@ def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
         r"EXEC 0xf{16}",
         r"watchpoint 2: total: \[0\] 0 became 1 by .*store",
         r"2: total, 1 changes",
+        rf"no code at debugged.hip:1; breakpoint 3 at 0x[0-9a-f]+, line {line_of('in triple') - 1} of triple",
         "error: there is no command 'nonsense'",
         "error: the wave has 64 lanes, none is 99",
         "error: the work-group has 1 waves, none is 7",

@@ -215,7 +215,8 @@ class Adapter:
         ignore = int(asked.get("hitCondition") or 1) - 1
         made = self._debugger.break_at(place, asked.get("condition") or None, ignore=ignore)
         address = min(made.addresses)
-        return {"id": made.number, "instructionReference": hex(address), **self._location(address)}
+        message = {"message": made.where} if made.nearest else {}
+        return {"id": made.number, "instructionReference": hex(address), **self._location(address), **message}
 
     def _source(self, file: str) -> Body:
         return {"name": PurePath(file).name, "path": self._files.get(file, file)}

@@ -108,8 +108,7 @@ class Console(cmd.Cmd):
         if not place.strip():
             raise LuthierError("break where? FILE:LINE, FUNCTION, *ADDRESS or +OFFSET")
         made = self._debugger.break_at(place.strip(), condition.strip() or None, temporary=temporary)
-        places = ", ".join(f"{one:#x}" for one in sorted(made.addresses))
-        self._say(f"breakpoint {made.number} at {places}")
+        self._say(made.where)
 
     def do_watch(self, arg: str) -> None:
         """watch EXPRESSION, or *ADDRESS BYTES: stop behind what changes it: in this wave, or memory by any"""

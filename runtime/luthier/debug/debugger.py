@@ -141,7 +141,10 @@ class Debugger:
         found = frozenset(self.source.addresses_of(place))
         self._numbers += 1
         made = Breakpoint(
-            *(self._numbers, place, found), Expression(condition) if condition else None, ignore, temporary
+            *(self._numbers, place, found, self.source.nearest(place)),
+            Expression(condition) if condition else None,
+            ignore,
+            temporary,
         )
         self.breakpoints[made.number] = made
         return made

@@ -110,6 +110,16 @@ class SourcePlaces:
             raise LuthierError(f"there is no function {place!r} in the code object")
         return found
 
+    def nearest(self, place: str) -> str:
+        """Return the line that a breakpoint at ``file.hip:12`` is at, and whose, if that line has no code; else ""."""
+        file, colon, line = place.rpartition(":")
+        if place[:1] in ("*", "+") or not (colon and line.isdecimal()) or int(line) in (lines := self.lines(file)):
+            return ""
+        nearest, chosen = min(one for one in lines if one > int(line)), SourceSelection(file)
+        frames = [one for address in lines[nearest] for one in self.frames(address)]
+        functions = {one.name or one.function for one in frames if one.line == nearest and chosen.has(one)}
+        return f"line {nearest} of {' and '.join(sorted(functions))}"
+
     def _source(self) -> SourceMap:
         source = self._launch.object.source
         if not source.present:

@@ -31,6 +31,8 @@ class Breakpoint(Struct):
     text: str
     """Place as it was asked for."""
     addresses: frozenset[int]
+    nearest: str = ""
+    """The line that it is at, and whose, where the one that was asked for has no code."""
     condition: Expression | None = None
     ignore: int = 0
     """How often it is passed before it stops."""
@@ -38,6 +40,13 @@ class Breakpoint(Struct):
     hits: int = 0
     problem: str = ""
     """Why the condition had no value where it stopped last; empty if it had one."""
+
+    @property
+    def where(self) -> str:
+        """Return the breakpoint's place as text, and that it is another one than was asked for."""
+        places = ", ".join(f"{one:#x}" for one in sorted(self.addresses))
+        made = f"breakpoint {self.number} at {places}"
+        return f"no code at {self.text}; {made}, {self.nearest}" if self.nearest else made
 
 
 @dataclass
