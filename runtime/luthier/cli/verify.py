@@ -21,10 +21,12 @@ from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, is_capture, selected_object
 from luthier.errors import LuthierError
 from luthier.patch import PatchReport
-from luthier.terminal import say_text
+from luthier.support.files import write_atomically
+from luthier.terminal import say, say_text
 from luthier.tool import parse_tools
 from luthier.verify import KernelVerdict, verify_object
 from luthier.verify.launch_plan import read_plans
+from luthier.verify.skeleton import skeleton
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict_argument(parser)
     add_hoist_argument(parser)
     parser.add_argument("--launch", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)")
+    parser.add_argument(
+        "--write-launch", metavar="PLAN.toml", help="run nothing: write the launches that would be made up, to fill in"
+    )
     parser.add_argument("--device", metavar="DEVICE", help="of captures, as of `luthier replay`")
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="of captures: one that takes longer cannot be verified"
@@ -53,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
     tools = parse_tools(args.tool)
     object, kernels = selected_object(args)
+    if args.write_launch:
+        write_atomically(args.write_launch, skeleton(object, kernels).encode())
+        count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+        say(f"{args.write_launch} is a launch plan of {count}: fill it in, and give it as --launch")
+        return 0
     plans = read_plans(args.launch) if args.launch else None
     with Progress("verifying", len(kernels)) as progress:
         verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)
@@ -88,6 +98,8 @@ def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
         yield f"  NOTE: {race}"
     for hazard in verdict.hazards:
         yield f"  NOTE: {hazard}"
+    for text in verdict.made_up:
+        yield f"  NOTE: {text}; --write-launch PLAN.toml writes a launch plan to fill in"
     for problem in verdict.problems:
         yield f"  PROBLEM: {problem}"
     if not verdict.equal:

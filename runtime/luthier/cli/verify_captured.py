@@ -16,9 +16,11 @@ from luthier.tool import parse_tools
 
 def run(args: argparse.Namespace) -> int:
     """Verify the captures that the command line names; the exit status."""
-    for name in ("target", "object", "kernel", "launch"):
+    for name in ("target", "object", "kernel", "launch", "write_launch"):
         if getattr(args, name):
-            raise LuthierError(f"--{name} is for code objects; a capture has one launch of one kernel")
+            raise LuthierError(
+                f"--{name.replace('_', '-')} is for code objects; a capture has one launch of one kernel"
+            )
     parse_tools(args.tool)  # a wrong one is told before anything runs
     options = {name: getattr(args, name) for name in ("device", "tool", "strict", "hoist", "time_limit")}
     rows = []

@@ -82,6 +82,11 @@ class Argument(Struct, frozen=True):
         return str(value) if self.type else str(int.from_bytes(self.contents, "little", signed=True))
 
 
+def is_number(type: str) -> bool:
+    """Return whether a C++ type, as demanglers and compilers spell it, is one of numbers."""
+    return _QUALIFIERS.sub("", type).strip() in _FORMATS
+
+
 def explicit(kernel: Kernel) -> list[KernelArgument]:
     """Return the arguments that the program gives."""
     return [one for one in kernel.arguments if not one.hidden]

@@ -10,6 +10,10 @@ A file has a table a kernel::
         { buffer = "float32", count = 1000, fill = "zero" },
         1000,
         { scalar = "float32", value = 0.5 },
+        { structure = 24, fields = [             # bytes of a structure by value; what no field names is zero
+            { at = 0, buffer = "int32", count = 16 },
+            { at = 16, scalar = "uint32", value = 7 },
+        ] },
     ]
 
 Fills are ``zero``, ``random`` (reproducible), ``arange``, or a number.
@@ -17,6 +21,7 @@ Fills are ``zero``, ``random`` (reproducible), ``arange``, or a number.
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 import zlib
@@ -30,10 +35,23 @@ from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
 from luthier.objects import Kernel
+from luthier.objects.arguments import explicit
+from luthier.objects.metadata import KernelArgument
 
 DEFAULT_BUFFER_BYTES = 1 << 16
 Dimensions = tuple[int, int, int]
-Argument = NDArray[Any] | int | float | np.generic
+
+
+class Structure(Struct, frozen=True):
+    """A structure by value."""
+
+    data: bytes
+    """Its bytes, with zeros where it points to buffers."""
+    buffers: tuple[tuple[int, NDArray[Any]], ...] = ()
+    """Offsets in bytes, and what the pointers there point to."""
+
+
+Argument = NDArray[Any] | int | float | np.generic | Structure
 
 
 class LaunchPlan(Struct, frozen=True):
@@ -60,15 +78,31 @@ class LaunchPlan(Struct, frozen=True):
         if isinstance(argument, int | float):
             return argument
         try:
-            if "scalar" in argument:
-                scalar: np.generic = _number_type(argument["scalar"]).type(argument["value"])
-                return scalar
-            kind, count, fill = _number_type(argument["buffer"]), int(argument["count"]), argument.get("fill", "zero")
-            return self._buffer(index, kind, count, fill)
+            if "structure" not in argument:
+                return self._value(index, argument)
+            data, buffers = bytearray(int(argument["structure"])), list[tuple[int, NDArray[Any]]]()
+            for number, field in enumerate(argument.get("fields", ())):
+                at, value = int(field["at"]), self._value((index, number), field)
+                size = 8 if isinstance(value, np.ndarray) else value.nbytes
+                if not 0 <= at <= len(data) - size:
+                    raise ValueError(f"a field of {size} bytes at byte {at} of a structure of {len(data)}")
+                if isinstance(value, np.ndarray):
+                    buffers.append((at, value))
+                else:
+                    data[at : at + size] = value.tobytes()
+            return Structure(bytes(data), tuple(buffers))
         except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as problem:
             raise LuthierError(f"argument {index + 1} of the launch plan: {problem}", kernel=self.kernel) from None
 
-    def _buffer(self, index: int, kind: np.dtype[Any], count: int, fill: object) -> NDArray[Any]:
+    def _value(self, place: object, told: Mapping[str, Any]) -> NDArray[Any] | np.generic:
+        """Return a number, or a filled buffer; `place` tells random ones apart."""
+        if "scalar" in told:
+            scalar: np.generic = _number_type(told["scalar"]).type(told["value"])
+            return scalar
+        kind, count = _number_type(told["buffer"]), int(told["count"])
+        return self._buffer(place, kind, count, told.get("fill", "zero"))
+
+    def _buffer(self, place: object, kind: np.dtype[Any], count: int, fill: object) -> NDArray[Any]:
         """Return a filled buffer of `count` numbers.
 
         Raises:
@@ -81,7 +115,7 @@ class LaunchPlan(Struct, frozen=True):
         if fill == "arange":
             return np.arange(count).astype(kind)
         if fill == "random":
-            generator = np.random.default_rng(zlib.crc32(f"{self.kernel}/{index}".encode()))
+            generator = np.random.default_rng(zlib.crc32(f"{self.kernel}/{place}".encode()))
             if kind.kind == "f":
                 return generator.uniform(-1, 1, count).astype(kind)
             return generator.integers(0, 100, count).astype(kind)
@@ -144,22 +178,34 @@ def default_plan(kernel: Kernel) -> LaunchPlan:
     """Return a launch of a kernel that nothing is known of.
 
     Every pointer gets a buffer of small random numbers, every number the number of work-items.
+
+    Raises:
+        LuthierError: an argument is neither.
     """
-    block = kernel.required_workgroup or (min(256, kernel.largest_workgroup), 1, 1)
-    grid: Dimensions = (2, 1, 1)
-    items = 2 * block[0] * block[1] * block[2]
-    arguments: list[Mapping[str, Any] | int | float] = []
-    for argument in kernel.arguments:
-        if argument.hidden:
-            continue
-        if argument.value_kind == "global_buffer":
-            arguments.append({"buffer": "int32", "count": DEFAULT_BUFFER_BYTES // 4, "fill": "random"})
-        elif argument.value_kind == "by_value" and argument.size in (1, 2, 4, 8):
-            arguments.append({"scalar": f"uint{8 * argument.size}", "value": items & ((1 << 8 * argument.size) - 1)})
-        else:
+    grid, block = made_up_sizes(kernel)
+    arguments: list[Mapping[str, Any]] = []
+    for argument in explicit(kernel):
+        made_up = made_up_argument(argument, grid, block)
+        if made_up is None:
             raise LuthierError(
                 f"cannot make up argument {argument.name or len(arguments) + 1} ({argument.value_kind}, "
-                f"{argument.size} bytes); give a launch plan",
+                f"{argument.size} bytes); give a launch plan: --write-launch PLAN.toml writes one to fill in",
                 kernel=kernel.name,
             )
+        arguments.append(made_up)
     return LaunchPlan(kernel.name, grid, block, tuple(arguments))
+
+
+def made_up_sizes(kernel: Kernel) -> tuple[Dimensions, Dimensions]:
+    """Return how many work-groups a kernel that nothing is known of is launched with, and of how many work-items."""
+    return (2, 1, 1), kernel.required_workgroup or (min(256, kernel.largest_workgroup), 1, 1)
+
+
+def made_up_argument(argument: KernelArgument, grid: Dimensions, block: Dimensions) -> Mapping[str, Any] | None:
+    """Return an argument of which metadata alone are known, as it stands in a plan; None if none can be made up."""
+    if argument.value_kind == "global_buffer":
+        return {"buffer": "int32", "count": DEFAULT_BUFFER_BYTES // 4, "fill": "random"}
+    if argument.value_kind == "by_value" and argument.size in (1, 2, 4, 8):
+        items = math.prod(grid) * math.prod(block)
+        return {"scalar": f"uint{8 * argument.size}", "value": items & ((1 << 8 * argument.size) - 1)}
+    return None

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from luthier.devices import open_device
 from luthier.devices.in_process import reported
-from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
+from luthier.emulator import CheckWarning, DeviceBuffer, EmulatedDevice, LaunchStats, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.inspection.waits import WaitFinding
 from luthier.emulator.running.execution import QUANTUM
@@ -32,7 +33,8 @@ from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
 from luthier.tool.counts import KernelCounts
 from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask
-from luthier.verify.launch_plan import LaunchPlan, default_plan
+from luthier.verify.launch_plan import LaunchPlan, Structure, default_plan
+from luthier.verify.skeleton import structures_in
 
 
 class KernelVerdict(Struct, frozen=True):
@@ -74,6 +76,9 @@ class KernelVerdict(Struct, frozen=True):
     `problems`; if it cannot be lifted again, and so was checked in this launch alone, that is said here."""
     races: tuple[str, ...] = ()
     """In what the original differs from itself when its waves run in another order, and how both were compared then."""
+
+    made_up: tuple[str, ...] = ()
+    """Arguments that are no numbers, but were made up as such, since there was no plan."""
 
     @property
     def equal(self) -> bool:
@@ -127,9 +132,15 @@ def verify_object(
             raise VerifyError(f"no kernel {name!r}; there are {enumerated(object.kernels)}", object=object.name)
         if progress is not None:
             progress(name)
-        plan = (plans or {}).get(name) or default_plan(object.kernels[name])
+        plan, made_up = (plans or {}).get(name), tuple[str, ...]()
+        if plan is None:
+            plan = default_plan(object.kernels[name])
+            made_up = tuple(
+                f"argument {number} ({argument.type}, {argument.size} bytes) is no number, and was made up as one"
+                for number, argument in structures_in(object, object.kernels[name])
+            )
         try:
-            verdicts.append(_verify_kernel(object, tools, plan, options))
+            verdicts.append(msgspec.structs.replace(_verify_kernel(object, tools, plan, options), made_up=made_up))
         except (LiftError, RefusedError) as problem:
             if strict or len(names) == 1:
                 raise
@@ -232,11 +243,7 @@ class _Compared(Struct, frozen=True):
 
 def _outputs(object: CodeObject, run: _Run) -> dict[str, bytes]:
     """Return what a launch has left in its arguments and the object's variables, by what each is called."""
-    outputs = {
-        f"argument {index + 1}": argument.tobytes()
-        for index, argument in enumerate(run.arguments)
-        if isinstance(argument, np.ndarray)
-    }
+    outputs = {what: data.tobytes() for what, data in run.outputs()}
     for symbol in object.symbols:
         if symbol.type == "object" and symbol.dynamic and symbol.size and not symbol.name.endswith(".kd"):
             data = run.module.variable(symbol.name).read()
@@ -465,15 +472,38 @@ class _Run(Struct, frozen=True):
     missing_waits: tuple[WaitFinding, ...]
     hazards: tuple[LaunchHazard, ...]
 
+    def outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield what the launch may have written of its arguments, and what it is."""
+        for number, argument in enumerate(self.arguments, 1):
+            if isinstance(argument, np.ndarray):
+                yield f"argument {number}", argument
+            elif isinstance(argument, Structure):
+                yield from ((f"argument {number}, buffer at byte {at},", array) for at, array in argument.buffers)
+
 
 def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan) -> _Run:
     module = device.load(source)
     for channel in module.channels.values():
         channel.listen(lambda records: None)
     arguments = plan.materialise()
+    buffers: list[tuple[NDArray[Any], DeviceBuffer]] = []
+    given: list[Any] = []
+    for argument in arguments:
+        if not isinstance(argument, Structure):
+            given.append(argument)
+            continue
+        data = bytearray(argument.data)
+        for at, array in argument.buffers:
+            buffers.append((array, device.allocate(array.nbytes)))
+            buffers[-1][1].write(array)
+            data[at : at + 8] = buffers[-1][1].address.to_bytes(8, "little")
+        given.append(np.void(bytes(data)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
-        module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+        module.kernel(plan.kernel).launch(*given, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+    for array, buffer in buffers:
+        array[...] = np.frombuffer(buffer.read(), array.dtype)
+        buffer.free()
     hazards = tuple(one for one in device.findings if isinstance(one, LaunchHazard))
     return _Run(module, arguments, device.stats, _missing_waits(device), hazards)
 
