@@ -101,6 +101,16 @@ def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, co
     )
 
 
+@pytest.mark.parametrize("bug", ["above", "freed"])
+def test_a_pool(build_program: Build, tmp_path: Path, bug: str) -> None:
+    log, program = tmp_path / "log", build_program("planted", "-g")
+    done = sanitize("--device", "emu:gfx90a", "--json", log, "--", program, "pool", bug, "read")
+    assert done.stdout == "done\n", done
+    (found,) = json.loads(log.read_text())["findings"]
+    assert (found["kind"], found["side"], found["distance"], found["count"]) == BUGS[bug]
+    assert [frame["line"] for frame in found["allocated"]["frames"]] == [line_of("allocated pool")]
+
+
 def test_formats(build_program: Build, tmp_path: Path) -> None:
     """SARIF names the line, and what `--gen-suppressions` writes leaves everything out."""
     program, sarif, known = build_program("planted", "-g"), tmp_path / "found.sarif", tmp_path / "known"

@@ -23,13 +23,19 @@ struct Containers {
       HIP(hipMalloc(&made, bytes)); // line: allocated device
     else if (!std::strcmp(container, "managed"))
       HIP(hipMallocManaged(&made, bytes)); // line: allocated managed
-    else
+    else if (!std::strcmp(container, "pool")) {
+      hipMemPool_t pool;
+      HIP(hipDeviceGetDefaultMemPool(&pool, 0));
+      HIP(hipMallocFromPoolAsync(&made, bytes, pool, nullptr)); // line: allocated pool
+    } else
       HIP(hipHostMalloc(&made, bytes, 0)); // line: allocated host
     return static_cast<int *>(made);
   }
   static void give_back(const char *container, void *memory) {
     if (!std::strcmp(container, "host"))
       HIP(hipHostFree(memory)); // line: given back host
+    else if (!std::strcmp(container, "pool"))
+      HIP(hipFreeAsync(memory, nullptr)); // line: given back pool
     else
       HIP(hipFree(memory)); // line: given back device
   }
