@@ -1,4 +1,4 @@
-"""Cooperative launches: work-groups that wait for each other."""
+"""Work-groups that wait for each other, in cooperative launches and in others."""
 
 from __future__ import annotations
 
@@ -63,8 +63,57 @@ def test_barrier_of_cooperative_groups(module: Module) -> None:
 
 
 def test_too_many_groups(module: Module) -> None:
-    with pytest.raises(DeviceError, match="at most 1024 are resident"):
-        module.kernel("software").launch(np.zeros(1), np.zeros(1), 1, grid=2000, block=64, cooperative=True)
+    """Groups of one wave each: the device has 32 SIMDs, or 16 and half of the registers."""
+    held, block = held_at_once(module, 1), module.object.kernels["software"].wave_size
+    with pytest.raises(DeviceError, match=f"of {held + 1} work-groups; at most {held} are resident"):
+        module.kernel("software").launch(np.zeros(1), np.zeros(1), 1, grid=held + 1, block=block, cooperative=True)
+
+
+def held_at_once(module: Module, waves: int) -> int:
+    """Work-groups of the kernel `software` on all compute units, which have two or four SIMDs."""
+    kernel, target = module.object.kernels["software"], module.device.target.target
+    simd_waves = target.occupancy(kernel.descriptor.vgprs, kernel.wave_size)
+    return 8 * target.simds_per_cu * simd_waves // waves
+
+
+@pytest.mark.parametrize("groups", [3, 8, 64])
+def test_a_plain_launch_of_groups_that_wait_for_each_other(module: Module, groups: int) -> None:
+    cells = np.arange(groups * 128, dtype=np.uint32).reshape(groups, 128)
+    found, sync = cells.copy(), np.zeros(2, np.uint32)
+    module.kernel("software").launch(found, sync, 3, grid=groups, block=128)
+    assert np.array_equal(found, moved(cells, 3))
+    assert sync[1] == 6
+
+
+@pytest.mark.parametrize("how", ["backwards", "patient"])
+def test_groups_that_wait_for_those_that_begin_last(module: Module, how: str) -> None:
+    """They never sleep; the patient ones count how often they have looked."""
+    done = np.zeros(65, np.uint32)
+    done[64] = 1
+    module.kernel(how).launch(done, grid=64, block=64)
+    assert done.all()
+
+
+def test_more_groups_than_the_device_holds(build_kernels: Callable[[str, str], Path]) -> None:
+    """As on hardware it never ends; but it is said why."""
+    device = open_device("emu:gfx90a", threads=2)
+    device.step_limit = 1 << 12
+    module = device.load(build_kernels("cooperative", "gfx90a"))
+    held = held_at_once(module, 2)
+    with pytest.raises(EmulationError, match="does not end") as problem:
+        module.kernel("software").launch(np.zeros(999 * 128, np.uint32), np.zeros(2, np.uint32), 1, grid=999, block=128)
+    told = str(problem.value)
+    assert f"{held} of 999 work-groups have begun, 0 have ended" in told
+    assert f"waves of {held} work-groups loop at " in told
+    assert f"{999 - held} cannot begin before others end, since the device holds {held} " in told
+    assert "all that run repeat themselves" in told
+
+
+def test_groups_that_wait_for_nobody_take_no_turns(module: Module) -> None:
+    """Work-groups that take long end before others begin: at most as many run at once as there are threads."""
+    begun, most = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+    module.kernel("busy").launch(begun, most, 1_000_000, grid=8, block=64)
+    assert (begun[0], most[0] <= 2) == (0, True)
 
 
 @pytest.mark.parametrize("apart", [1, -1])

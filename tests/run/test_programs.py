@@ -28,6 +28,7 @@ SAYS = {
     "host_memory": "host memory\n",
     "stack": "stack\n",
     "grid_barrier": "grid\n",
+    "persistent": "persistent\n",
     "processes": "processes\n",
     "scan": "scan\n",
     "sort": "sorted\n",

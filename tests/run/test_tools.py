@@ -25,6 +25,7 @@ Counts = list[tuple[bytes, dict[int, tuple[int, int]]]]
 UNSTEADY = {
     "exchange": "waits for the host",
     "grid_barrier": "waits for other work-groups",
+    "persistent": "waits for other work-groups",
     "histogram": "tries again until an atomic operation succeeds",
     "modules": "the device does not know code objects that the program has freed",
     "print": "waits for the host",

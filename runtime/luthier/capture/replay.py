@@ -21,7 +21,7 @@ from luthier.capture.pages import Difference, by_address, compared, stretches, w
 from luthier.capture.place import mapped, pieces, present
 from luthier.capture.program import Program, device_of, recorded_program
 from luthier.emulator.running.execution import Observer, execute
-from luthier.emulator.running.executor import Executor
+from luthier.emulator.running.executor import Executor, resident_groups
 from luthier.emulator.running.memory import Memory, host_bytes
 from luthier.emulator.running.plan import find_beyond, kernel_plan
 from luthier.emulator.running.worker import WorkerState
@@ -355,8 +355,10 @@ class PreparedLaunch:
             count = groups[0] * groups[1] * groups[2]
             if told.cooperative and count > RESIDENT_GROUPS:
                 raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
-            workers = count if told.cooperative else min(threads, count)
-            scratch = memory.allocate(workers * self.waves(items) * self.kernel.wave_size * lane, "scratch")
+            waves = self.waves(items)
+            held = count if told.cooperative else resident_groups(plan, waves, program.group, lane)
+            resident = min(count, max(threads, held))
+            scratch = memory.allocate(resident * waves * self.kernel.wave_size * lane, "scratch")
             try:
                 yield {
                     **{name: getattr(told, name) for name in ("packet", "queue", "id", "cooperative")},
@@ -367,6 +369,7 @@ class PreparedLaunch:
                     **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
                     **{f"whole_{axis}": value for axis, value in zip("xyz", whole, strict=True)},
                     "lds_size": program.group,
+                    "resident": resident,
                     "scratch": scratch.address,
                     "scratch_lane": lane,
                 }

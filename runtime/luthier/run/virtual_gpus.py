@@ -10,9 +10,7 @@ from msgspec import Struct
 from luthier.errors import DeviceError
 from luthier.isa.targets import TARGETS, TargetId
 from luthier.wire.messages import Gpu
-
-COMPUTE_UNITS = 8
-"""Few, since programs size their grids by them."""
+from luthier.wire.topology import COMPUTE_UNITS
 
 
 class VirtualGpu(Struct, frozen=True):

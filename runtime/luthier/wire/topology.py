@@ -32,6 +32,8 @@ UNIQUE_ID = 0x4C75746869657200
 """Unique id of node 0."""
 VENDOR_ID = 0x1002
 HOST_CLOCK_MHZ = 3000
+COMPUTE_UNITS = 8
+"""Few, since programs size their grids by them."""
 CAPABILITIES = 2 << 12 | 1 << 3 | 1 << 27
 """Doorbells of 64 bits; sizes of queues are powers of two; shared virtual memory. Not: a firmware for debuggers."""
 SCRATCH_SLOTS = 32

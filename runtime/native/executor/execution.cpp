@@ -1,7 +1,7 @@
 #include "execution.h"
 
 #include <algorithm>
-#include <list>
+#include <atomic>
 #include <thread>
 
 #include "undefined_memory.h"
@@ -31,6 +31,22 @@ void see(Worker &worker, const RangeTable &table) {
   worker.context(context::alias_count, table.alias_count());
 }
 
+// Turns of waves after which somebody looks whether a work-group waits for others.
+constexpr uint64_t kSlice = 64;
+// Turns that a work-group which does not repeat itself may take while others have not begun.
+constexpr uint64_t kLong = 4096;
+// One slice in so many is looked at where that changes nothing.
+constexpr uint64_t kSeldom = 8;
+// Bytes of scratch of all work-groups that run at once.
+constexpr uint64_t kMostScratch = 1 << 30;
+
+// How many threads want to know how far launches are: those that take turns have the locks nearly all of the time.
+std::atomic<int> asking{0};
+
+void put_slice(char *launch, uint64_t steps) {
+  __atomic_store_n(reinterpret_cast<uint64_t *>(launch + launch::slice.offset), steps, __ATOMIC_RELAXED);
+}
+
 } // namespace
 
 Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispatch_(dispatch), plan_(dispatch.plan) {
@@ -48,18 +64,36 @@ Execution::~Execution() {
     UndefinedMemory::get().define(shape_.scratch, scratch_size_);
 }
 
-void Execution::set_up(Triple first, Triple groups, Triple items, unsigned workers) {
+uint64_t resident_groups(const char *plan, uint64_t waves, uint64_t lds, uint64_t scratch_lane) {
+  uint64_t groups = 4 * get(plan, plan::simd_waves) / waves;
+  if (lds)
+    groups = std::min(groups, get(plan, plan::processor_lds) / lds);
+  groups *= get(plan, plan::processors);
+  if (const uint64_t scratch = waves * get(plan, plan::wave_size) * scratch_lane)
+    groups = std::min(groups, kMostScratch / scratch);
+  return groups;
+}
+
+void Execution::set_up(Triple first, Triple groups, Triple items, unsigned threads, uint64_t together) {
   set_items(items);
-  // Of parts of a launch the whole ones come first, which have the most work-items.
-  const uint64_t scratch = uint64_t{workers} * shape_.waves * shape_.wave_size * shape_.scratch_lane;
+  const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
+  const uint64_t held =
+      std::min(dispatch_.resident, resident_groups(plan_, shape_.waves, shape_.lds_size, shape_.scratch_lane));
+  resident_ = std::min(count, std::max({held, uint64_t{threads}, together}));
+  together_ = together;
+  // Of parts of a launch the whole ones come first, which have the most work-items. What nobody touches costs nothing.
+  const uint64_t scratch = resident_ * shape_.waves * shape_.wave_size * shape_.scratch_lane;
   shape_.scratch = scratch ? host_.scratch(scratch) : 0;
   scratch_size_ = std::max(scratch_size_, scratch);
   ranges_ = host_.ranges();
   bounds_ = host_.bounds();
   observer_ = host_.observer();
   fill();
+  prepared_ = unfinished_ = 0;
+  patience_ = kLong * dispatch_.quantum;
+  moved_ = std::chrono::steady_clock::now();
   put(launch_, launch::next_group, uint64_t{0});
-  put(launch_, launch::group_count, uint64_t{groups.x} * groups.y * groups.z);
+  put(launch_, launch::group_count, count);
   put(launch_, launch::first_x, first.x);
   put(launch_, launch::first_y, first.y);
   put(launch_, launch::first_z, first.z);
@@ -150,6 +184,7 @@ void Execution::fill() {
                           {launch::entry, plan::entry}})
     put(launch_, to, get(plan_, from));
   put(launch_, launch::quantum, dispatch_.quantum);
+  put_slice(launch_, together_ ? 0 : kSlice * dispatch_.quantum);
   put(launch_, launch::step_limit, dispatch_.step_limit);
   put(launch_, launch::sgpr_image, sgprs_);
   put(launch_, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
@@ -165,7 +200,14 @@ void Execution::fill() {
   put(launch_, launch::wave_size, shape_.wave_size);
 }
 
-void Execution::prepare(Worker &worker, unsigned number) {
+bool Execution::prepare(Worker &worker) {
+  unsigned number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (prepared_ == resident_)
+      return false;
+    number = prepared_++;
+  }
   worker.prepare(shape_, number, host_);
   worker.context(context::launch, reinterpret_cast<uint64_t>(launch_));
   see(worker, *ranges_);
@@ -176,81 +218,167 @@ void Execution::prepare(Worker &worker, unsigned number) {
   worker.context(context::code_base, dispatch_.code);
   worker.context(context::code_size, get(plan_, plan::code_size));
   worker.context(context::code_index, get(plan_, plan::code_index));
+  return true;
 }
 
-void Execution::run(ThreadPool &pool, Worker &own, unsigned helpers) {
-  pool.spread(own, helpers, [this](Worker &worker, unsigned number) {
-    try {
-      prepare(worker, number);
-      const Worker::Part part(worker);
-      advance(worker);
-      host_.finished(worker);
-    } catch (const std::exception &problem) {
-      host_.failed(problem.what());
-      abort();
-    }
-  });
+void Execution::run(ThreadPool &pool, Worker &own, Workers &more, unsigned helpers) {
+  pool.spread(own, helpers, [&](Worker &worker, unsigned) { work(worker, more); });
+  parts_.clear();
+  std::lock_guard lock(mutex_);
+  workers_.clear();
 }
 
-void Execution::run_together(ThreadPool &pool, Worker &own, const std::vector<Worker *> &workers, unsigned helpers) {
-  unsigned number = 0;
-  std::list<Worker::Part> parts;
-  for (Worker *worker : workers) {
-    prepare(*worker, number++);
-    parts.emplace_back(*worker);
-  }
-  ready_.assign(workers.begin(), workers.end());
-  unfinished_ = number;
-  moved_ = std::chrono::steady_clock::now();
-  pool.spread(own, helpers, [this](Worker &, unsigned) {
-    try {
-      work_together();
-    } catch (const std::exception &problem) {
-      host_.failed(problem.what());
-      abort();
-    }
-  });
-  for (Worker *worker : workers)
-    host_.finished(*worker);
-}
-
-// Takes turns among the work-groups of a cooperative launch, together with other threads.
-void Execution::work_together() {
-  for (;;) {
-    Worker *worker = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      if (unfinished_ == 0 || aborted())
-        return;
-      if (!ready_.empty()) {
-        worker = ready_.front();
-        ready_.pop_front();
-      }
-    }
-    if (!worker) { // the others have all that is left
-      std::this_thread::yield();
-      continue;
-    }
-    const uint64_t code = advance(*worker);
-    const auto now = std::chrono::steady_clock::now();
-    std::unique_lock lock(mutex_);
-    if (code == STOP) {
-      unfinished_ = 0;
-      return;
-    }
-    if (code == DONE || worker->group(group::progress))
-      moved_ = now;
-    if (code == DONE)
-      --unfinished_;
-    else
-      ready_.push_back(worker);
-    const bool stuck = now - moved_ > kPatience && unfinished_;
+// On one of the threads: with its own worker, if one more may run, and others that are ready.
+void Execution::work(Worker &own, Workers &more) {
+  std::optional<Worker::Part> part;
+  bool shares = false; // whether its own worker may be in the hands of other threads
+  Worker *worker = begin(own, part);
+  std::unique_lock lock(mutex_);
+  if (!worker)
+    worker = take(lock, shares);
+  while (worker) {
     lock.unlock();
-    if (stuck) {
-      host_.stopped(*worker, DEADLOCK);
-      abort();
-    }
+    bool waits = false;
+    Worker *next = run_slice(*worker, more, waits);
+    lock.lock();
+    shares |= waits && worker == &own;
+    worker = next ? next : take(lock, shares);
   }
+  workers_.erase(std::remove(workers_.begin(), workers_.end(), &own), workers_.end());
+}
+
+// Makes a worker ready and has it take part; null if no more may run, or if that failed.
+Worker *Execution::begin(Worker &worker, std::optional<Worker::Part> &part) {
+  try {
+    if (!prepare(worker))
+      return nullptr;
+    part.emplace(worker);
+  } catch (const std::exception &problem) {
+    host_.failed(problem.what());
+    abort();
+    return nullptr;
+  }
+  std::lock_guard lock(mutex_);
+  workers_.push_back(&worker);
+  ++unfinished_;
+  return &worker;
+}
+
+// Runs a worker until it has ended, or its slice is over. Return the one that the thread goes on with if that is not
+// one that is ready. waits: whether the worker became one of these.
+Worker *Execution::run_slice(Worker &worker, Workers &more, bool &waits) {
+  uint64_t code = STOP;
+  try {
+    code = advance(worker);
+  } catch (const std::exception &problem) {
+    host_.failed(problem.what());
+    abort();
+  }
+  const bool begins = code == SWITCH && lets_begin(worker);
+  if (asking.load(std::memory_order_relaxed))
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  std::unique_lock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (code == DONE || worker.group(group::progress))
+    moved_ = now;
+  if (code == SWITCH && dispatch_.cooperative && now - moved_ > kPatience) {
+    lock.unlock();
+    host_.stopped(worker, DEADLOCK);
+    abort();
+    lock.lock();
+    code = STOP;
+  }
+  if (code != SWITCH) {
+    end(worker, lock);
+    return nullptr;
+  }
+  if (!begins && ready_.empty())
+    return &worker;
+  waits = true;
+  ready_.push_back(&worker);
+  changed_.notify_one();
+  if (!begins)
+    return nullptr;
+  Worker &other = more.at(parts_.size());
+  auto &part = parts_.emplace_back();
+  lock.unlock();
+  return begin(other, part);
+}
+
+// Return the next worker that is ready; null if there is nothing more to do for a thread.
+Worker *Execution::take(std::unique_lock<std::mutex> &lock, bool shares) {
+  for (;;) {
+    while (shares && ready_.empty() && unfinished_)
+      changed_.wait(lock);
+    if (ready_.empty())
+      return nullptr;
+    Worker *ready = ready_.front();
+    ready_.pop_front();
+    if (!aborted())
+      return ready;
+    end(*ready, lock);
+  }
+}
+
+void Execution::end(Worker &worker, std::unique_lock<std::mutex> &lock) {
+  lock.unlock();
+  host_.finished(worker);
+  lock.lock();
+  if (--unfinished_ == 0)
+    changed_.notify_all();
+}
+
+uint64_t Execution::begun() const {
+  const char *next = launch_ + launch::next_group.offset;
+  return std::min(__atomic_load_n(reinterpret_cast<const uint64_t *>(next), __ATOMIC_RELAXED),
+                  get(launch_, launch::group_count));
+}
+
+// Who waits for others in a loop comes back to the same state. Who counts meanwhile how often, does not: after a time
+// it is taken for one who waits, too.
+bool Execution::lets_begin(Worker &worker) {
+  if (begun() == get(launch_, launch::group_count))
+    return false;
+  bool is_full = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (prepared_ < together_)
+      return true;
+    is_full = prepared_ == resident_;
+  }
+  if (is_full && !worker.is_due(kSeldom)) // it is for `progress` alone
+    return false;
+  const bool repeats = worker.repeats();
+  if (is_full)
+    return false;
+  std::lock_guard lock(mutex_);
+  if (!repeats && worker.group(group::steps) < patience_)
+    return false;
+  if (!repeats)
+    patience_ /= 2;
+  put_slice(launch_, 0); // from now on they take turns
+  return true;
+}
+
+Progress Execution::progress() {
+  ++asking;
+  std::lock_guard lock(mutex_);
+  --asking;
+  Progress all;
+  all.groups = get(launch_, launch::group_count);
+  all.begun = begun();
+  all.resident = resident_;
+  all.repeats = all.is_full = prepared_ == resident_ && all.begun < all.groups;
+  for (const Worker *worker : workers_) {
+    std::set<uint64_t> places;
+    if (!worker->add_places(places))
+      continue;
+    ++all.running;
+    all.repeats &= worker->repeated();
+    for (const uint64_t place : places)
+      ++all.places[place];
+  }
+  return all;
 }
 
 uint64_t Execution::advance_alone(Worker &worker) {

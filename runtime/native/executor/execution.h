@@ -2,8 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <deque>
+#include <list>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "host.h"
@@ -26,6 +30,7 @@ struct Dispatch {
   uint64_t scratch_lane = 0;               // bytes
   bool cooperative = false;                // all work-groups run at once
   bool backward = false;                   // the last work-group comes first, and of each its last wave
+  uint64_t resident = 0;                   // work-groups that may run at once
   uint64_t quantum = 4096;                 // backward branches of a wave's turn
   uint64_t step_limit = uint64_t{1} << 62; // backward branches of a work-group
   // Initial states of waves that do not begin as a kernel's do: layout.DISPATCH describes them.
@@ -35,26 +40,43 @@ struct Dispatch {
   const char *watch = nullptr; // layout::watch
 };
 
+// Work-groups of so many waves, with so many bytes of LDS and of scratch a lane, that the device of a plan holds at
+// once.
+uint64_t resident_groups(const char *plan, uint64_t waves, uint64_t lds, uint64_t scratch_lane);
+
+// A launch that is under way.
+struct Progress {
+  uint64_t groups = 0, begun = 0, running = 0, resident = 0; // work-groups
+  bool is_full = false;                                      // others cannot begin before one of those that run ends
+  bool repeats = false;                                      // and all that run are in states in which they were before
+  // Records at which waves of work-groups are that wait for no barrier of theirs, and the number of such work-groups.
+  std::map<uint64_t, uint64_t> places;
+};
+
 class Execution {
 public:
   Execution(Host &host, const Dispatch &dispatch);
   ~Execution();
 
-  // Makes ready to run `groups` work-groups of `items` work-items, the first of which has the id `first`, on that many
-  // workers.
-  void set_up(Triple first, Triple groups, Triple items, unsigned workers);
-  // Makes a worker ready, which is the one of that number.
-  void prepare(Worker &worker, unsigned number);
+  // Makes ready to run `groups` work-groups of `items` work-items, the first of which has the id `first`, on so many
+  // threads. At least `together` of them take turns from the begin, if there are so many.
+  void set_up(Triple first, Triple groups, Triple items, unsigned threads, uint64_t together);
+  // Makes the next worker of the part ready; false if no more may run.
+  bool prepare(Worker &worker);
   // Runs a worker until it is done, stopped, or it is another's turn; helps where compiled code cannot go on.
   uint64_t advance(Worker &worker);
   // Advance up to where the host has to help: return one of layout's codes, and then `resume`.
   uint64_t advance_alone(Worker &worker);
   void resume(Worker &worker);
 
-  // Runs all work-groups of an execution that is set up, on this thread with `own` and up to `helpers` others.
-  void run(ThreadPool &pool, Worker &own, unsigned helpers);
-  // Run with a worker for each work-group: they take turns.
-  void run_together(ThreadPool &pool, Worker &own, const std::vector<Worker *> &workers, unsigned helpers);
+  // Runs all work-groups of an execution that is set up, in the order of their numbers, on this thread with `own` and
+  // up to `helpers` others. Where work-groups wait for others, further ones begin, with workers of `more`, up to the
+  // number that the device holds, and take turns.
+  void run(ThreadPool &pool, Worker &own, Workers &more, unsigned helpers);
+  // Return whether a worker whose slice is over is to go on later, since another work-group can begin, or must.
+  bool lets_begin(Worker &worker);
+  // Of the part that is under way; from any thread.
+  Progress progress();
 
   // Lets it end soon; from any thread.
   void abort() { __atomic_store_n(abort_flag(), 1, __ATOMIC_RELAXED); }
@@ -65,7 +87,12 @@ private:
   uint32_t *abort_flag() { return reinterpret_cast<uint32_t *>(launch_ + layout::launch::abort.offset); }
   void fill();
   void set_items(Triple items);
-  void work_together();
+  void work(Worker &own, Workers &more);
+  Worker *begin(Worker &worker, std::optional<Worker::Part> &part);
+  Worker *run_slice(Worker &worker, Workers &more, bool &waits);
+  Worker *take(std::unique_lock<std::mutex> &lock, bool shares);
+  void end(Worker &worker, std::unique_lock<std::mutex> &lock);
+  uint64_t begun() const;
   bool goes_outside(Worker &worker);
   bool sees_more(Worker &worker);
 
@@ -81,14 +108,18 @@ private:
   alignas(64) char sgprs_[layout::SCALARS] = {};
   std::string lanes_;
   std::mutex mutex_;
-  std::deque<Worker *> ready_; // of a cooperative launch: whose turn it is next
-  unsigned unfinished_ = 0;
+  std::deque<Worker *> ready_;                   // whose slice is over, and whose turn it is next
+  std::condition_variable changed_;              // one is ready, or all have ended
+  std::list<std::optional<Worker::Part>> parts_; // of workers beyond those of threads
+  std::vector<Worker *> workers_;                // that have work-groups of the part
+  uint64_t resident_ = 0, together_ = 0, prepared_ = 0, unfinished_ = 0, patience_ = 0;
   uint64_t scratch_size_ = 0; // of all workers
   std::chrono::steady_clock::time_point moved_;
 };
 
 // Patience with a cooperative launch in which nothing moves; then it is a deadlock.
 constexpr auto kPatience = std::chrono::seconds(5);
+// Largest cooperative launch: the runtimes refuse what does not fit the kernel as the program has it.
 constexpr uint32_t kResidentGroups = 1024;
 
 } // namespace luthier

@@ -22,7 +22,7 @@ namespace {
 class Executor final : public Host {
 public:
   explicit Executor(const Engine &engine, unsigned threads)
-      : engine_(engine), threads_(threads), pool_(engine_, threads ? threads - 1 : 0), own_(engine_) {}
+      : engine_(engine), threads_(threads), pool_(engine_, threads ? threads - 1 : 0), own_(engine_), more_(engine_) {}
   ~Executor() override;
 
   void launch(const char *dispatch);
@@ -33,6 +33,7 @@ public:
       execution_->abort();
   }
   const std::string &problem() const { return problem_; }
+  Progress progress() { return execution_ ? execution_->progress() : Progress(); }
   void describe(const Worker &worker, char *event) const;
   const Worker &own() const { return own_; }
   // Forget what observed launches have done.
@@ -87,14 +88,16 @@ private:
   const unsigned threads_;
   ThreadPool pool_;
   Worker own_;
-  std::vector<std::unique_ptr<Worker>> resident_; // more, for cooperative launches
-  std::vector<Worker *> workers_;                 // of a launch that Python steps or that is cooperative
-  std::deque<Worker *> turns_;                    // of a stepped one: those that have not ended, next first
+  Workers more_;
+  std::vector<Worker *> workers_; // of a launch that Python steps
+  std::deque<Worker *> turns_;    // of these, those that have not ended, next first
   std::chrono::steady_clock::time_point moved_;
 
   std::unique_ptr<Execution> execution_;
   std::shared_ptr<const RangeTable> ranges_;
-  bool stepped_ = false, together_ = false;
+  bool stepped_ = false;
+  uint64_t together_ = 0; // work-groups that run together
+  void begin_stepped(Worker &worker);
   bool observes_accesses() const { return observed_ & ~layout::OBSERVE_VALUES; }
   void observe(const Part &part, const char *plan);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
@@ -147,6 +150,7 @@ void Executor::launch(const char *from) {
   made.scratch_lane = get(from, in::scratch_lane);
   made.cooperative = get(from, in::cooperative);
   made.backward = get(from, in::backward);
+  made.resident = get(from, in::resident);
   made.quantum = get(from, in::quantum);
   made.step_limit = get(from, in::step_limit);
   made.sgprs = pointer<const char *>(from, in::sgprs);
@@ -171,27 +175,19 @@ void Executor::launch(const char *from) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   helpers_ = threads_ ? std::min<uint64_t>(threads_, count) - 1 : 0;
   observed_ = get(from, in::observe);
-  together_ = made.cooperative || observes_accesses();
-  const uint64_t resident = made.cooperative ? count : together_ ? 1 + helpers_ : 1;
-  workers_.assign(1, &own_);
-  while (resident_.size() + 1 < resident)
-    resident_.push_back(std::make_unique<Worker>(engine_));
-  for (uint64_t index = 1; index < resident; ++index)
-    workers_.push_back(resident_[index - 1].get());
+  together_ = made.cooperative ? count : observes_accesses() ? 1 + helpers_ : 0;
   if (observed_)
     observe({triple(in::first_x, in::first_y, in::first_z), groups, triple(in::whole_x, in::whole_y, in::whole_z)},
             made.plan);
   execution_ = std::make_unique<Execution>(*this, made);
   execution_->set_up(triple(in::first_x, in::first_y, in::first_z), groups,
-                     triple(in::block_x, in::block_y, in::block_z),
-                     together_  ? resident
-                     : stepped_ ? 1
-                                : 1 + helpers_);
+                     triple(in::block_x, in::block_y, in::block_z), stepped_ ? 1 : 1 + helpers_, together_);
   if (stepped_) {
-    unsigned number = 0;
-    for (Worker *worker : workers_)
-      execution_->prepare(*worker, number++);
-    turns_.assign(workers_.begin(), workers_.end());
+    workers_.clear();
+    turns_.clear();
+    begin_stepped(own_);
+    for (uint64_t index = 1; index < together_; ++index)
+      begin_stepped(more_.at(index - 1));
     moved_ = std::chrono::steady_clock::now();
     return;
   }
@@ -202,6 +198,13 @@ void Executor::launch(const char *from) {
       runner_ = quiet_thread([this] { serve(); });
   }
   posted_.notify_all();
+}
+
+void Executor::begin_stepped(Worker &worker) {
+  if (!execution_->prepare(worker))
+    return;
+  workers_.push_back(&worker);
+  turns_.push_back(&worker);
 }
 
 // On the thread that launches run on.
@@ -221,10 +224,7 @@ void Executor::serve() {
 
 void Executor::run() {
   try {
-    if (together_)
-      execution_->run_together(pool_, own_, workers_, helpers_);
-    else
-      execution_->run(pool_, own_, helpers_);
+    execution_->run(pool_, own_, more_, helpers_);
   } catch (const std::exception &problem) {
     failed(problem.what());
   }
@@ -273,6 +273,8 @@ uint64_t Executor::step(char *event) {
     }
     if (code == layout::SWITCH) {
       if (now - moved_ <= kPatience) {
+        if (execution_->lets_begin(worker))
+          begin_stepped(more_.at(workers_.size() - 1));
         turns_.pop_front();
         turns_.push_back(&worker);
         continue;
@@ -472,6 +474,27 @@ LUTHIER_EXPORT uint64_t luthier_frequent(uint64_t code, uint64_t least, uint64_t
     *rows++ = executed.count;
   }
   return found->second.size();
+}
+
+// Write how far the launch is that is under way, as numbers in the order of `Progress`, with the places at most so
+// many; return how many places there are.
+LUTHIER_EXPORT uint64_t luthier_progress(void *executor, uint64_t *row, uint64_t most) {
+  const Progress now = of(executor)->progress();
+  for (const uint64_t value :
+       {now.groups, now.begun, now.running, now.resident, uint64_t{now.is_full}, uint64_t{now.repeats}})
+    *row++ = value;
+  for (const auto &[record, groups] : now.places)
+    if (most) {
+      --most;
+      *row++ = record;
+      *row++ = groups;
+    }
+  return now.places.size();
+}
+
+// Return how many work-groups of so many waves the device of a plan holds at once.
+LUTHIER_EXPORT uint64_t luthier_resident(const char *plan, uint64_t waves, uint64_t lds, uint64_t scratch_lane) {
+  return resident_groups(plan, waves, lds, scratch_lane);
 }
 
 // Let launches that are under way execute runs of instructions by the functions that there are by now.

@@ -1,7 +1,10 @@
 // One thread's share of a launch: its context, the waves of one work-group, its copies of record tables.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "arena.h"
@@ -54,6 +57,17 @@ public:
   void uncount();
   // Return whether a record that must not be executed was executed since `prepare`.
   bool went_beyond() const { return executions(beyond_, beyond_count_) != beyond_before_; }
+  // Return whether the work-group is in a state that it was in before: all its waves where they were, with the same in
+  // all registers. So only what others write can change what it does. Looks at one state a call, and at another one
+  // from time to time.
+  bool repeats();
+  // Return true once in so many times.
+  bool is_due(unsigned times) { return ++asked_ % times == 0; }
+  // Return what it was at the last look, of the work-group that runs; from any thread.
+  bool repeated() const { return repeated_.load(std::memory_order_relaxed); }
+  // Adds the records at which waves are that neither wait at a barrier nor have ended; false if there is no work-group.
+  // From any thread.
+  bool add_places(std::set<uint64_t> &places) const;
   // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
   void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
 
@@ -87,6 +101,7 @@ private:
   void sync(uint64_t key, uint64_t record, Host &host);
   void go_to(uint64_t record, uint64_t key, Host &host);
   void make_waves(uint64_t stride, unsigned count);
+  uint64_t digest() const;
   void leave_lds();
   uint64_t executions(const uint32_t *records, uint64_t count) const;
   // Return the bytes of the records that the master tables have; less than a copy may have room for.
@@ -121,6 +136,28 @@ private:
   uint64_t beyond_count_ = 0, beyond_before_ = 0;
   uint64_t stride_ = 0;
   unsigned room_ = 0, waves_count_ = 0;
+  struct {
+    uint64_t group = ~0ull; // number of the work-group that was looked at
+    uint64_t state = 0;     // the digest that later ones are compared with
+    uint64_t left = 0, most = 0;
+  } seen_; // Brent's way to find a cycle
+  std::atomic<bool> repeated_{false};
+  unsigned asked_ = 0;
+};
+
+// Workers beyond those of threads, which are made when they are first needed and kept for other launches.
+class Workers {
+public:
+  explicit Workers(const Engine &engine) : engine_(engine) {}
+  Worker &at(size_t index) {
+    while (all_.size() <= index)
+      all_.push_back(std::make_unique<Worker>(engine_));
+    return *all_[index];
+  }
+
+private:
+  const Engine &engine_;
+  std::vector<std::unique_ptr<Worker>> all_;
 };
 
 } // namespace luthier

@@ -29,15 +29,6 @@ uint64_t Resources::scratch(unsigned node, uint64_t size) {
   return scratch_;
 }
 
-std::vector<Worker *> Resources::workers(uint64_t count) {
-  while (resident_.size() + 1 < count)
-    resident_.push_back(std::make_unique<Worker>(service.setup().engine));
-  std::vector<Worker *> all{&own};
-  for (uint64_t index = 1; index < count; ++index)
-    all.push_back(resident_[index - 1].get());
-  return all;
-}
-
 namespace {
 
 bool is_observed(const char *plan) { return get(plan, plan::stepping) & OBSERVED; }
@@ -46,7 +37,7 @@ std::unique_ptr<Watched> watched(Service &service, const char *plan) {
   return get(plan, plan::watch) ? std::make_unique<Watched>(service, plan) : nullptr;
 }
 
-Dispatch dispatch_of(const Packet &from, const Checks &checks, const Watched *watched) {
+Dispatch dispatch_of(const Packet &from, const Watched *watched) {
   const auto &packet = *from.packet;
   const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
   Dispatch made;
@@ -58,7 +49,8 @@ Dispatch dispatch_of(const Packet &from, const Checks &checks, const Watched *wa
   made.kernarg = packet.kernarg_address;
   made.lds_size = packet.group_segment_size;
   made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
-  made.cooperative = from.cooperative || (is_observed(from.plan) && checks.races);
+  made.cooperative = from.cooperative;
+  made.resident = ~uint64_t{0};
   made.watch = watched ? watched->watch() : nullptr;
   return made;
 }
@@ -71,7 +63,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
       checked_(resources.service.setup().findings), sightings_(resources.memory, packet.node, packet.plan),
       watched_(watched(resources.service, packet.plan)),
-      execution_(*this, dispatch_of(packet, resources.service.setup().checks, watched_.get())) {
+      execution_(*this, dispatch_of(packet, watched_.get())) {
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_VALUES)
@@ -163,6 +155,14 @@ void Launch::run_parts() {
           run_part({x.first, y.first, z.first}, {x.groups, y.groups, z.groups}, {x.items, y.items, z.items});
 }
 
+Progress Launch::progress() {
+  const auto all = [](uint32_t grid, uint32_t block) { return uint64_t{grid} / block + (grid % block != 0); };
+  Progress found = execution_.progress();
+  found.groups = all(grid_.x, block_.x) * all(grid_.y, block_.y) * all(grid_.z, block_.z);
+  found.begun += ended_;
+  return found;
+}
+
 void Launch::run_part(Triple first, Triple groups, Triple items) {
   const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
@@ -175,19 +175,16 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   if (decisions_)
     decisions_->next_part(part, plan_);
   const bool in_order = observed_ && observed_->wants_order();
-  if (!packet_.cooperative && !in_order) {
-    execution_.set_up(first, groups, items, 1 + helpers);
-    execution_.run(resources_.pool, resources_.own, helpers);
-    return;
-  }
   if (packet_.cooperative && count > kResidentGroups)
     return fail(refusal(QueueError::kDimensions, "a cooperative launch of " + std::to_string(count) + " work-groups; " +
                                                      std::to_string(kResidentGroups) + " fit"));
   // Accesses are looked at in the order in which they happen: by one thread, which takes turns among as many
-  // work-groups as would run at once. So those that wait for each other go on here, too.
-  const uint64_t resident = packet_.cooperative ? count : 1 + helpers;
-  execution_.set_up(first, groups, items, resident);
-  execution_.run_together(resources_.pool, resources_.own, resources_.workers(resident), in_order ? 0 : helpers);
+  // work-groups as would run at once.
+  const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
+  const unsigned threads = in_order ? 1 : 1 + helpers;
+  execution_.set_up(first, groups, items, threads, together);
+  execution_.run(resources_.pool, resources_.own, resources_.more, threads - 1);
+  ended_ += count;
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {

@@ -1,6 +1,7 @@
 // One kernel dispatch of a queue: what a command processor refuses, its execution, what stopped it.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <unordered_map>
 
@@ -52,12 +53,11 @@ struct Packet {
 class Resources {
 public:
   Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order)
-      : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine) {}
+      : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine),
+        more(service.setup().engine) {}
   ~Resources();
   // Scratch of that size which the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
-  // Workers for that many work-groups at once, `own` first.
-  std::vector<Worker *> workers(uint64_t count);
 
   Service &service;
   Memory &memory;
@@ -65,10 +65,10 @@ public:
   ThreadPool &pool;
   QueueOrder &order;
   Worker own;
+  Workers more;
   std::function<void()> interrupt; // a kernel has sent one
 
 private:
-  std::vector<std::unique_ptr<Worker>> resident_;
   uint64_t scratch_ = 0, scratch_size_ = 0;
 };
 
@@ -79,6 +79,8 @@ public:
   std::optional<Fault> run();
   // From another thread: let it end soon, with no fault.
   void abort() { execution_.abort(); }
+  // Return how far it is; from another thread.
+  Progress progress();
   // Return whether it went on in another object than its own.
   bool went_outside() const { return !outside_.empty(); }
 
@@ -112,6 +114,7 @@ private:
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Execution execution_;
+  std::atomic<uint64_t> ended_{0}; // work-groups of parts that have ended
   std::mutex mutex_;
   std::optional<Fault> fault_;
   std::unordered_map<uint64_t, uint64_t> outside_; // records by addresses in other objects

@@ -27,6 +27,32 @@ extern "C" __global__ void software(unsigned *cells, unsigned *sync, int steps) 
   }
 }
 
+// Each work-group waits for the next one.
+extern "C" __global__ void backwards(unsigned *done) {
+  while (!__hip_atomic_load(done + blockIdx.x + 1, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT))
+    ;
+  __hip_atomic_store(done + blockIdx.x, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+extern "C" __global__ void patient(unsigned *done) {
+  unsigned looks = 1;
+  while (!__hip_atomic_load(done + blockIdx.x + 1, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT))
+    ++looks;
+  __hip_atomic_store(done + blockIdx.x, looks, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+// Work-groups that compute for long; how many do so at the same time.
+extern "C" __global__ void busy(unsigned *running, unsigned *most, int rounds) {
+  unsigned value = threadIdx.x;
+  if (threadIdx.x == 0)
+    atomicMax(most, atomicAdd(running, 1u) + 1);
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round)
+    value = value * 1664525u + 1013904223u;
+  if (threadIdx.x == 0)
+    atomicSub(running, value == 1 ? 2u : 1u);
+}
+
 // Work-group 0 stores words whose bits are all the same, the others count lanes that load half of one store and half of
 // another. Neighbouring lanes are `apart` words from each other.
 template <typename Word> __device__ void exchange(volatile Word *words, unsigned *torn, int apart, int rounds) {

@@ -1,7 +1,8 @@
 """The compiled scheduler: starts work-groups and runs their waves until something needs Python.
 
 ``i32 scheduler(ptr context, ptr group)`` runs work-groups one after another, the waves of each round robin: a wave
-runs until it ends, reaches a barrier, or has used its quantum of backward branches.
+runs until it ends, reaches a barrier, or has used its quantum of backward branches. It returns when a work-group has
+used its slice, so that others may have a turn.
 """
 
 from __future__ import annotations
@@ -149,13 +150,17 @@ def emit_scheduler(module: ir.Module, name: str) -> None:
     with c.ir.if_then(c.is_equal(c.get(layout.GROUP, group, "live"), 0)):
         c.set(layout.GROUP, group, "active", 0)
         c.ir.branch(again)
-    with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "cooperative"), 1)):
-        _return_if_aborted(c, launch)
-        c.ir.ret(ir.Constant(I32, layout.SWITCH))
     # A sweep that began in the middle (after a return to Python) proves nothing about the waves before it.
     idle = c.ir.and_(c.is_equal(c.get(layout.GROUP, group, "progress"), 0), c.is_equal(first, 0))
-    with c.ir.if_then(idle):
+    with c.ir.if_then(c.ir.and_(idle, c.is_equal(c.get(layout.LAUNCH, launch, "cooperative"), 0))):
         c.ir.ret(ir.Constant(I32, layout.DEADLOCK))
+    steps = c.get(layout.GROUP, group, "steps")
+    used = c.ir.sub(steps, c.get(layout.GROUP, group, "slice_begin"))
+    given = c.ir.load_atomic(c.at(launch, layout.LAUNCH["slice"]), "monotonic", 8, typ=I64)  # it may become less
+    with c.ir.if_then(c.ir.icmp_unsigned(">=", used, given), likely=False):
+        c.set(layout.GROUP, group, "slice_begin", steps)
+        _return_if_aborted(c, launch)
+        c.ir.ret(ir.Constant(I32, layout.SWITCH))
     c.ir.branch(again)
 
 
@@ -317,6 +322,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
         ("waiting", 0),
         ("active", 1),
         ("steps", 0),
+        ("slice_begin", 0),
         ("signals", 0),
         ("phase", 0),
         ("watched", 0),

@@ -14,6 +14,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running import hot
 from luthier.emulator.running.executor import Block, Executor
 from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.progress import Progress, named_places
 from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import WorkerState, worker_at
 from luthier.errors import EmulationError
@@ -106,9 +107,15 @@ def execute(
             worker.numbering = numbering
         if reason == layout.STEP and observer is not None:
             return observer(worker)
-        error = explain(memory, name, code, worker, reason)
+        error = explain(memory, name, code, worker, reason, describe)
         fault = fault or error
         return False
+
+    def describe() -> list[str]:
+        numbers, places = executor.progress()
+        groups, begun, running, resident, is_full, repeats = numbers
+        named = named_places(code, name, code.address_of(entry), places)
+        return Progress(groups, begun, running, resident, bool(is_full), bool(repeats), named).lines()
 
     plain = observer is None and not observed and not dispatch.get("watch")
 
@@ -136,6 +143,7 @@ def execute(
         },
         help,
         look if plain else None,
+        describe,
     )
     seconds = time.perf_counter() - began
     del holders, planned

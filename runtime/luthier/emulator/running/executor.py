@@ -12,7 +12,7 @@ import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
 """Milliseconds after which the waiting thread looks up: a signal that comes just before it waits does not wake it."""
 _FREQUENT = 4096
+_PLACES = 256
 _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
     layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
 )
@@ -61,6 +62,8 @@ def _library() -> ctypes.CDLL:
         ("begin_anew", None, [pointer]),
         ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("progress", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("resident", ctypes.c_uint64, [pointer, *[ctypes.c_uint64] * 3]),
         ("frequent", ctypes.c_uint64, [ctypes.c_uint64, ctypes.c_uint64, pointer, ctypes.c_uint64]),
         ("take_runs", None, []),
     ):
@@ -88,6 +91,18 @@ class Block:
         """Return a field as native code has left it."""
         field = structure.fields[name]
         return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
+
+
+def resident_groups(plan: Mapping[str, int], waves: int, lds: int, scratch_lane: int) -> int:
+    """Return how many work-groups of a kernel a device holds at once, as its registers, waves and LDS allow.
+
+    Args:
+        plan: fields of `layout.PLAN`.
+        waves: of a work-group.
+        lds: bytes of a work-group.
+        scratch_lane: bytes of a lane.
+    """
+    return int(_library().luthier_resident(Block(layout.PLAN, plan).address, waves, lds, scratch_lane))
 
 
 class Executor:
@@ -119,11 +134,18 @@ class Executor:
             weakref.finalize(self, _close, handle, self._process)
         return self._handle
 
-    def run(self, dispatch: Mapping[str, int], help: Help, look: Callable[[], None] | None = None) -> None:
+    def run(
+        self,
+        dispatch: Mapping[str, int],
+        help: Help,
+        look: Callable[[], None] | None = None,
+        describe: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         """Run a launch, given the fields of `layout.DISPATCH`, to its end.
 
         Args:
             look: called from time to time while it runs.
+            describe: returns sentences about it; they become notes of a KeyboardInterrupt that ends it.
 
         Raises:
             DeviceError: the host lacks memory or threads.
@@ -142,7 +164,10 @@ class Executor:
                     asked = not library.luthier_answer(handle, go_on)
                 elif look is not None:
                     look()
-        except BaseException:
+        except BaseException as reason:
+            if isinstance(reason, KeyboardInterrupt):
+                for line in describe():
+                    reason.add_note(f"luthier: {line}")
             library.luthier_abort(handle)
             self._drain(asked)
             raise
@@ -169,6 +194,13 @@ class Executor:
         executions = np.zeros(count, np.uint64)
         executions[rows[:found, 0].astype(np.intp)] = rows[:found, 1]
         return executions
+
+    def progress(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return how far the launch is that is under way: the numbers of `Progress`; records and work-groups of its
+        places."""
+        row = (ctypes.c_uint64 * (6 + 2 * _PLACES))()
+        count = min(_PLACES, _library().luthier_progress(self._open(), row, _PLACES))
+        return list(row[:6]), [(row[6 + 2 * at], row[7 + 2 * at]) for at in range(count)]
 
     def take_runs(self) -> None:
         """Let launches that are under way use the functions of runs that were made since they began."""

@@ -14,7 +14,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
 from luthier.emulator.running.execution import QUANTUM, Observer, Outcome, execute
-from luthier.emulator.running.executor import Executor
+from luthier.emulator.running.executor import Executor, resident_groups
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.plan import find_beyond
@@ -25,9 +25,6 @@ from luthier.objects import Kernel
 
 if TYPE_CHECKING:
     from luthier.lifting import LiftedRepresentation
-
-RESIDENT_GROUPS = 1024
-"""Work-groups of the largest cooperative launch."""
 
 
 class Turns(Struct, frozen=True):
@@ -84,17 +81,27 @@ class Launch:
     """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
 
     def __post_init__(self) -> None:
-        if self.cooperative and self.geometry.groups > RESIDENT_GROUPS:
+        abi.check_geometry(self.kernel, self.target, self.geometry)
+        if self.cooperative and self.geometry.groups > self.resident:
             raise DeviceError(
-                f"a cooperative launch of {self.geometry.groups} work-groups; at most {RESIDENT_GROUPS} are resident",
+                f"a cooperative launch of {self.geometry.groups} work-groups; at most {self.resident} are resident",
                 kernel=self.kernel.name,
             )
-        abi.check_geometry(self.kernel, self.target, self.geometry)
 
     @property
     def waves(self) -> int:
         """Return the number of waves of a work-group."""
         return -(-self.geometry.items // self.kernel.wave_size)
+
+    @property
+    def lds(self) -> int:
+        """Return the bytes of LDS of a work-group."""
+        return self.kernel.group_segment_fixed_size + self.geometry.dynamic_lds
+
+    @property
+    def resident(self) -> int:
+        """Return how many of its work-groups the device holds at once."""
+        return resident_groups(self.plan, self.waves, self.lds, abi.scratch_bytes(self.kernel, self.target))
 
     def run(self, memory: Memory, executor: Executor) -> Result:
         """Execute it.
@@ -124,9 +131,8 @@ class Launch:
     def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
         """Provide what is dispatched, with what it finds in memory, which is given back afterwards."""
         kernel, geometry = self.kernel, self.geometry
-        workers = geometry.groups if self.cooperative else min(threads, geometry.groups)
+        resident = min(geometry.groups, max(threads, self.resident))
         scratch_lane = abi.scratch_bytes(kernel, self.target)
-        lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
         temporary: list[Allocation] = []
 
         def take(size: int, label: str) -> Allocation:
@@ -134,14 +140,14 @@ class Launch:
             return temporary[-1]
 
         try:
-            scratch = take(workers * self.waves * kernel.wave_size * scratch_lane, "scratch").address
+            scratch = take(resident * self.waves * kernel.wave_size * scratch_lane, "scratch").address
             # Compilers widen scalar loads within what alignment makes safe on hardware.
             kernarg = take(max(1, -(-len(self.arguments) // 64)) * 64, f"arguments of {kernel.name}")
             kernarg.view()[: len(self.arguments)] = np.frombuffer(self.arguments, np.uint8)
             packet = take(64, "dispatch packet")
             object_address = self.image.host(kernel.descriptor_address)
             packet.view()[:] = np.frombuffer(
-                abi.dispatch_packet(kernel, geometry, object_address, kernarg.address, scratch_lane, lds), np.uint8
+                abi.dispatch_packet(kernel, geometry, object_address, kernarg.address, scratch_lane, self.lds), np.uint8
             )
             yield {
                 "packet": packet.address,
@@ -152,9 +158,10 @@ class Launch:
                 **{f"grid_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
                 **{f"whole_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
                 **{f"block_{axis}": count for axis, count in zip("xyz", geometry.block, strict=True)},
-                "lds_size": lds,
+                "lds_size": self.lds,
                 "cooperative": self.cooperative,
                 "backward": self.turns.backward,
+                "resident": resident,
                 "scratch": scratch,
                 "scratch_lane": scratch_lane,
                 "watch": self.watch,

@@ -17,6 +17,7 @@ from luthier.errors import DeviceError, EmulationError
 from luthier.isa.registers import SGPRS, TTMPS
 from luthier.isa.targets import Target
 from luthier.objects import Kernel
+from luthier.wire.topology import COMPUTE_UNITS
 
 USER_SGPRS = (
     *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
@@ -85,6 +86,8 @@ def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
         "scratch_extra": scratch_bytes(stackless, target),
         "architected_scratch": target.architected_flat_scratch + (not target.private_aperture),
         "simd_waves": target.occupancy(descriptor.vgprs, kernel.wave_size),
+        "processors": max(1, COMPUTE_UNITS * target.simds_per_cu // 4),
+        "processor_lds": target.lds_bytes * 4 // target.simds_per_cu,
         "named": 4 * descriptor.named_bar_cnt,
         "given_sgprs": max((first + count for first, count in descriptor.sgpr_inputs.values()), default=0),
         "kernarg_preload_offset": 4 * descriptor.kernarg_preload_offset,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from msgspec.structs import replace
 
 from luthier.emulator import layout
@@ -40,10 +42,21 @@ _FORMAT = {
 }
 
 
-def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
-    """Return the error for a code that the compiled scheduler returned."""
+def explain(
+    memory: Memory,
+    kernel: str,
+    code: Code,
+    worker: WorkerState,
+    reason: int,
+    describe: Callable[[], Sequence[str]] = tuple,
+) -> EmulationError:
+    """Return the error for a code that the compiled scheduler returned.
+
+    Args:
+        describe: returns sentences about the launch, for one that does not end.
+    """
     if reason in (layout.DEADLOCK, layout.RUNAWAY):
-        return _stuck(kernel, code, worker, reason)
+        return _stuck(kernel, code, worker, reason, describe())
     wave = worker.current()
     record = worker.record_of(wave)
     address = code.address_of(record)
@@ -106,14 +119,14 @@ def _what(memory: Memory, worker: WorkerState, reason: int) -> str:
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}"
 
 
-def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
+def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int, launch: Sequence[str]) -> EmulationError:
     waves = _waves(worker)
     what = (
         "deadlock: no wave of the work-group can go on"
         if reason == layout.DEADLOCK
         else "the work-group does not end: the limit of executed loops is reached"
     )
-    shown = "\n  ".join(waves[:32])
+    shown = "\n  ".join([*waves[:32], *launch])
     message = f"{what} (work-group {worker.workgroup}):\n  {shown}"
     error = EmulationError(message, kernel=kernel, target=str(code.isa.target))
     error.waves = waves
