@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +35,47 @@ def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], o
     assert executed[0] > 0
     if EVERYTHING:
         assert 1.2 * executed[0] < executed[1], "it goes on"
+
+
+def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: Path) -> None:
+    """Its work-groups wait for more than the device holds. What its process had executed is known, too."""
+    log = tmp_path / "results.json"
+    options = ["--check", "memory", "--executed", "--json", str(log)]
+    done = run_luthier("run", *options, "--", str(build_program("persistent", "-g")), "500")
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
+    told, said = json.loads(log.read_text()), done.stderr
+    assert "luthier run: kernel persistent of process" in said
+    assert "64 of 500 work-groups have begun, 0 have ended" in said
+    assert "436 cannot begin before others end, since the device holds 64 work-groups of this kernel at once" in said
+    assert re.search(rf"waves of 64 work-groups loop at .*persistent\.hip:{line_of('waits here')}\b", said)
+    assert said.splitlines()[-1] == "luthier: 0 findings; the run was ended before kernel persistent had ended"
+    (launch,) = told["unfinished"]
+    assert told["ended_before"] == "kernel persistent"
+    assert (launch["work_groups"], launch["begun"], launch["ended"], launch["resident"]) == (500, 64, 0, 64)
+    assert (launch["is_full"], launch["repeats"]) == (True, True)
+    (row,) = (row for row in told["executed"] if "persistent" in (row["kernel"] or ""))
+    assert min(row["wave_instructions"], row["lane_instructions"]) > 10_000
+    (note,) = told["executed_notes"]
+    assert re.fullmatch(r"process \d+ was ended and has not told all that it executed: counted is .* before", note)
+    assert f"  {note}\n" in said
+
+
+def line_of(text: str) -> int:
+    lines = (Path(__file__).parent / "programs" / "persistent.hip").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def test_a_program_that_was_ended_before_any_kernel(tmp_path: Path) -> None:
+    log = tmp_path / "findings.json"
+    done = run_luthier("sanitize", "--json", log, "--time-limit", "0.3", "--", "sleep", "60")
+    assert done.stderr.splitlines()[-1] == "luthier: 0 findings; the run was ended before the program had ended"
+    told = json.loads(log.read_text())
+    assert (done.returncode, told["ended_before"], told["unfinished"]) == (124, "the program", [])
+
+
+def test_nothing_was_executed(build_program: Callable[..., Path]) -> None:
+    done = run_luthier("run", "--executed", "--", "true")
+    assert (done.returncode, done.stderr) == (0, "== executed\n  no kernel was executed\n")
 
 
 def test_one_that_ends_soon_is_not(build_program: Callable[..., Path]) -> None:

@@ -112,15 +112,19 @@ class Findings:
             "not_checked": [one.to_json() for one in self.collector.unchecked],
         }
 
-    def tell(self) -> int:
-        """Print the findings and write them to their files; the exit code for them, 0 if the program's counts."""
+    def tell(self, unfinished: str = "") -> int:
+        """Print the findings and write them to their files; the exit code for them, 0 if the program's counts.
+
+        Args:
+            unfinished: what the run was ended before; empty: nothing.
+        """
         from luthier import __version__
         from luthier.run.findings import suppressions
         from luthier.run.findings.finding import sentences
         from luthier.run.findings.sarif import sarif
 
         told, args = self.told, self._args
-        tell(told, len(self.collector.findings) - len(told))
+        tell(told, len(self.collector.findings) - len(told), unfinished)
         notes = sentences(self.collector.unchecked)
         for note in notes:
             say_text(f"luthier: not checked: {note}", file=sys.stderr)
@@ -166,9 +170,10 @@ def unchecked_under_tools(checks: str) -> Sequence[str]:
     return [check for check in checks.split(",") if check not in ("memory", "leak", "host")]
 
 
-def tell(findings: Sequence[Finding], suppressed: int = 0) -> None:
-    """Print findings, on standard error."""
+def tell(findings: Sequence[Finding], suppressed: int = 0, unfinished: str = "") -> None:
+    """Print findings, on standard error, and what the run was ended before."""
     for finding in findings:
         say_text("\n".join(f"luthier: {line}" for line in finding.lines()), file=sys.stderr)
     more = f", {suppressed} suppressed" if suppressed else ""
+    more += f"; the run was ended before {unfinished} had ended" if unfinished else ""
     say(f"luthier: {counted(len(findings), 'finding')}{more}", file=sys.stderr)

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import (
     add_hoist_argument,
@@ -38,7 +38,7 @@ from luthier.support.wording import counted
 from luthier.terminal import say, say_raw, say_text, visible_lines
 
 if TYPE_CHECKING:
-    from luthier.run import Devices
+    from luthier.run import Devices, Unfinished
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import MachineGpus, devices_for, run_program
+    from luthier.run import MachineGpus, Unfinished, devices_for, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
@@ -141,27 +141,35 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--calls is about what -o writes: give a folder with -o")
     if args.json and args.json != "-":
         check_writable(args.json)
+    unfinished = Unfinished()
     if not (args.tool or args.output or args.json):
         collector = None if findings is None else findings.collector
-        code = run_program(command, devices, executed=executed, findings=collector, seconds=args.time_limit)
+        code = run_program(
+            command,
+            devices,
+            executed=executed,
+            findings=collector,
+            seconds=args.time_limit,
+            unfinished=unfinished,
+        )
         _print_executed(executed, args)
-        return _end(code, findings)
+        return _end(code, findings, unfinished)
     recorder = None
     if args.output:
         from luthier.run.record import Recorder
 
         recorder = Recorder(Path(args.output), calls=args.calls)
     try:
-        code = _run_watched(args, command, devices, recorder, executed, findings)
+        code = _run_watched(args, command, devices, recorder, executed, findings, unfinished)
     finally:
         if recorder is not None:
             recorder.discard()
-    return _end(code, findings)
+    return _end(code, findings, unfinished)
 
 
-def _end(code: int, findings: Findings | None) -> int:
+def _end(code: int, findings: Findings | None, unfinished: Unfinished) -> int:
     """Tell what checks have found; the exit status."""
-    status = 0 if findings is None else findings.tell()
+    status = 0 if findings is None else findings.tell(unfinished.what)
     return status or end_as(code)
 
 
@@ -227,6 +235,7 @@ def _run_watched(
     recorder: Recorder | None,
     executed: Executed | None,
     findings: Findings | None,
+    unfinished: Unfinished,
 ) -> int:
     """Run the program with the tool library, under tools or not; its exit status, as of `run_program`."""
     from luthier.run import Later, run_program
@@ -261,7 +270,14 @@ def _run_watched(
         )
     collector = None if findings is None else findings.collector
     code = run_program(
-        command, devices, later, executed, findings=collector, seconds=args.time_limit, ranges=args.calls
+        command,
+        devices,
+        later,
+        executed,
+        findings=collector,
+        seconds=args.time_limit,
+        ranges=args.calls,
+        unfinished=unfinished,
     )
     instrumentation = later.get()
     instrumentation.end()
@@ -272,7 +288,7 @@ def _run_watched(
         tell_refused(instrumentation.captures)
         say(f"luthier: {counted(len(kept), 'launch')} captured", file=sys.stderr)
     _print_executed(executed, args)
-    _report(instrumentation, recorder, executed, command, code, args, findings)
+    _report(instrumentation, recorder, executed, command, code, args, findings, unfinished)
     return code
 
 
@@ -289,7 +305,12 @@ def seconds(text: str) -> float:
 
 def _print_executed(executed: Executed | None, args: argparse.Namespace) -> None:
     if executed is not None:
-        _print_section("executed", shown_tables([executed.table()], args, sys.stderr))
+        table = executed.table()
+        _print_section("executed", shown_tables([table], args, sys.stderr) if table.rows else ())
+        for note in executed.notes:
+            say(f"  {note}", file=sys.stderr)
+        if not (table.rows or executed.notes or executed.elsewhere):
+            say("  no kernel was executed", file=sys.stderr)
         if executed.elsewhere:
             say(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
 
@@ -320,6 +341,7 @@ def _report(
     code: int,
     args: argparse.Namespace,
     findings: Findings | None,
+    unfinished: Unfinished,
 ) -> None:
     """Report on standard error, since standard output is the program's.
 
@@ -342,16 +364,26 @@ def _report(
                 f"luthier: {hoisted} hooks that count were replaced by counters in registers, added up when waves end",
                 file=sys.stderr,
             )
+        if unfinished.launches and reported:
+            say_fitting(
+                f"luthier: of {unfinished.what} the tables lack what waves count in registers: they add it when they "
+                "end",
+                file=sys.stderr,
+            )
         for fault in instrumentation.faults:
             if fault in instrumentation.failures:
                 continue  # that is the error which ends this
             say_fitting(f"luthier: {fault}", file=sys.stderr)
     kept = command if args.keep_command else None
+    cut_short: dict[str, Any] = {} if executed is None or not executed.notes else {"executed_notes": executed.notes}
+    if unfinished.what:
+        cut_short |= {"ended_before": unfinished.what, "unfinished": unfinished.to_json()}
     if recorder is not None:
-        summary = {**results.head(instrumentation, kept, code, reported, executed), "devices": args.device.split(",")}
+        summary = {**results.head(instrumentation, kept, code, reported, executed), **cut_short}
+        summary["devices"] = args.device.split(",")
         recorder.finish(instrumentation, summary)
     if args.json:
-        summary = results.summary(instrumentation, kept, code, reported, executed)
+        summary = results.summary(instrumentation, kept, code, reported, executed) | cut_short
         if findings is not None:
             summary |= findings.to_json()
         text = strict_json.dumps(summary, indent=2)

@@ -19,6 +19,7 @@ from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
+    from luthier.run import Unfinished
     from luthier.run.findings.collector import Collector
 
 
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     from luthier.cli.run import end_as
+    from luthier.run import Unfinished
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
@@ -69,10 +71,15 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.json)
     findings = Findings(args.checks, args)
     collector = findings.collector
-    code = _captures(args, command, collector) if are_captures(command) else _program(args, command, collector)
-    status = findings.tell()
+    unfinished = Unfinished()
+    if are_captures(command):
+        code = _captures(args, command, collector)
+    else:
+        code = _program(args, command, collector, unfinished)
+    status = findings.tell(unfinished.what)
     if args.json:
         data = {"schema": 1, "exit_code": code, **findings.to_json()}
+        data |= {"ended_before": unfinished.what or None, "unfinished": unfinished.to_json()}
         write_atomically(args.json, f"{json.dumps(data, indent=2)}\n".encode())
     return status or end_as(code)
 
@@ -82,13 +89,14 @@ def are_captures(words: Sequence[str]) -> bool:
     return all(Path(word).is_dir() or is_capture(word) for word in words)
 
 
-def _program(args: argparse.Namespace, command: list[str], collector: Collector) -> int:
-    """Run a program, and collect what is found; its exit code."""
+def _program(args: argparse.Namespace, command: list[str], collector: Collector, unfinished: Unfinished) -> int:
+    """Run a program, and collect what is found, and what was cut short; its exit code."""
     from luthier.run import run_program, virtual_devices_for
 
     if args.scheduler is not None:
         raise LuthierError("--scheduler is for captured launches")
-    return run_program(command, virtual_devices_for(args.device, command), findings=collector, seconds=args.time_limit)
+    devices = virtual_devices_for(args.device, command)
+    return run_program(command, devices, findings=collector, seconds=args.time_limit, unfinished=unfinished)
 
 
 def _captures(args: argparse.Namespace, names: list[str], collector: Collector) -> int:

@@ -27,6 +27,7 @@ from luthier.run.device_choice import devices_for as devices_for
 from luthier.run.device_choice import virtual_devices_for as virtual_devices_for
 from luthier.run.machine_gpus import MachineGpus as MachineGpus
 from luthier.run.program import Later as Later
+from luthier.run.program import Unfinished as Unfinished
 from luthier.run.program import run_program as run_program
 from luthier.run.virtual_gpus import VirtualGpu as VirtualGpu
 from luthier.run.virtual_gpus import parse_devices as parse_devices
@@ -35,6 +36,7 @@ __all__ = [
     "Devices",
     "Later",
     "MachineGpus",
+    "Unfinished",
     "VirtualGpu",
     "devices_for",
     "parse_devices",

@@ -27,6 +27,8 @@ class Executed:
         """Wave-instructions of code that is in no code object of the program, or was patched."""
         self.elsewhere_lanes = 0
         """Lane-instructions of it."""
+        self.notes: list[str] = []
+        """Sentences about what is missing."""
 
     def add(
         self,

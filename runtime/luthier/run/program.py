@@ -13,8 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import preflight, topology
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from luthier.run.executed import Executed
     from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
+    from luthier.run.long_launches import LongLaunch
+    from luthier.run.service import Service
     from luthier.run.virtual_gpus import VirtualGpu
 
 ENDED = 124
@@ -136,6 +139,7 @@ def run_program(
     *,
     seconds: float | None = None,
     ranges: bool = False,
+    unfinished: Unfinished | None = None,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
 
@@ -143,11 +147,12 @@ def run_program(
 
     Args:
         tools: to run it under; what they found is in them afterwards.
-        executed: gets what the virtual devices have counted, of processes that end by themselves; GPUs count nothing.
+        executed: gets what the virtual devices have counted; GPUs count nothing.
         captures: gets launches with the memory that they may access.
         findings: gets what is wrong with the program's use of memory, which virtual devices then check.
         seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
         ranges: whether the tools' recorder wants the program's own ranges (roctx).
+        unfinished: gets what was cut short, if the program was ended.
 
     Raises:
         DeviceError: the native library was not built, or a limit is too low.
@@ -157,7 +162,8 @@ def run_program(
     preflight.check(command, devices, os.environ)
     virtual = [] if isinstance(devices, MachineGpus) else devices
     seen = devices.environment(os.environ) if isinstance(devices, MachineGpus) else {}
-    with private_folder() as folder, _listening(folder) as listener, _signals() as forward_to:
+    unfinished = unfinished or Unfinished()
+    with private_folder() as folder, _listening(folder) as listener, _signals() as (forward_to, received):
         # Lists in environment variables can hold the link, wherever Luthier is installed.
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
         if virtual:
@@ -177,15 +183,46 @@ def run_program(
         forward_to(child.send_signal)
         _allow_files()
         imported = threading.Event()
-        arguments = listener, virtual, tools, executed, captures, findings, imported
+        services: list[Service] = []
+        arguments = listener, virtual, tools, executed, captures, findings, imported, services
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
             imported.wait()
         if code is None:
             say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
-            return ENDED
-        return code
+        launches = [launch for service in services for launch in service.settle()]
+        if code is None or code < 0 or received:
+            unfinished.take(launches, is_program=code is None or code < 0)
+        return ENDED if code is None else code
+
+
+@dataclass
+class Unfinished:
+    """Launches, or a whole program, that a time limit or a signal ended."""
+
+    program: bool = False
+    launches: Sequence[LongLaunch] = ()
+
+    def take(self, launches: Sequence[LongLaunch], *, is_program: bool) -> None:
+        """Take it, and print what the launches were doing."""
+        self.program, self.launches = is_program, launches
+        for launch in launches:
+            from luthier.run.long_launches import say_lines  # is there, but few runs need it
+
+            begin = f"luthier run: kernel {launch.kernel} of process {launch.process}"
+            say(f"{begin} had not ended after {launch.seconds} s", file=sys.stderr)
+            say_lines(launch)
+
+    @property
+    def what(self) -> str:
+        """Return what it was, for a sentence; empty: everything ended by itself."""
+        names = list(dict.fromkeys(f"kernel {launch.kernel}" for launch in self.launches))
+        return " and ".join(names) or ("the program" if self.program else "")
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the launches as plain data."""
+        return [launch.to_json() for launch in self.launches]
 
 
 def _allow_files() -> None:
@@ -199,15 +236,18 @@ def _allow_files() -> None:
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
-    """Forward signals to the program: the function given takes one that passes them on, once there is a program.
+def _signals() -> Iterator[tuple[Callable[[Callable[[int], object]], None], list[int]]]:
+    """Forward signals to the program: the function given takes one that passes them on, once there is a program. Those
+    that came are in the list.
 
     They have handlers, and are not ignored: an ignored signal would be ignored in the program, too.
     """
     early: list[int] = []
+    received: list[int] = []
     receivers: list[Callable[[int], object]] = []
 
     def forward(number: int, _: object) -> None:
+        received.append(number)
         receivers[0](number) if receivers else early.append(number)
 
     def forward_to(receiver: Callable[[int], object]) -> None:
@@ -215,10 +255,10 @@ def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
         for number in early:
             receiver(number)
 
-    before = {number: signal.signal(number, lambda *_: None) for number in _LEFT_TO_PROGRAM}
+    before = {number: signal.signal(number, lambda one, _: received.append(one)) for number in _LEFT_TO_PROGRAM}
     before |= {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        yield forward_to
+        yield forward_to, received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -243,6 +283,7 @@ def _serve(
     captures: Captures | None,
     findings: Collector | None,
     imported: threading.Event,
+    services: list[Service],
 ) -> None:
     """Run the service.
 
@@ -250,6 +291,7 @@ def _serve(
 
     Args:
         imported: set when the service and the tools are there, or cannot be.
+        services: gets the service.
     """
     try:
         try:
@@ -260,7 +302,8 @@ def _serve(
             imported.set()
         if made is not None:
             import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
-        Service(devices, made, executed, captures, findings).serve(listener)
+        services.append(Service(devices, made, executed, captures, findings))
+        services[0].serve(listener)
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -30,7 +31,7 @@ from luthier.run.code_uris import read_uri
 from luthier.run.executed import Executed
 from luthier.run.findings.finding import CHECKS, FLOAT_KINDS, OBSERVED, UNDEFINED
 from luthier.run.findings.floats import has_flow, looked_for
-from luthier.run.long_launches import LongLaunches
+from luthier.run.long_launches import LongLaunch, LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
@@ -79,6 +80,21 @@ class _Shared:
         self.size = size
 
 
+_PATIENCE = 3.0
+"""Seconds for what processes have told that are gone."""
+
+
+class _Counting(Struct):
+    """Counts that a process has told before its end."""
+
+    pid: int
+    told: bytes = b""
+    """The last message; empty: none came."""
+    time: float = 0
+    ended: float | None = None
+    """When its connection was closed."""
+
+
 class Service:
     """Answers the processes of a program, each connection on a thread of its own.
 
@@ -118,6 +134,10 @@ class Service:
         self._last_shared = 0
         self._is_crowded = False
         self._long_launches = LongLaunches()
+        self._conversations: list[tuple[int, threading.Thread]] = []
+        """Threads that answer processes."""
+        self._counting: dict[socket.socket, _Counting] = {}
+        """By connection: the processes that have not told of all that they executed."""
 
     # Connections ----------------------------------------------------------------------------------------------------
 
@@ -137,7 +157,9 @@ class Service:
             if user != os.geteuid():
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True)
+            self._conversations.append((pid, thread))
+            thread.start()
 
     def _say_crowded(self, problem: OSError) -> None:
         """Say once that processes must wait until others have ended."""
@@ -150,15 +172,25 @@ class Service:
         """Answer a process; `pid` is its number here, whatever it is in a namespace of its own, or 0: it has none."""
         sessions: list[Session] = []
         shared: set[int] = set()
+        counting: list[_Counting] = []
         try:
-            self._converse(connection, pid, sessions, shared)
+            self._converse(connection, pid, sessions, shared, counting)
         finally:
             self._unshare(shared)
+            for counts in counting:
+                counts.ended = time.monotonic()
             for session in sessions:
                 if self._instrumentation is not None:
                     self._instrumentation.disconnect(session)
 
-    def _converse(self, connection: socket.socket, pid: int, sessions: list[Session], shared: set[int]) -> None:
+    def _converse(
+        self,
+        connection: socket.socket,
+        pid: int,
+        sessions: list[Session],
+        shared: set[int],
+        counting: list[_Counting],
+    ) -> None:
         told, is_known = 0, False
         with connection, contextlib.suppress(OSError):
             while True:
@@ -176,6 +208,9 @@ class Service:
                         if kind == Request.HELLO:
                             body = self._hello(Reader(payload))
                             sent, is_known = [self._space.fd], True
+                            if self._executed is not None:
+                                self._counting[connection] = _Counting(pid)
+                                counting.append(self._counting[connection])
                         elif not is_known:
                             raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                         elif kind in (Request.CAPTURE, Request.CAPTURED) and self._captures is not None:
@@ -191,7 +226,9 @@ class Service:
                         elif kind == Request.WATCHED:
                             body = self._watched(pid, Reader(payload))
                         elif kind == Request.RUNNING:
-                            body = self._running(pid, Reader(payload))
+                            body = self._running(connection, pid, Reader(payload))
+                        elif kind == Request.COUNTS:
+                            body = self._count_of(connection, payload)
                         elif kind == Request.HOT:
                             body = self._hot(pid, Reader(payload))
                         elif kind == Request.PLAN:
@@ -240,9 +277,6 @@ class Service:
             return self._outside(pid, request), []
         if kind == Request.EXPLAIN:
             return Writer().text(visible_lines(self._explain(pid, request))), []
-        if kind == Request.COUNTS:
-            self._count(request)
-            return Writer(), []
         if kind == Request.SHARE:
             size = request.number()
             if size == 0:
@@ -324,17 +358,21 @@ class Service:
             self._findings.add_watched(pid, found, plan, launch.launch)
         return Writer()
 
-    def _running(self, pid: int, request: Reader) -> Writer:
+    def _running(self, connection: socket.socket, pid: int, request: Reader) -> Writer:
         running = request.numbers(messages.Running)
+        if not running.groups:
+            self._long_launches.forget(connection)
+            return Writer()
         if running.kernel >= len(self._planner.plans):
             raise protocol.ProtocolError("a launch of a kernel that was never planned")
+        places = [request.numbers(messages.RunningPlace) for _ in range(running.places)]
         plan = self._planner.plans[running.kernel]
         counts = np.zeros(plan.code.code.count, np.int64)
         for planned, record, executions, _ in self._counted(request):
             if planned is plan.code:
                 known = record < len(counts)  # the code may have become longer meanwhile
                 counts[record[known]] = executions[known]
-        self._long_launches.tell(pid, running, plan, counts)
+        self._long_launches.tell(connection, pid, running, places, plan, counts)
         return Writer()
 
     def _hot(self, pid: int, request: Reader) -> Writer:
@@ -360,17 +398,53 @@ class Service:
             record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             yield planned, record, executions, lanes
 
-    def _count(self, request: Reader) -> None:
+    def _count_of(self, connection: socket.socket, payload: bytes) -> Writer:
+        """Take what a process has executed: at its end, or so far, which counts if it is killed before."""
         if self._executed is None:
             raise protocol.ProtocolError("counts that nobody asked for")
+        request = Reader(payload)
+        if request.number():
+            self._count(self._executed, request)
+            self._counting.pop(connection, None)
+        elif counting := self._counting.get(connection):
+            counting.told, counting.time = payload, time.monotonic()
+        return Writer()
+
+    def settle(self) -> list[LongLaunch]:
+        """Return the launches that had not ended when their processes told last, now that the program has ended.
+
+        What is known of the executed instructions of processes that did not come to their end is added.
+        """
+        patient_until = time.monotonic() + _PATIENCE
+        for pid, thread in self._conversations:
+            if not os.path.exists(f"/proc/{pid}"):  # what it has told is to be heard
+                thread.join(max(0.0, patient_until - time.monotonic()))
+        for counting in list(self._counting.values()):
+            assert self._executed is not None
+            state = "is still running" if counting.ended is None else "was ended"
+            if not counting.told:
+                self._executed.notes.append(f"process {counting.pid} {state} and has not told what it executed")
+                continue
+            request = Reader(counting.told)
+            request.number()
+            self._count(self._executed, request)
+            before = (counting.ended or time.monotonic()) - counting.time
+            self._executed.notes.append(
+                f"process {counting.pid} {state} and has not told all that it executed: "
+                f"counted is what it had {before:.1f} s before"
+            )
+        self._counting.clear()
+        return self._long_launches.unfinished()
+
+    def _count(self, executed: Executed, request: Reader) -> None:
         for planned, record, executions, lanes in self._counted(request):
             addresses = planned.code.addresses()[record]
             own = np.ones(len(record), np.bool_)
             for other in planned.others.values():
                 there = (record >= other.records.start) & (record < other.records.stop)
                 own &= ~there
-                self._executed.add(other.object, addresses[there] - other.distance, executions[there], lanes[there])
-            self._executed.add(planned.object, addresses[own], executions[own], lanes[own])
+                executed.add(other.object, addresses[there] - other.distance, executions[there], lanes[there])
+            executed.add(planned.object, addresses[own], executions[own], lanes[own])
 
     def _hello(self, request: Reader) -> Writer:
         """Return the reply that describes the devices to a process."""

@@ -10,7 +10,7 @@ import enum
 
 from luthier.wire.structures import Message
 
-VERSION = 6
+VERSION = 7
 """Version of the order of strings and single numbers in messages; raised when it changes."""
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells the virtual device where its service is."""
@@ -38,18 +38,20 @@ class Request(enum.IntEnum):
     ATTACH = 6
     """A name. Reply: a size, and the file."""
     COUNTS = 7
-    """A number of codes; for each a `CodeCounts` and its `RecordCounts`."""
+    """If that is all, as the process ends, or so far; a number of codes; for each a `CodeCounts` and its
+    `RecordCounts`."""
     OUTSIDE = 8
     """`Outside`, the object's URI and contents. Reply: a record, all ones if there is no instruction."""
     CAPTURE = 9
     """`Capture`, the packet, the allocation table and its aliases, while the launch waits. Reply: if it is wanted."""
     CAPTURED = 10
     """That launch has ended: whether it failed, whether it ran code of other objects, and how many launches ran beside
-    it; what was executed until it began and until it ended, each as in `COUNTS`."""
+    it; what was executed until it began and until it ended, each the codes of `COUNTS`."""
     FOUND = 11
     """`Sighting`."""
     RUNNING = 12
-    """`Running`; what its code has executed in the process, as in `COUNTS`."""
+    """`Running` and its `RunningPlace`s; if it is due, what its code has executed in the process, the codes of
+    `COUNTS`, else none."""
     FOLLOW = 13
     """`Follow`. Reply: `luthier.emulator.layout.TRANSITION`s, as bytes."""
     WATCHED = 14
@@ -59,7 +61,7 @@ class Request(enum.IntEnum):
     FOUND_COPY = 16
     """`Sighting` of a race, and what `FOUND_CALL` has for the call that copies."""
     HOT = 17
-    """What was executed often in the process, as in `COUNTS`."""
+    """What was executed often in the process, the codes of `COUNTS`."""
     INSTRUMENT = 18
     """These are the tool library's. Their replies name no C functions. This one: the digest, the command line. Reply:
     `Wishes`, patterns of functions of HSA and HIP, and the file of the ledger."""
@@ -326,6 +328,29 @@ class Running(Message, frozen=True):
     seconds: int
     others: int
     """Launches of the process that run, too."""
+    is_due: bool
+    """The user is to be told."""
+    groups: int
+    """Work-groups of the launch; 0: no launch of the process runs for long any more, and nothing else is meant."""
+    begun: int
+    running: int
+    """Those of them that have begun, and of these those that have not ended."""
+    resident: int
+    """As many as the device holds at once."""
+    is_full: bool
+    """As many run as can, and others have not begun."""
+    repeats: bool
+    """And those that run have come back to a state in which they were."""
+    places: int
+    """Number of `RunningPlace`s that follow."""
+
+
+class RunningPlace(Message, frozen=True):
+    """An instruction at which waves are that neither wait at a barrier nor have ended."""
+
+    record: int
+    groups: int
+    """Work-groups of these waves."""
 
 
 class Capture(Message, frozen=True):

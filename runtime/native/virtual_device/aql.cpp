@@ -180,7 +180,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
         gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
     {
-      const LongLaunches::Running running(room_.long_launches, plan);
+      const LongLaunches::Running running(room_.long_launches, plan, [&] { return launch->progress(); });
       room_.hot_code.launched();
       fault = launch->run();
     }

@@ -1,5 +1,6 @@
 #include "long_launches.h"
 
+#include <algorithm>
 #include <sys/prctl.h>
 #include <thread>
 
@@ -12,15 +13,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// When a launch is told of for the first time; each further time is twice as late.
+// When the user is told of a launch for the first time; each further time is twice as late.
 constexpr std::chrono::seconds kFirst{10};
-constexpr std::chrono::seconds kPeriod{1}; // between looks
+// Between looks: as old may be what is known of a process that is killed.
+constexpr std::chrono::milliseconds kPeriod{500};
+// One part in so many of the time may go to adding up what was executed.
+constexpr int kShare = 20;
 
 } // namespace
 
-LongLaunches::Running::Running(LongLaunches &launches, const char *plan) : launches_(launches) {
+LongLaunches::Running::Running(LongLaunches &launches, const char *plan, std::function<Progress()> progress)
+    : launches_(launches) {
   std::lock_guard lock(launches.mutex_);
-  entry_ = launches.running_.insert(launches.running_.end(), {plan, Clock::now(), kFirst});
+  entry_ = launches.running_.insert(launches.running_.end(), {plan, std::move(progress), Clock::now(), kFirst});
   if (!launches.watching_) {
     launches.watching_ = true;
     quiet_thread([&launches] { launches.watch(); }).detach(); // as the system, it lasts as long as the process
@@ -34,43 +39,64 @@ LongLaunches::Running::~Running() {
 
 void LongLaunches::watch() {
   prctl(PR_SET_NAME, "luthier-watch");
+  auto due = Clock::now();
   for (;;) {
     std::this_thread::sleep_for(kPeriod);
     try {
       look();
+      if (const auto now = Clock::now(); service_.setup().counts_told && now >= due) {
+        service_.tell(ExecutionCounters::get().take(), false);
+        due = now + kShare * (Clock::now() - now);
+      }
     } catch (const std::exception &) { // the service is gone: nobody is to be told
       return;
     }
   }
 }
 
-// One message for all that are due, about the one that has run for longest.
+// One message for all that run for long, about the one that has run for longest.
 void LongLaunches::look() {
   wire::Running told{};
+  Progress progress;
   const char *plan = nullptr;
   {
     std::lock_guard lock(mutex_);
     const auto now = Clock::now();
     for (Entry &entry : running_) {
-      const auto took = std::chrono::duration_cast<std::chrono::seconds>(now - entry.begin);
-      if (took < entry.due)
+      const auto took = now - entry.begin;
+      if (took < kPeriod)
         continue;
-      while (entry.due <= took)
-        entry.due *= 2;
       if (!plan) {
         plan = entry.plan;
-        told.seconds = took.count();
+        progress = entry.progress();
+        told.seconds = std::chrono::duration_cast<std::chrono::seconds>(took).count();
       }
+      told.is_due |= took >= entry.due;
+      while (entry.due <= took)
+        entry.due *= 2;
     }
     told.others = plan ? running_.size() - 1 : 0;
   }
-  if (!plan)
+  if (!plan && !told_)
     return;
-  told.kernel = get(plan, layout::plan::kernel);
-  Tally all = ExecutionCounters::get().take(), own;
-  const uint64_t code = get(plan, layout::plan::code);
-  own[code] = std::move(all[code]);
-  service_.tell_running(told, own);
+  told_ = plan != nullptr;
+  Tally own;
+  if (plan) {
+    told.kernel = get(plan, layout::plan::kernel);
+    told.groups = progress.groups;
+    told.begun = progress.begun;
+    told.running = progress.running;
+    told.resident = progress.resident;
+    told.is_full = progress.is_full;
+    told.repeats = progress.repeats;
+    told.places = progress.places.size();
+  }
+  if (told.is_due) {
+    Tally all = ExecutionCounters::get().take();
+    const uint64_t code = get(plan, layout::plan::code);
+    own[code] = std::move(all[code]);
+  }
+  service_.tell_running(told, progress.places, own);
 }
 
 } // namespace luthier

@@ -1,9 +1,12 @@
-// Launches that run for long: the service is told of one after 10 seconds, and then ever less often.
+// Launches that run for long: the service is told of one again and again, the user after 10 seconds, and then ever less
+// often. And of what was executed so far, if that is wanted: who is killed can tell nothing.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <list>
 
+#include "execution.h"
 #include "service.h"
 
 namespace luthier {
@@ -11,6 +14,7 @@ namespace luthier {
 class LongLaunches {
   struct Entry {
     const char *plan; // layout::plan
+    std::function<Progress()> progress;
     std::chrono::steady_clock::time_point begin;
     std::chrono::seconds due; // since then
   };
@@ -21,7 +25,7 @@ public:
   // A launch, which runs as long as this lives.
   class Running {
   public:
-    Running(LongLaunches &launches, const char *plan);
+    Running(LongLaunches &launches, const char *plan, std::function<Progress()> progress);
     ~Running();
     Running(const Running &) = delete;
 
@@ -38,6 +42,7 @@ private:
   std::mutex mutex_;
   std::list<Entry> running_; // those that began first come first
   bool watching_ = false;
+  bool told_ = false; // there was a launch to tell of at the last look
 };
 
 } // namespace luthier

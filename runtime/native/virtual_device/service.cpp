@@ -182,15 +182,19 @@ void Service::watched(const wire::Watched &launch, std::string_view found, std::
   ask(Request::kWatched, Writer().numbers(launch).bytes(found).bytes(met).text());
 }
 
-void Service::tell(const Tally &tally) {
+void Service::tell(const Tally &tally, bool is_all) {
   Writer message;
+  message.number(is_all);
   put_tally(message, tally);
   ask(Request::kCounts, message.text());
 }
 
-void Service::tell_running(const wire::Running &launch, const Tally &tally) {
+void Service::tell_running(const wire::Running &launch, const std::map<uint64_t, uint64_t> &places,
+                           const Tally &tally) {
   Writer message;
   message.numbers(launch);
+  for (const auto &[record, groups] : places)
+    message.numbers(wire::RunningPlace{record, groups});
   put_tally(message, tally);
   ask(Request::kRunning, message.text());
 }

@@ -60,10 +60,10 @@ public:
   uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
   // What the watch of a launch found: layout::found, layout::met.
   void watched(const wire::Watched &launch, std::string_view found, std::string_view met);
-  // At the end of the process, if it is wanted: what was executed.
-  void tell(const Tally &tally);
-  // A launch runs for long; what its code has executed in this process.
-  void tell_running(const wire::Running &launch, const Tally &tally);
+  // If it is wanted: what was executed so far; at the end of the process, all.
+  void tell(const Tally &tally, bool is_all);
+  // A launch runs for long; where its waves are, and what its code has executed in this process.
+  void tell_running(const wire::Running &launch, const std::map<uint64_t, uint64_t> &places, const Tally &tally);
   // What the process has executed often so far.
   void tell_hot(const Tally &tally);
   // Whether a launch is captured: asked before it begins, with the packet and the memory that it may access.

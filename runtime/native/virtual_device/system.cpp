@@ -23,7 +23,7 @@ void forget() {
 void tell_counts() {
   if (System *system = System::current())
     try {
-      system->service.tell(ExecutionCounters::get().take());
+      system->service.tell(ExecutionCounters::get().take(), true);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: nothing is known of what was executed: %s\n", problem.what());
     }
