@@ -106,6 +106,34 @@ def test_planted(build_program: Build, tmp_path: Path, kernel: str, bug: str, ta
     check(build_program("unordered", "-g"), tmp_path / "log", kernel, bug, target, [])
 
 
+def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
+    """HIP's headers, in which `__syncthreads` is, come behind it in text, JSON and SARIF; suppressions are of it."""
+    files = {name: tmp_path / name for name in ("json", "sarif", "gen-suppressions")}
+    words = [word for name, file in files.items() for word in (f"--{name}", file)]
+    words += ["--", build_program("unordered", "-g"), "partial", "divergent"]
+    done = run_luthier("sanitize", "--checks", "barrier", "--device", "emu:gfx90a", *words)
+    (found,) = json.loads(files["json"].read_text())["findings"]
+    line, header = found["source"]["line"], found["frames"][0]["file"]
+    assert lines_of([found["source"]]) == {"partial waits"}
+    assert header.endswith("device_functions.h")
+    assert re.search(
+        rf" source \S*unordered\.hip:{line}:.*\nluthier:     with inlined .*\(__syncthreads\)\n", done.stderr
+    )
+    assert f"with inlined {header}:" in done.stderr
+    (result,) = json.loads(files["sarif"].read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line
+    assert files["gen-suppressions"].read_text().endswith(f"unordered.hip:{line}\n")
+
+
+def test_why_no_line_is_known(build_program: Build, tmp_path: Path) -> None:
+    program, log = build_program("unordered"), tmp_path / "log"
+    done = run_luthier("sanitize", "--checks", "barrier", "--json", log, "--", program, "partial", "divergent")
+    (found,) = json.loads(log.read_text())["findings"]
+    assert (found["source"], found["no_source"]) == (None, found["other"]["no_source"])
+    assert found["no_source"].startswith("no debug information; compile with -g")
+    assert done.stderr.count(f"    no source line: {found['no_source']}\n") == 2
+
+
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.parametrize(("kernel", "bug"), BUGS)
 def test_planted_on_gfx12(build_newer: Build, tmp_path: Path, kernel: str, bug: str) -> None:

@@ -238,7 +238,7 @@ def test_counts_of_records_that_code_lacks(count: int) -> None:
 @pytest.mark.parametrize("kind", Sight)
 def test_findings_with_and_without_another_access(kind: Sight) -> None:
     """Each is refused or can be told."""
-    code = Running("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", ()))
+    code = Running("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", (), ""))
     numbers = dict.fromkeys(Sighting.field_names(), 1) | {"kind": kind}
     for has_other, in_lds in itertools.product((0, 1), repeat=2):
         collector = Collector(KINDS)

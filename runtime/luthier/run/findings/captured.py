@@ -9,7 +9,7 @@ from luthier.capture.checking import Observed
 from luthier.capture.replay import PreparedLaunch
 from luthier.emulator import layout
 from luthier.emulator.inspection.sighted import wanted
-from luthier.run.findings.collector import Collector, Place, Running, frames_of
+from luthier.run.findings.collector import Collector, Place, Running, place_of
 from luthier.run.findings.finding import CHECKS, DECISIONS
 from luthier.run.findings.floats import has_flow, looked_for
 
@@ -43,4 +43,4 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
 
 def _place(launch: PreparedLaunch, record: int) -> Place:
     address = launch.code.address_of(record)
-    return address, launch.code.text(record), frames_of(launch.object.source.at(address))
+    return place_of(address, launch.code.text(record), launch.object)

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError, EmulationError
-from luthier.objects.source import SourceFrame, SourceLocation
+from luthier.objects import CodeObject
+from luthier.objects.source import SourceFrame
 from luthier.run.findings.arguments import ArgumentSizes
 from luthier.run.findings.finding import (
     COPY,
@@ -70,8 +71,10 @@ _KINDS = {
 _ONLY_PAGES = "bounds to the byte", "the allocations of the process were known by pages only"
 
 
-Place = tuple[int, str, tuple[SourceFrame, ...]]
-"""Virtual address, text and source of an instruction."""
+_IN_MEMORY = "memory:"
+"""Begins the URIs of code objects that ROCr has loaded from memory."""
+Place = tuple[int, str, tuple[SourceFrame, ...], str]
+"""Virtual address, text and source of an instruction, innermost first, and why that is not known; empty where it is."""
 
 
 class Running(Struct, frozen=True):
@@ -278,7 +281,7 @@ class Collector:
 
 def _locate(finding: Finding, seen: Sighting, code: Running, other: Running | None) -> None:
     finding.kernel, finding.object = code.kernel, code.object
-    finding.offset, finding.instruction, finding.frames = code.instruction(seen.record)
+    finding.offset, finding.instruction, finding.frames, finding.no_source = code.instruction(seen.record)
     finding.in_lds = bool(seen.in_lds)
     if seen.has_other:
         second = other or code
@@ -312,9 +315,21 @@ def _instruction(plan: Plan, record: int) -> Place:
     for other in plan.code.others.values():
         if record in other.records:
             address, object = address - other.distance, other.object
-    return address, code.text(record), frames_of(object.source.at(address)) if object is not None else ()
+    return place_of(address, code.text(record), object)
 
 
-def frames_of(location: SourceLocation | None) -> tuple[SourceFrame, ...]:
-    """Return the source of an instruction, innermost first; empty if it is not known."""
-    return () if location is None else location.frames
+def place_of(address: int, text: str, object: CodeObject | None) -> Place:
+    """Return the place of an instruction.
+
+    Args:
+        object: the code object that it is from; None if that is not known.
+    """
+    if object is None:
+        return address, text, (), "its code object is not known"
+    location = object.source.at(address)
+    if location is not None:
+        return address, text, location.frames, ""
+    problem = "; ".join(object.source.problems) or "debug information has none for this instruction"
+    if object.name.startswith(_IN_MEMORY) and not object.source.present:
+        problem += " (the program may have compiled it itself: -g is an option of that, too)"
+    return address, text, (), problem

@@ -14,6 +14,7 @@ from luthier.emulator.running.memory import REACH
 from luthier.errors import LuthierError
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
+from luthier.objects.user_source import user_frame
 from luthier.run.findings.host import Call
 from luthier.support.wording import counted
 
@@ -140,6 +141,7 @@ class Other(Struct):
     """Virtual address in the code object."""
     instruction: str = ""
     frames: tuple[SourceFrame, ...] = ()
+    no_source: str = ""
     lane: int = 0
     wave: int = 0
     group: int = 0
@@ -173,6 +175,8 @@ class Finding(Struct):
     instruction: str = ""
     frames: tuple[SourceFrame, ...] = ()
     """Of the source, innermost first; empty if it is not known."""
+    no_source: str = ""
+    """Why the source of the instruction is not known; empty where it is."""
     lane: int = 0
     """-1: it is about a scalar register or value, or about no lane."""
     wave: int = 0
@@ -250,10 +254,10 @@ class Finding(Struct):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        kept = {**msgspec.to_builtins(self), "frames": _plain(self.frames)}
+        kept = {**msgspec.to_builtins(self), **_plain(self.frames)}
         for name, about in (("other", self.other), ("allocated", self.allocated), ("freed", self.freed)):
             if about is not None:
-                kept[name] |= {"frames": _plain(about.frames)}
+                kept[name] |= _plain(about.frames)
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}
 
     @property
@@ -298,7 +302,7 @@ class Finding(Struct):
         yield f"  the other one is a copy that {does} {self.other.size} bytes, from {self.other.address:#x} on"
         if self.other.call != COPY:
             yield f"    by {self.other.call}, last called at {self.other.offset:#x} of {self.other.object}"
-            yield from _source_of_call(self.other.frames)
+            yield from _source(self.other.frames)
 
     def _other(self) -> str:
         assert self.other is not None
@@ -311,10 +315,10 @@ class Finding(Struct):
         """Yield what comes behind the message of a `WATCHED` kind."""
         lane = "" if self.lane < 0 else f"lane {self.lane} of "
         yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
-        yield from _code(self.offset, self.instruction, self.frames)
+        yield from _code(self)
         if self.other is not None:
             yield "  behind" if self.kind == "hazard" else "  the operation that it does not wait for"
-            yield from _code(self.other.offset, self.other.instruction, self.other.frames)
+            yield from _code(self.other)
         yield f"    in {counted(self.count, 'launch')} of the kernel, first in launch {self.first_launch}"
 
     @property
@@ -335,11 +339,11 @@ class Finding(Struct):
         yield self.message
         if self.call:
             yield f"    called at {self.offset:#x} of {self.object}"
-            yield from _source_of_call(self.frames)
+            yield from _source(self.frames)
             yield f"    {counted(self.count, 'time')} in all"
         elif not self.kernel and self.object:
             yield f"    {'allocated' if self.kind == 'leak' else 'called'} at {self.offset:#x} of {self.object}"
-            yield from _source_of_call(self.frames)
+            yield from _source(self.frames)
             if self.count > 1:
                 yield f"    {counted(self.count, 'time')} in all"
         if not self.kernel:
@@ -349,7 +353,7 @@ class Finding(Struct):
             return
         lane = "" if self.kind == "missed-barrier" or self.lane < 0 else f"lane {self.lane} of "
         yield f"    by {lane}wave {self.wave} of work-group {self.group}, kernel {self.name}"
-        yield from _code(self.offset, self.instruction, self.frames)
+        yield from _code(self)
         if self.other is not None and self.other.call:
             yield from self._copy()
         elif self.other is not None:
@@ -359,7 +363,7 @@ class Finding(Struct):
                 f", kernel {spellings(self.other.kernel)[-1]}, launch {self.other.launch}" if self.other.kernel else ""
             )
             yield f"  {self._other()} {other_lane}wave {self.other.wave} of work-group {self.other.group}{launch}"
-            yield from _code(self.other.offset, self.other.instruction, self.other.frames)
+            yield from _code(self.other)
         launches = f"{self.first_launch}"
         if self.last_launch != self.first_launch:
             launches = f"{self.first_launch} to {self.last_launch}"
@@ -399,17 +403,27 @@ def access_of(instruction: str, *, in_lds: bool) -> str:
     return {Kind.READ: "read", Kind.WRITE: "write", Kind.ATOMIC: "atomic"}[kind]
 
 
-def _source_of_call(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
-    for number, frame in enumerate(frames):
-        place = frame.place if frame.line else "no line is known"
-        yield f"    {'inlined at' if number else 'source'} {place} ({frame.name})"
+def source_of(frames: tuple[SourceFrame, ...]) -> SourceFrame | None:
+    """Return the user's own line of a place in the source; None if none is known."""
+    return user_frame(frames) if frames else None
 
 
-def _plain(frames: tuple[SourceFrame, ...]) -> list[dict[str, Any]]:
-    return [{**frame._asdict(), "name": frame.name} for frame in frames]
+def _plain(frames: tuple[SourceFrame, ...]) -> dict[str, Any]:
+    plain = {frame: {**frame._asdict(), "name": frame.name} for frame in frames}
+    source = source_of(frames)
+    return {"source": plain[source] if source else None, "frames": [plain[frame] for frame in frames]}
 
 
-def _code(offset: int, instruction: str, frames: tuple[SourceFrame, ...]) -> Iterator[str]:
-    yield f"    at {offset:#x} {instruction}"
-    for number, frame in enumerate(frames):
-        yield f"    {'inlined at' if number else 'source'} {frame.place} ({frame.name})"
+def _code(of: Finding | Other) -> Iterator[str]:
+    yield f"    at {of.offset:#x} {of.instruction}"
+    yield from _source(of.frames)
+    if of.no_source:
+        yield f"    no source line: {of.no_source}"
+
+
+def _source(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
+    """Yield the user's line, where that was inlined, and last what of headers is inlined there."""
+    at = frames.index(user_frame(frames)) if frames else 0
+    words = ["source", *["inlined at"] * len(frames[at + 1 :]), *["with inlined"] * at]
+    for word, frame in zip(words, (*frames[at:], *reversed(frames[:at])), strict=False):
+        yield f"    {word} {frame.place if frame.line else 'no line is known'} ({frame.name})"

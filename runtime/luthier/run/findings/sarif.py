@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from luthier.objects.source import SourceFrame
-from luthier.run.findings.finding import KINDS, OF_ALLOCATIONS, Finding
+from luthier.run.findings.finding import KINDS, OF_ALLOCATIONS, Finding, source_of
 from luthier.support.sarif import location, log, physical, rule
 
 _OTHERS = {
@@ -39,12 +39,13 @@ def _result(finding: Finding) -> dict[str, Any]:
         "occurrenceCount": finding.count,
         "properties": finding.to_json(),
     }
-    own = next((_physical(frame) for frame in finding.frames[:1] if frame.line), None)
-    if place := location(own, finding.kernel, finding.name):
+    own = source_of(finding.frames)
+    if place := location(_physical(own) if own and own.line else None, finding.kernel, finding.name):
         result["locations"] = [place]
-    if finding.other is not None and finding.other.frames and finding.other.frames[0].line:
+    other = source_of(finding.other.frames) if finding.other is not None else None
+    if other is not None and other.line:
         message = {"text": _OTHERS.get(finding.kind, "where that shows")}
-        result["relatedLocations"] = [{"physicalLocation": _physical(finding.other.frames[0]), "message": message}]
+        result["relatedLocations"] = [{"physicalLocation": _physical(other), "message": message}]
     calls = ("the allocation", finding.allocated), ("where it is given back", finding.freed)
     for text, call in calls:
         if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import matches
-from luthier.run.findings.finding import KINDS, Finding
+from luthier.run.findings.finding import KINDS, Finding, source_of
 
 
 class Suppression(Struct, frozen=True):
@@ -75,7 +75,8 @@ def generate(findings: Iterable[Finding]) -> str:
     """Return a file's text by which none of these would be told."""
     lines: dict[str, None] = {}
     for one in findings:
-        source = f"*{one.frames[0].file.replace(' ', '?')}:{one.frames[0].line}" if one.frames else ""
+        frame = source_of(one.frames)
+        source = f"*{frame.file.replace(' ', '?')}:{frame.line}" if frame else ""
         kernel = one.kernel or ("*" if source else "")
         lines[" ".join(part for part in (one.kind, kernel, source) if part)] = None
     return "".join(f"{line}\n" for line in lines)
