@@ -33,6 +33,26 @@ BUGS = {
     "busy": ("busy-stream", "hipStreamDestroy", ""),
 }
 """Bug of `host_errors.hip` -> kind, function and error."""
+REASONS = {
+    "unseen": ("_Z5smallPi", [1, 1, 1], [2048, 1, 1], "2,048 work-items in a work-group, the device has at most 1,024"),
+    "items": (
+        *("_Z5smallPi", [2, 1, 1], [128, 1, 1]),
+        "128 work-items in a work-group, the kernel was compiled for at most 64",
+    ),
+    "lds": (
+        *("_Z4tilePi", [1, 1, 1], [256, 1, 1]),
+        "82,944 bytes of LDS (1,024 of the kernel and 81,920 of the launch), the device has 65,536",
+    ),
+    "grid": (
+        *("_Z5smallPi", [1 << 26, 3, 1], [64, 1, 1]),
+        "4,294,967,296 work-items in x, at most 4,294,967,295",
+    ),
+    "cooperative": (
+        *("_Z5smallPi", [1, 1, 1], [64, 32, 1]),
+        "2,048 work-items in a work-group, the device has at most 1,024",
+    ),
+}
+"""Bug -> kernel, work-groups, work-items of each, and why the launch fails."""
 
 
 def line_of(bug: str) -> int:
@@ -62,6 +82,20 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     log = tmp_path / "log"
     done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
     check(done, log, bug, BUGS[bug])
+
+
+@pytest.mark.parametrize("bug", REASONS)
+def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
+    """A launch that failed says what it asked for, and what of it is too much."""
+    log, (kernel, groups, items, reason) = tmp_path / "log", REASONS[bug]
+    done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
+    (found,) = json.loads(log.read_text())["findings"]
+    assert found["source"]["line"] == line_of(bug)
+    lds = 80 << 10 if bug == "lds" else 0
+    assert found["launch"] == {"kernel": kernel, "groups": groups, "items": items, "lds": lds, "reason": reason}
+    assert f" returned {found['detail']}: {reason}\n" in done.stderr
+    sizes = (" x ".join(f"{size:,}" for size in of) for of in (groups, items))
+    assert "kernel {}, {} work-groups of {} work-items".format(found["launch"]["kernel"][3:-2], *sizes) in done.stderr
 
 
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])

@@ -300,6 +300,25 @@ class CallSighting(Message, frozen=True):
     """Address of the allocation that they begin in; 0: there is none."""
     extent: int
     """Bytes of it, as the program asked for them."""
+    has_launch: bool = False
+    """A launch failed, of which is the rest; the kernel's symbol is behind the name of the error."""
+    groups_x: int = 0
+    """Work-groups of the grid."""
+    groups_y: int = 0
+    groups_z: int = 0
+    items_x: int = 0
+    """Work-items of a work-group."""
+    items_y: int = 0
+    items_z: int = 0
+    lds: int = 0
+    """Bytes of a work-group, beside those of the kernel."""
+    kernel_lds: int = 0
+    kernel_items: int = 0
+    """Work-items of a work-group for which the kernel was compiled at most; 0: not known, as the next two."""
+    device_lds: int = 0
+    """Bytes that a work-group may have."""
+    device_items: int = 0
+    """Work-items that it may have."""
 
 
 class Follow(Message, frozen=True):

@@ -18,6 +18,8 @@ extern "C" {
 void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address, uint64_t size,
                               uint64_t base, uint64_t extent, const char *function, const char *symbol,
                               const char *file) __attribute__((weak));
+void luthier_complain_of_launch(const void *found, const char *function, const char *symbol, const char *file)
+    __attribute__((weak));
 void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site)
     __attribute__((weak));
 uint64_t luthier_undefined(uint64_t address, uint64_t size, uint64_t *first) __attribute__((weak));
@@ -52,14 +54,94 @@ void complain(Sight kind, const char *function, int error, const void *site, con
                            reach.extent, what.c_str(), at.symbol, at.file);
 }
 
+// What a kernel takes of a device, and what that has.
+struct Demand {
+  std::string kernel; // its symbol
+  int lds = 0, items = 0, device_lds = 0, device_items = 0;
+};
+
+// Fields of hipFuncAttributes; there is nothing behind them.
+struct FunctionAttributes {
+  int binary_version, cache_mode;
+  size_t constant, scratch;
+  int most_dynamic_lds, most_items, registers, carveout, ptx_version;
+  size_t lds;
+};
+
+// What a launch asks for.
+struct Asked {
+  void *function; // a hipFunction_t, or the address that the host has for the kernel
+  bool is_handle;
+  Dim3 groups, items;
+  uint64_t lds;
+};
+
+// Return what a launch's kernel takes. HIP is asked before the launch: what it is asked after one that failed may hide
+// that from the program.
+const Demand &demand_of(const Asked &asked) {
+  static auto *const known = new std::map<std::pair<int, void *>, Demand>;
+  static auto *const mutex = new std::mutex; // never destroyed, both: programs launch while they end
+  int device = 0;
+  next<int(int *)>("hipGetDevice")(&device);
+  std::lock_guard lock(*mutex);
+  const auto [place, is_new] = known->try_emplace({device, asked.function});
+  if (!is_new)
+    return place->second;
+  Demand &made = place->second;
+  constexpr int kItems = 56, kLds = 74; // of hipDeviceAttribute_t
+  const auto attribute = next<int(int *, int, int)>("hipDeviceGetAttribute");
+  attribute(&made.device_items, kItems, device);
+  attribute(&made.device_lds, kLds, device);
+  const char *name = nullptr;
+  if (asked.is_handle) {
+    constexpr int kMostItems = 0, kOwnLds = 1; // of hipFunction_attribute
+    const auto own = next<int(int *, int, void *)>("hipFuncGetAttribute");
+    own(&made.items, kMostItems, asked.function);
+    own(&made.lds, kOwnLds, asked.function);
+    name = next<const char *(void *)>("hipKernelNameRef")(asked.function);
+  } else {
+    FunctionAttributes own{};
+    if (next<int(FunctionAttributes *, const void *)>("hipFuncGetAttributes")(&own, asked.function) == kSuccess) {
+      made.items = own.most_items;
+      made.lds = static_cast<int>(own.lds);
+    }
+    name = next<const char *(const void *, void *)>("hipKernelNameRefByPtr")(asked.function, nullptr);
+  }
+  made.kernel = name ? name : "";
+  return made;
+}
+
+// Tells of a launch that failed.
+void complain(Sight kind, const char *function, int error, const void *site, const Asked &asked, const Demand &demand) {
+  if (!luthier_complain_of_launch)
+    return;
+  const CallSite at = call_site(site);
+  const auto &[groups, items] = std::pair(asked.groups, asked.items);
+  wire::CallSighting call{};
+  call.kind = static_cast<uint64_t>(kind);
+  call.error = error;
+  call.offset = at.offset;
+  call.has_launch = true;
+  call.groups_x = groups.x, call.groups_y = groups.y, call.groups_z = groups.z;
+  call.items_x = items.x, call.items_y = items.y, call.items_z = items.z;
+  call.lds = asked.lds;
+  call.kernel_lds = demand.lds, call.kernel_items = demand.items;
+  call.device_lds = demand.device_lds, call.device_items = demand.device_items;
+  const std::string what =
+      std::string(function) + ": " + next<const char *(int)>("hipGetErrorName")(error) + ": " + demand.kernel;
+  luthier_complain_of_launch(&call, what.c_str(), at.symbol, at.file);
+}
+
 // A launch of this thread that failed, and that nobody has asked about.
 struct Pending {
   const char *function = nullptr;
   int error = 0;
   const void *site = nullptr;
+  Asked asked{};
+  const Demand *demand = nullptr;
   void tell() {
     if (function)
-      complain(Sight::kUnseenError, function, error, site);
+      complain(Sight::kUnseenError, function, error, site, asked, *demand);
     function = nullptr;
   }
   ~Pending() { tell(); }
@@ -82,21 +164,32 @@ template <typename... Types> int call(const char *name, const void *site, Types.
   return result;
 }
 
-// The same of a launch: its stub drops what it returns, so the program can only ask later.
-template <typename... Types> int launch(const char *name, const void *site, Types... arguments) {
+// The same of a launch.
+template <typename... Types>
+int launch(const char *name, const void *site, const Asked &asked, bool is_in_stub, Types... arguments) {
   auto *own = next<int(Types...)>(name);
   if (inside)
     return own(arguments...);
-  pending.tell();
+  if (is_in_stub)
+    pending.tell();
+  const Demand *demand;
   int result;
   {
     Inside now;
+    demand = &demand_of(asked);
     result = own(arguments...);
   }
-  if (result != kSuccess) {
+  if (result == kSuccess)
+    return result;
+  // The stub drops what it returns, so the program can only ask later.
+  if (is_in_stub) {
     pending.function = name;
     pending.error = result;
     pending.site = site;
+    pending.asked = asked;
+    pending.demand = demand;
+  } else {
+    complain(Sight::kCallError, name, result, site, asked, *demand);
   }
   return result;
 }
@@ -272,9 +365,9 @@ int __hipPopCallConfiguration(Dim3 *groups, Dim3 *items, size_t *lds, void **str
 }
 
 int hipLaunchKernel(const void *function, Dim3 groups, Dim3 items, void **arguments, size_t lds, void *stream) {
-  if (std::exchange(in_stub, false))
-    return launch("hipLaunchKernel", SITE, function, groups, items, arguments, lds, stream);
-  return call("hipLaunchKernel", SITE, function, groups, items, arguments, lds, stream);
+  const Asked asked{const_cast<void *>(function), false, groups, items, lds};
+  return launch("hipLaunchKernel", SITE, asked, std::exchange(in_stub, false), function, groups, items, arguments, lds,
+                stream);
 }
 
 int hipGetLastError() {
@@ -289,15 +382,17 @@ int hipPeekAtLastError() {
 
 int hipLaunchCooperativeKernel(const void *function, Dim3 groups, Dim3 items, void **arguments, unsigned lds,
                                void *stream) {
-  return call("hipLaunchCooperativeKernel", SITE, function, groups, items, arguments, lds, stream);
+  const Asked asked{const_cast<void *>(function), false, groups, items, lds};
+  return launch("hipLaunchCooperativeKernel", SITE, asked, false, function, groups, items, arguments, lds, stream);
 }
 
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned items_x, unsigned items_y,
                           unsigned items_z, unsigned lds, void *stream, void **arguments, void **extra) {
   if (!inside && extra)
     note_arguments("hipModuleLaunchKernel", SITE, function, extra);
-  return call("hipModuleLaunchKernel", SITE, function, x, y, z, items_x, items_y, items_z, lds, stream, arguments,
-              extra);
+  const Asked asked{function, true, {x, y, z}, {items_x, items_y, items_z}, lds};
+  return launch("hipModuleLaunchKernel", SITE, asked, false, function, x, y, z, items_x, items_y, items_z, lds, stream,
+                arguments, extra);
 }
 
 int hipMemcpy(void *to, const void *from, size_t size, int kind) {

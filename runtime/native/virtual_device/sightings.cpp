@@ -173,7 +173,27 @@ LUTHIER_EXPORT void luthier_complain_of_call(uint64_t kind, uint64_t error, uint
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
-      system->service.found({kind, error, offset, address, size, base, extent}, function, symbol, file);
+      wire::CallSighting found{};
+      found.kind = kind;
+      found.error = error;
+      found.offset = offset;
+      found.address = address;
+      found.size = size;
+      found.base = base;
+      found.extent = extent;
+      system->service.found(found, function, symbol, file);
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
+    }
+}
+
+// The same of a launch that failed; `found` is a wire::CallSighting.
+LUTHIER_EXPORT void luthier_complain_of_launch(const void *found, const char *function, const char *symbol,
+                                               const char *file) {
+  using namespace luthier;
+  if (System *system = system_of_checks())
+    try {
+      system->service.found(*static_cast<const wire::CallSighting *>(found), function, symbol, file);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }

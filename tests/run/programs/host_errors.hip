@@ -7,6 +7,14 @@
 
 __global__ void __launch_bounds__(64) small(int *out) { out[threadIdx.x] = 1; }
 
+__global__ void tile(int *out) {
+  extern __shared__ int dynamic[];
+  __shared__ int own[256];
+  own[threadIdx.x] = dynamic[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] = own[threadIdx.x ^ 1] + dynamic[threadIdx.x ^ 1];
+}
+
 __global__ void waits(volatile int *flag) {
   while (*flag == 0)
     __builtin_amdgcn_s_sleep(1);
@@ -30,6 +38,18 @@ int main(int argc, char **argv) {
   }
   if (is("unseen at the end"))
     small<<<1, 2048>>>(data); // line: unseen at the end
+  if (is("items"))
+    small<<<2, 128>>>(data); // line: items
+  if (is("lds"))
+    tile<<<1, 256, 80 << 10>>>(data); // line: lds
+  if (is("grid"))
+    small<<<dim3(1 << 26, 3), 64>>>(data); // line: grid
+  if (is("cooperative")) {
+    void *given[] = {&data};
+    const auto *kernel = reinterpret_cast<const void *>(small);
+    (void)hipLaunchCooperativeKernel(kernel, 1, dim3(64, 32), given, 0, nullptr); // line: cooperative
+    EXPECT(hipGetLastError() != hipSuccess);                                      // telling has not hidden it
+  }
   if (is("seen")) {
     small<<<1, 2048>>>(data);
     EXPECT(hipGetLastError() != hipSuccess);

@@ -14,6 +14,7 @@ from luthier.errors import DeviceError, EmulationError
 from luthier.objects import CodeObject
 from luthier.objects.source import SourceFrame
 from luthier.run.findings.arguments import ArgumentSizes
+from luthier.run.findings.failed_launches import launch_of
 from luthier.run.findings.finding import (
     COPY,
     DECISIONS,
@@ -237,7 +238,7 @@ class Collector:
         """Take what a process has seen of a call of HIP.
 
         Args:
-            function: HIP's, with the name of the error, or of the kernel, behind a colon.
+            function: HIP's, with the name of the error, or of the kernel, or of both, behind colons.
             symbol: what the call is in, as far as the file tells.
             file: executable or library of the call.
             calls: that asked for the allocation, and that gave it back, as of `add`.
@@ -248,8 +249,9 @@ class Collector:
         kind = self._wanted(seen.kind)
         if kind is None:
             return
-        call, _, error = function.partition(": ")
+        call, error, kernel = (*function.split(": ", 2), "", "")[:3]
         finding = Finding(kind, process, object=file, offset=seen.offset, call=call, detail=error)
+        finding.launch = launch_of(seen, kernel)
         finding.frames = frames_of_host(file, seen.offset, symbol)
         if kind == SHORT_ARGUMENTS:
             self.arguments.given(finding, error, seen.size)

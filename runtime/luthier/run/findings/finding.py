@@ -160,6 +160,21 @@ class Other(Struct):
     """The copy writes the bytes, else it reads them."""
 
 
+class FailedLaunch(Struct, frozen=True):
+    """A launch that failed: what it asked for, and why that is too much."""
+
+    kernel: str
+    """Symbol; empty if it is not known."""
+    groups: tuple[int, int, int]
+    """Work-groups of the grid."""
+    items: tuple[int, int, int]
+    """Work-items of a work-group."""
+    lds: int
+    """Bytes of LDS that it asked for, beside those of the kernel."""
+    reason: str
+    """Empty if nothing is known of."""
+
+
 class Finding(Struct):
     """Something that a program did wrong, as it was seen first; `count` says how often it was seen in all."""
 
@@ -195,6 +210,8 @@ class Finding(Struct):
     """The call that asked for the allocation; None if it is not known. A leak has its place, too."""
     freed: Call | None = None
     """The call that gave the allocation back; None if it was not, or it is not known."""
+    launch: FailedLaunch | None = None
+    """What failed, where the function is one that launches."""
     detail: str = ""
     """The use of which register, or the hazard's name, and what there should have been; what made a float
     exceptional; what an address without memory is, or what stopped a kernel; the error that a HIP function
@@ -272,7 +289,8 @@ class Finding(Struct):
             does = "gives" if self.kind == SHORT_ARGUMENTS else "returned"
             what = f" {does} {self.detail}" if self.detail else f": {KINDS[self.kind]}"
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
-            return f"{self.kind}: {self.call}{what}{where}"
+            why = f": {self.launch.reason}" if self.launch is not None and self.launch.reason else ""
+            return f"{self.kind}: {self.call}{what}{where}{why}"
         if not self.kernel:
             of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
             return f"{self.kind}: {KINDS[self.kind]}: {self.address:#x}{of}"
@@ -294,6 +312,15 @@ class Finding(Struct):
             "after": f"{self.distance} bytes behind the end of",
         }[self.side]
         return f", {where} {whole}"
+
+    def _launch(self) -> Iterator[str]:
+        """Yield what a launch that failed asked for."""
+        if self.launch is None:
+            return
+        groups, items = (" x ".join(f"{size:,}" for size in sizes) for sizes in (self.launch.groups, self.launch.items))
+        lds = f", with {self.launch.lds:,} bytes of dynamic LDS" if self.launch.lds else ""
+        name = spellings(self.launch.kernel)[-1] if self.launch.kernel else "(its name is not known)"
+        yield f"    kernel {name}, {groups} work-groups of {items} work-items{lds}"
 
     def _copy(self) -> Iterator[str]:
         """Yield what comes behind the message of a race with a copy."""
@@ -338,6 +365,7 @@ class Finding(Struct):
         """Yield what there is but the calls that the allocation is from."""
         yield self.message
         if self.call:
+            yield from self._launch()
             yield f"    called at {self.offset:#x} of {self.object}"
             yield from _source(self.frames)
             yield f"    {counted(self.count, 'time')} in all"

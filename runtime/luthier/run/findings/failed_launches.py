@@ -1,0 +1,42 @@
+"""Reasons why launches fail: what they ask for, beside what there is."""
+
+from __future__ import annotations
+
+from math import prod
+
+from luthier.run.findings.finding import FailedLaunch
+from luthier.wire.messages import CallSighting
+
+_MOST_ITEMS = (1 << 32) - 1
+"""Work-items of a grid in each direction: the fields of an AQL packet have 32 bits (HSA specification 2.9.6)."""
+
+
+def launch_of(seen: CallSighting, kernel: str) -> FailedLaunch | None:
+    """Return the launch that a call has made; None if it is about none."""
+    if not seen.has_launch:
+        return None
+    groups = (seen.groups_x, seen.groups_y, seen.groups_z)
+    items = (seen.items_x, seen.items_y, seen.items_z)
+    return FailedLaunch(kernel, groups, items, seen.lds, "; ".join(_reasons(seen, groups, items)))
+
+
+def _reasons(seen: CallSighting, groups: tuple[int, ...], items: tuple[int, ...]) -> list[str]:
+    """Return all that is too much, or too little."""
+    reasons = []
+    if not all((*groups, *items)):
+        reasons.append("no work-items: a size is 0")
+    in_group = prod(items)
+    if seen.device_items and in_group > seen.device_items:
+        reasons.append(f"{in_group:,} work-items in a work-group, the device has at most {seen.device_items:,}")
+    elif seen.kernel_items and in_group > seen.kernel_items:
+        reasons.append(
+            f"{in_group:,} work-items in a work-group, the kernel was compiled for at most {seen.kernel_items:,}"
+        )
+    lds = seen.lds + seen.kernel_lds
+    if seen.device_lds and lds > seen.device_lds:
+        own = f" ({seen.kernel_lds:,} of the kernel and {seen.lds:,} of the launch)" if seen.kernel_lds else ""
+        reasons.append(f"{lds:,} bytes of LDS{own}, the device has {seen.device_lds:,}")
+    for axis, of_grid, of_group in zip("xyz", groups, items, strict=True):
+        if of_grid * of_group > _MOST_ITEMS:
+            reasons.append(f"{of_grid * of_group:,} work-items in {axis}, at most {_MOST_ITEMS:,}")
+    return reasons
