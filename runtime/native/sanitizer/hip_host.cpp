@@ -277,6 +277,13 @@ void look_at_copy(const Copy &copy) {
                    copy.site);
 }
 
+// Looks at what a fill writes, which the device is told of.
+void look_at_fill(const char *function, const void *site, const void *to, size_t size) {
+  look(function, site, to, size);
+  if (!inside && luthier_copies)
+    luthier_copies(reinterpret_cast<uint64_t>(to), 0, size, function, site);
+}
+
 // Looks at what a copy that is done has handed to the host.
 void look_at_handed(const Copy &copy) {
   if (!luthier_undefined)
@@ -425,12 +432,12 @@ int hipMemcpyDtoD(void *to, void *from, size_t size) {
 }
 
 int hipMemset(void *to, int value, size_t size) {
-  look("hipMemset", SITE, to, size);
+  look_at_fill("hipMemset", SITE, to, size);
   return call("hipMemset", SITE, to, value, size);
 }
 
 int hipMemsetAsync(void *to, int value, size_t size, void *stream) {
-  look("hipMemsetAsync", SITE, to, size);
+  look_at_fill("hipMemsetAsync", SITE, to, size);
   return call("hipMemsetAsync", SITE, to, value, size, stream);
 }
 

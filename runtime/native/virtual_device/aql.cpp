@@ -12,10 +12,9 @@ namespace luthier {
 namespace {
 
 using hsa::PacketType;
+using hsa::value_of;
 
 hsa::Signal *signal_of(hsa::SignalHandle handle) { return reinterpret_cast<hsa::Signal *>(handle); }
-
-int64_t value_of(hsa::SignalHandle signal) { return __atomic_load_n(&signal_of(signal)->value, __ATOMIC_ACQUIRE); }
 
 // The structure around the read index that the queue was created with.
 hsa::Queue *queue_around(uint64_t *read) {
@@ -209,7 +208,8 @@ bool AqlQueue::barrier(const hsa::BarrierPacket &packet, bool all) {
     return none || (all ? every : any);
   });
   if (done) {
-    room_.order.waited(member_);
+    for (hsa::SignalHandle signal : packet.dep_signal)
+      room_.order.waited(member_, signal_of(signal));
     complete(packet.completion_signal, device_clock());
   }
   return done;
@@ -236,7 +236,7 @@ bool AqlQueue::vendor(const char *raw) {
       }
     });
     if (done) {
-      room_.order.waited(member_);
+      room_.order.waited(member_, signal_of(packet.signal));
       complete(packet.completion_signal, begin);
     }
     return done;
@@ -256,8 +256,8 @@ bool AqlQueue::vendor(const char *raw) {
 void AqlQueue::complete(hsa::SignalHandle handle, uint64_t begin) {
   if (!handle)
     return;
-  room_.order.publish(member_);
   hsa::Signal *signal = signal_of(handle);
+  room_.order.publish(member_, signal);
   signal->start_ts = begin;
   signal->end_ts = std::max(device_clock(), begin + 1);
   // The signal may be destroyed as soon as its value is 0.

@@ -65,6 +65,11 @@ void Events::move(uint64_t *mailboxes) {
   mailboxes_ = mailboxes;
 }
 
+bool Events::is_mailbox(const void *place) {
+  std::lock_guard lock(mutex_);
+  return place >= mailboxes_ && place < mailboxes_ + kMaxEvents;
+}
+
 void Events::interrupt() {
   std::lock_guard lock(mutex_);
   collect();

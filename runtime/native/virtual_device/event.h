@@ -28,6 +28,7 @@ public:
   // An interrupt: raise every event with mail.
   void interrupt();
   uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }
+  bool is_mailbox(const void *place);
 
   // An event that somebody waits for.
   struct Awaited {

@@ -70,6 +70,10 @@ struct Signal {
   uint32_t reserved3[2];
 };
 
+inline int64_t value_of(SignalHandle signal) {
+  return __atomic_load_n(&reinterpret_cast<const Signal *>(signal)->value, __ATOMIC_ACQUIRE);
+}
+
 // Beginning with the packets' ring, whose fields the driver is told.
 struct Queue {
   char head[128];

@@ -131,8 +131,19 @@ std::optional<Fault> Launch::run() {
   if (observed_)
     resources_.order.end(packet_.member, observed_, number_);
   else
-    resources_.order.end_unknown(packet_.member);
+    resources_.order.end_unknown(packet_.member, arguments());
   return fault_;
+}
+
+// Return the first words of the kernel's arguments, as many as there may be: how many there are is not known here.
+std::vector<uint64_t> Launch::arguments() const {
+  constexpr uint64_t kMost = 16;
+  const uint64_t address = packet_.packet->kernarg_address;
+  const RangeTable::Piece there = address ? resources_.memory.table(packet_.node)->piece(address) : RangeTable::Piece{};
+  std::vector<uint64_t> words(std::min<uint64_t>(there.size / sizeof(uint64_t), kMost));
+  if (!words.empty())
+    std::memcpy(words.data(), there.host, words.size() * sizeof words[0]);
+  return words;
 }
 
 void Launch::run_parts() {

@@ -87,6 +87,7 @@ public:
 private:
   std::optional<Fault> check() const;
   void run_part(Triple first, Triple groups, Triple items);
+  std::vector<uint64_t> arguments() const;
   void run_parts();
   void fail(Fault fault);
 

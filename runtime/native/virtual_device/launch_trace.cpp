@@ -9,8 +9,6 @@ using namespace layout;
 
 namespace {
 
-constexpr uint64_t kWidestFlag = 8; // bytes
-
 bool is_written(const History &history) { return history.by[kLastWrite].segment || history.by[kLastAtomic].segment; }
 
 } // namespace

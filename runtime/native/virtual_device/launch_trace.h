@@ -11,6 +11,8 @@
 
 namespace luthier {
 
+inline constexpr uint64_t kWidestFlag = 8; // bytes
+
 struct Bytes {
   uint64_t address = 0, size = 0;
   bool touches(const Bytes &other) const {

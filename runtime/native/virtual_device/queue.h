@@ -123,6 +123,7 @@ private:
   bool copy(uint64_t to, uint64_t from, uint64_t size);
   bool copy_box(const uint32_t *packet);
   bool fill(uint64_t to, uint32_t value, uint64_t size);
+  void publish(const char *place);
   void ended(const char *from, const RangeTable::Piece &to);
   BoxFields box_;
   bool failed_ = false;

@@ -1,7 +1,13 @@
 #include "queue_order.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
 #include "call_site.h"
 #include "exported.h"
+#include "hsa_layouts.h"
+#include "program_memory.h"
 #include "system.h"
 
 namespace luthier {
@@ -22,6 +28,12 @@ void add(VectorClock &clock, size_t queue, uint64_t number) {
 void add(VectorClock &clock, const VectorClock &other) {
   for (size_t queue = 0; queue < other.size(); ++queue)
     add(clock, queue, other[queue]);
+}
+
+// Return whether there are tools, which change signals of the program, and its kernels, by ways that are not seen.
+bool has_tools() {
+  static const bool found = std::getenv("HSA_TOOLS_LIB") || std::getenv("ROCP_TOOL_LIBRARIES");
+  return found;
 }
 
 } // namespace
@@ -59,24 +71,98 @@ void QueueOrder::begin(Member *member, uint64_t place, bool works) {
   member->running = works;
 }
 
-void QueueOrder::waited(Member *member) {
-  if (!member)
-    return;
-  std::lock_guard lock(mutex_);
-  add(member->before, seen_);
+// Return what is known of the signal that a place in memory belongs to; null if that is none, or not all is known.
+QueueOrder::Signals::value_type *QueueOrder::signal_at(const void *place) {
+  const auto address = reinterpret_cast<uint64_t>(place);
+  const auto after = signals_.upper_bound(address);
+  if (after == signals_.begin() || address >= std::prev(after)->first + sizeof(hsa::Signal))
+    return nullptr;
+  return &*std::prev(after);
 }
 
-void QueueOrder::publish(Member *member) {
-  if (!member)
+// Has what the host submits from now on be behind what it may have seen.
+void QueueOrder::see(const VectorClock &clock) {
+  VectorClock more = seen_;
+  add(more, clock);
+  if (more == seen_)
     return;
-  std::lock_guard lock(mutex_);
   for (const auto &each : members_) {
     const uint64_t end = each->submitted ? each->submitted() : 0;
     if (auto &known = each->submissions; known.empty() || known.back().end < end)
       known.push_back({end, seen_});
   }
-  add(seen_, member->before);
-  add(seen_, member->number, member->operations);
+  seen_ = std::move(more);
+}
+
+void QueueOrder::waited(Member *member, const void *place) {
+  if (!member || !place)
+    return;
+  std::lock_guard lock(mutex_);
+  if (const auto *signal = signal_at(place))
+    return add(member->before, signal->second.clock);
+  add(member->before, seen_);
+  add(member->before, ended_);
+}
+
+void QueueOrder::publish(Member *member, const void *place) {
+  if (!member)
+    return;
+  std::lock_guard lock(mutex_);
+  VectorClock clock = member->before;
+  add(clock, member->number, member->operations);
+  auto *const signal = signal_at(place);
+  if (!signal)
+    return see(clock);
+  auto &[handle, known] = *signal;
+  known.before = known.clock;
+  known.value_before = hsa::value_of(handle);
+  add(known.clock, clock);
+  if (known.looked_at)
+    see(known.clock);
+}
+
+void QueueOrder::add_signal(uint64_t handle) {
+  if (has_tools())
+    return;
+  std::lock_guard lock(mutex_);
+  signals_[handle] = {};
+}
+
+void QueueOrder::remove_signal(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  signals_.erase(handle);
+}
+
+void QueueOrder::open_signal(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  if (const auto signal = signals_.find(handle); signal != signals_.end()) {
+    see(signal->second.clock);
+    signals_.erase(signal);
+  }
+}
+
+void QueueOrder::looked_at(uint64_t handle, int64_t value) {
+  std::lock_guard lock(mutex_);
+  if (const auto signal = signals_.find(handle); signal != signals_.end())
+    see(value == signal->second.value_before ? signal->second.before : signal->second.clock);
+}
+
+// Whoever waits for it then is behind what the host has seen.
+void QueueOrder::changes(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  if (const auto signal = signals_.find(handle); signal != signals_.end()) {
+    add(signal->second.clock, seen_);
+    signal->second.before = signal->second.clock;
+    signal->second.looked_at = false;
+  }
+}
+
+void QueueOrder::copy_waits_for(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  if (const auto signal = signals_.find(handle); signal != signals_.end()) {
+    see(signal->second.clock);
+    signal->second.looked_at = true;
+  }
 }
 
 // Return the clock of one that is behind all that has begun.
@@ -136,25 +222,47 @@ void QueueOrder::end(Member *member, std::shared_ptr<const AccessChecks> checks,
     done->before = member->before;
     if (!trace.tells())
       compare(*done, found);
-    keep(*member, std::move(done));
+    const bool tells = trace.tells();
+    keep(*member, std::move(done), tells);
   }
   tell(found);
 }
 
+// Return what a kernel of the runtime has copied, or filled, by which the program asked for last with addresses that
+// are among its arguments.
+std::optional<CopiedBytes> QueueOrder::copied_by(std::span<const uint64_t> arguments) {
+  // Launches of the program that tools have changed are not known, either.
+  if (has_tools())
+    return std::nullopt;
+  std::set<uint64_t> allocations;
+  for (const uint64_t word : arguments)
+    if (const auto near = ProgramMemory::get().nearest(word); near && word - near->address < near->size)
+      allocations.insert(near->address);
+  const auto has = [&](uint64_t word) { return std::count(arguments.begin(), arguments.end(), word) != 0; };
+  std::lock_guard lock(mutex_);
+  const auto call = std::find_if(calls_.rbegin(), calls_.rend(), [&](const CopyCall &each) {
+    const auto &[from, to] = each.bytes;
+    return has(to.address) && (from.size ? has(from.address) : allocations.size() == 1);
+  });
+  return call == calls_.rend() ? std::nullopt : std::optional(call->bytes);
+}
+
 // It may be a copy to where the host looks, so what comes after it is behind all.
-void QueueOrder::end_unknown(Member *member) {
+void QueueOrder::end_unknown(Member *member, std::span<const uint64_t> arguments) {
   if (!member)
     return;
+  if (const auto copy = copied_by(arguments))
+    return end(member, *copy);
   std::lock_guard lock(mutex_);
   auto done = std::make_unique<Done>();
   done->queue = member->number;
   done->number = member->operations;
   done->unknown = true;
   add(member->before, now());
-  keep(*member, std::move(done));
+  keep(*member, std::move(done), false);
 }
 
-// What comes after a copy of what a launch may write meanwhile is behind that: the host may look at the copy.
+// What comes after a copy of a flag that a launch may set meanwhile is behind that: the host may look at the copy.
 void QueueOrder::end(Member *member, const CopiedBytes &copy) {
   if (!member)
     return;
@@ -167,19 +275,24 @@ void QueueOrder::end(Member *member, const CopiedBytes &copy) {
     done->before = member->before;
     done->copy = copy;
     compare(*done, found);
-    if (copy.from.size && memory_.is_private(copy.from.address))
+    if (copy.from.size && copy.from.size <= kWidestFlag && memory_.is_private(copy.from.address))
       hear(*member, [&](const Done &other) {
         return other.trace ? other.trace->writes(copy.from) : other.copy.to.touches(copy.from);
       });
-    keep(*member, std::move(done));
+    keep(*member, std::move(done),
+         copy.from.size <= kWidestFlag && copy.to.size <= kWidestFlag && !memory_.is_private(copy.to.address));
   }
   tell(found);
 }
 
-void QueueOrder::keep(Member &member, std::unique_ptr<Done> done) {
+// `tells`: the host may have seen in memory that it is done.
+void QueueOrder::keep(Member &member, std::unique_ptr<Done> done, bool tells) {
   member.running = false;
   done->after = member.before;
   add(done->after, done->queue, done->number);
+  add(ended_, done->after);
+  if (tells)
+    see(done->after);
   bytes_ += done->bytes();
   done_.push_back(std::move(done));
   forget();
@@ -245,9 +358,44 @@ void QueueOrder::calls(const CopyCall &call) {
 
 } // namespace luthier
 
-// The library that stands before HIP's functions tells of a call that copies.
+// The library that stands before HIP's functions tells of a call that copies, or with no source fills.
 LUTHIER_EXPORT void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
   using namespace luthier;
   if (System *system = System::current(); system && system->service.setup().checks.races)
-    system->order.calls({{{from, size}, {to, size}}, function, site});
+    system->order.calls({{{from, from ? size : 0}, {to, size}}, function, site});
+}
+
+namespace {
+
+luthier::QueueOrder *order_of_races() {
+  luthier::System *system = luthier::System::current();
+  return system && system->service.setup().checks.races ? &system->order : nullptr;
+}
+
+} // namespace
+
+// The library that stands before ROCr's functions of signals tells what the program does with one.
+LUTHIER_EXPORT void luthier_signal_made(uint64_t handle) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->add_signal(handle);
+}
+LUTHIER_EXPORT void luthier_signal_destroyed(uint64_t handle) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->remove_signal(handle);
+}
+LUTHIER_EXPORT void luthier_signal_opened(uint64_t handle) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->open_signal(handle);
+}
+LUTHIER_EXPORT void luthier_signal_read(uint64_t handle, int64_t value) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->looked_at(handle, value);
+}
+LUTHIER_EXPORT void luthier_signal_written(uint64_t handle) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->changes(handle);
+}
+LUTHIER_EXPORT void luthier_signal_awaited(uint64_t handle) {
+  if (luthier::QueueOrder *order = order_of_races())
+    order->copy_waits_for(handle);
 }

@@ -71,6 +71,12 @@ RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint6
   return found;
 }
 
+// Whoever is told by a mailbox that an event is there looks at the signal.
+void SdmaQueue::publish(const char *place) {
+  if (!room_.events.is_mailbox(place))
+    room_.order.publish(member_, place);
+}
+
 // A copy, or with no source a fill, has ended.
 void SdmaQueue::ended(const char *from, const RangeTable::Piece &to) {
   room_.order.end(member_, {{reinterpret_cast<uint64_t>(from), from ? to.size : 0},
@@ -180,7 +186,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(4 + count) ? nullptr : reach("write", number(p + 1), 4 * count);
     if (!to)
       return 0;
-    room_.order.publish(member_);
+    publish(to);
     std::memcpy(to, p + 4, 4 * count);
     return 4 + count;
   }
@@ -188,7 +194,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(sub ? 0 : 4) ? nullptr : reach("write", number(p + 1), 4);
     if (!to)
       return 0;
-    room_.order.publish(member_);
+    publish(to);
     __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
     return 4;
   }
@@ -209,7 +215,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     const unsigned function = p[0] >> 28 & 7;
     const bool done =
         wait_until([&] { return compare(function, __atomic_load_n(place, __ATOMIC_ACQUIRE) & mask, reference); });
-    room_.order.waited(member_);
+    room_.order.waited(member_, place);
     return done ? 6 : 0;
   }
   case kAtomic: {
@@ -217,7 +223,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     char *to = malformed(p[0] >> 25 == kAdd64 ? 8 : 0) ? nullptr : reach("atomic operation", number(p + 1), 8);
     if (!to)
       return 0;
-    room_.order.publish(member_);
+    publish(to);
     __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
     return 8;
   }

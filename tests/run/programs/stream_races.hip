@@ -76,14 +76,15 @@ struct Setting {
 static void write_first(Setting &s) { writes<<<kGroups, kItems, 0, s.first>>>(s.data, 1); }
 static void write_second(Setting &s) { writes<<<kGroups, kItems, 0, s.second>>>(s.data, 100); }
 static void read_second(Setting &s) { reads<<<kGroups, kItems, 0, s.second>>>(s.data, s.sums); }
+// What was submitted is over then, which nobody has seen.
+static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 
 // Nothing orders the two.
 static bool race(const std::string &what, Setting &s) {
   const size_t size = kAll * sizeof(int);
   if (what == "write-write") {
     write_first(s);
-    // It is over now, which nobody has seen: stores at the very same time may look alike.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    rest(); // stores at the very same time may look alike
     write_second(s);
   } else if (what == "write-read") {
     write_first(s);
@@ -102,6 +103,24 @@ static bool race(const std::string &what, Setting &s) {
   } else if (what == "copy-from") {
     write_first(s);
     HIP(hipMemcpyAsync(s.host, s.data, size, hipMemcpyDeviceToHost, s.second)); // line: copy-from
+  } else if (what == "copy-before") {
+    HIP(hipMemcpyAsync(s.data, s.host, size, hipMemcpyHostToDevice, s.first));
+    write_first(s);
+    HIP(hipMemcpyAsync(s.host, s.data, size, hipMemcpyDeviceToHost, s.second)); // line: copy-before
+    HIP(hipStreamSynchronize(s.second));
+  } else if (what == "other-seen") {
+    write_first(s);
+    HIP(hipMemcpyAsync(s.host, s.others, size, hipMemcpyDeviceToHost, s.second));
+    rest();
+    HIP(hipStreamSynchronize(s.second));
+    read_second(s);
+  } else if (what == "fill") {
+    write_first(s);
+    HIP(hipMemsetAsync(s.data, 1, size, s.second)); // line: fill
+  } else if (what == "fill-behind") {
+    write_first(s);
+    HIP(hipMemsetAsync(s.others, 1, size, s.second));
+    read_second(s);
   } else if (what == "copy-to") {
     reads<<<kGroups, kItems, 0, s.first>>>(s.data, s.sums);
     HIP(hipMemcpyAsync(s.data, s.host, size, hipMemcpyHostToDevice, s.second)); // line: copy-to
@@ -114,10 +133,13 @@ static bool race(const std::string &what, Setting &s) {
 // Something orders them, or they need no order.
 static bool order(const std::string &what, Setting &s) {
   const size_t size = kAll * sizeof(int);
-  if (what == "event" || what == "event-sync" || what == "stream-sync" || what == "device-sync" || what == "query") {
+  if (what == "event" || what == "event-sync" || what == "stream-sync" || what == "device-sync" || what == "query" ||
+      what == "late-event") {
     write_first(s);
     HIP(hipEventRecord(s.event, s.first));
-    if (what == "event")
+    if (what == "late-event")
+      rest();
+    if (what == "event" || what == "late-event")
       HIP(hipStreamWaitEvent(s.second, s.event, 0));
     else if (what == "event-sync")
       HIP(hipEventSynchronize(s.event));
@@ -142,6 +164,16 @@ static bool order(const std::string &what, Setting &s) {
     reads<<<kGroups, kItems>>>(s.data, s.sums);
     writes<<<kGroups, kItems, 0, blocking>>>(s.data, 1);
     HIP(hipMemcpy(s.host, s.data, size, hipMemcpyDeviceToHost));
+  } else if (what == "thread") {
+    write_first(s);
+    std::thread([&] { HIP(hipStreamSynchronize(s.first)); }).join();
+    read_second(s);
+  } else if (what == "fill-between") {
+    write_first(s);
+    HIP(hipMemsetAsync(s.data, 1, size, s.first));
+    HIP(hipEventRecord(s.event, s.first));
+    HIP(hipStreamWaitEvent(s.second, s.event, 0));
+    read_second(s);
   } else if (what == "elsewhere") {
     write_first(s);
     writes<<<kGroups, kItems, 0, s.second>>>(s.others, 1);

@@ -326,7 +326,8 @@ class Finding(Struct):
         """Yield what comes behind the message of a race with a copy."""
         assert self.other is not None
         does = "writes" if self.other.writes else "reads"
-        yield f"  the other one is a copy that {does} {self.other.size} bytes, from {self.other.address:#x} on"
+        what = "fill" if "Memset" in self.other.call else "copy"
+        yield f"  the other one is a {what} that {does} {self.other.size} bytes, from {self.other.address:#x} on"
         if self.other.call != COPY:
             yield f"    by {self.other.call}, last called at {self.other.offset:#x} of {self.other.object}"
             yield from _source(self.other.frames)
