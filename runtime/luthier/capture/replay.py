@@ -327,7 +327,7 @@ class PreparedLaunch:
                     break
             if observed is not None:
                 observed.take(executor)
-        fault = fault or find_beyond(self.kernel, self.device.target, self.code, counts != 0)
+        fault = fault or find_beyond(self.kernel, self.code, counts != 0)
         if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
             line = self.object.source.at(fault.offset)
             fault.source = "" if line is None else str(line)

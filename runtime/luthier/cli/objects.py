@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from luthier.cli.common import say_fitting
 from luthier.cli.selection import FILES, add_kernel_argument, searched
-from luthier.errors import TargetError
+from luthier.errors import LuthierError, TargetError
+from luthier.isa.listing import named_registers
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 from luthier.objects.disagreements import disagreements
 from luthier.objects.names import is_selected, select
 from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
+
+if TYPE_CHECKING:
+    from luthier.lifting.allocation import Unallocated
+
+_MOST_COMPARED = 1 << 22
+"""Bytes of code that are compared with descriptors: decoding takes a second for so many."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     names: list[str] = []
     unknown: list[tuple[Image, TargetError]] = []
     known = False
+    registers = _Registers()
     source, file, _ = searched(args.file)
     for image in find_images(source, file):
         try:
@@ -49,14 +58,56 @@ def run(args: argparse.Namespace) -> int:
             names += found.kernels
             kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
             if kernels or not args.kernel:
-                show.object(found, kernels, None if image.name == file else image.number)
+                show.object(found, kernels, None if image.name == file else image.number, registers.of(found, kernels))
     if not known:
         raise unknown[0][1]
     select(names, args.kernel, file=file)
     for image, why in unknown:
         show.unsupported(image, why)
     show.end()
+    if registers.left_out:
+        what = f"registers of {counted(registers.left_out, 'kernel')} are not compared with their descriptors"
+        say_text(f"{what}: `luthier check` does so", file=sys.stderr)
     return 0
+
+
+_Unallocated = Mapping[str, "Sequence[Unallocated] | None"]
+"""Kernel -> use of registers that its descriptor does not allocate; None where that is not known."""
+_NONE: _Unallocated = {}
+
+
+class _Registers:
+    """The comparison of registers that kernels use with those that they have, for so much code as takes no long time.
+
+    Only a kernel's own code is looked at, and functions that it calls if that uses too many.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPARED
+        self.left_out = 0
+        """Kernels that are not compared."""
+
+    def of(self, found: CodeObject, kernels: Sequence[Kernel]) -> _Unallocated:
+        """Return what kernels of an object use and do not have."""
+        return {kernel.name: self._of_kernel(found, kernel) for kernel in kernels}
+
+    def _of_kernel(self, found: CodeObject, kernel: Kernel) -> Sequence[Unallocated] | None:
+        if 0 < kernel.code_size <= self._left:
+            self._left -= kernel.code_size
+            try:
+                code = found.read(kernel.entry, kernel.code_size)
+                used = named_registers(found.target, kernel.wave_size, code, kernel.entry)
+                limits = kernel.descriptor.register_limits(uses_agprs=used["a"] > 0)
+                if all(used[file] <= limit for file, limit in limits.items()):
+                    return ()
+                from luthier.lifting import lift  # needs NumPy
+                from luthier.lifting.allocation import unallocated_registers
+
+                return unallocated_registers(lift(found, kernel.name))
+            except LuthierError:
+                pass
+        self.left_out += 1
+        return None
 
 
 class _Tables:
@@ -65,8 +116,10 @@ class _Tables:
     def __init__(self) -> None:
         self._before = ""
 
-    def object(self, found: CodeObject, kernels: Sequence[Kernel], number: int | None) -> None:
-        self._write(table(found, kernels, number))
+    def object(
+        self, found: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
+    ) -> None:
+        self._write(table(found, kernels, number, unallocated))
 
     def unsupported(self, image: Image, why: TargetError) -> None:
         self._write(f"{visible(image.name)}: object {image.number}, not supported: {why}")
@@ -85,8 +138,10 @@ class _JsonList:
     def __init__(self) -> None:
         self._before = "["
 
-    def object(self, found: CodeObject, kernels: Sequence[Kernel], number: int | None) -> None:
-        self._write({"number": number or 0, **describe(found, kernels)})
+    def object(
+        self, found: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
+    ) -> None:
+        self._write({"number": number or 0, **describe(found, kernels, unallocated)})
 
     def unsupported(self, image: Image, why: TargetError) -> None:
         self._write({"number": image.number, "name": image.name, "id": image.id, "unsupported": str(why)})
@@ -99,7 +154,7 @@ class _JsonList:
         self._before = ","
 
 
-def describe(found: CodeObject, kernels: Sequence[Kernel]) -> dict[str, Any]:
+def describe(found: CodeObject, kernels: Sequence[Kernel], unallocated: _Unallocated = _NONE) -> dict[str, Any]:
     """Return what `--json` prints of one code object and of these kernels of it."""
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     described = {number: [_describe_argument(one) for one in every] for number, every in arguments.items()}
@@ -108,7 +163,10 @@ def describe(found: CodeObject, kernels: Sequence[Kernel]) -> dict[str, Any]:
         "target": str(found.target),
         "code_object_version": found.abi,
         "size": found.size,
-        "kernels": [{**_describe_kernel(kernel), "arguments": described[id(kernel.arguments)]} for kernel in kernels],
+        "kernels": [
+            {**_describe_kernel(kernel, unallocated.get(kernel.name)), "arguments": described[id(kernel.arguments)]}
+            for kernel in kernels
+        ],
         "variables": [
             {"name": symbol.name, "address": symbol.address, "size": symbol.size}
             for symbol in found.symbols
@@ -122,7 +180,7 @@ def _describe_argument(argument: KernelArgument) -> dict[str, Any]:
     return {key: value for key, value in asdict(argument).items() if value or key in ("offset", "size", "value_kind")}
 
 
-def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
+def _describe_kernel(kernel: Kernel, unallocated: Sequence[Unallocated] | None) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "entry": kernel.entry,
@@ -138,13 +196,16 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
         "kernarg_size": kernel.kernarg_size,
         "max_flat_workgroup_size": kernel.max_flat_workgroup_size,
         "disagreements": [one._asdict() for one in disagreements(kernel)],
+        "unallocated": None if unallocated is None else [one.to_json() for one in unallocated],
     }
 
 
 _HEADINGS = ("KERNEL", "CODE", "VGPRS", "AGPRS", "SGPRS", "WAVE", "LDS", "SCRATCH", "KERNARG", "ARGUMENTS")
 
 
-def table(found: CodeObject, kernels: Sequence[Kernel], number: int | None = None) -> str:
+def table(
+    found: CodeObject, kernels: Sequence[Kernel], number: int | None = None, unallocated: _Unallocated = _NONE
+) -> str:
     """Return one code object and these kernels of it as text.
 
     CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes.
@@ -177,9 +238,9 @@ def table(found: CodeObject, kernels: Sequence[Kernel], number: int | None = Non
     first, *others, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in others) + "  {}"
     lines = [layout.format(*row).rstrip() for row in rows]
-    lines += [
-        f"  {row[0]}: {one}" for row, kernel in zip(rows[1:], kernels, strict=True) for one in disagreements(kernel)
-    ]
+    for row, kernel in zip(rows[1:], kernels, strict=True):
+        lines += [f"  {row[0]}: {one}" for one in disagreements(kernel)]
+        lines += [f"  {row[0]}: {one.sentence}" for one in unallocated.get(kernel.name) or ()]
     return "\n".join([title, *lines] if found.kernels else [title])
 
 

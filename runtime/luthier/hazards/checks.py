@@ -18,6 +18,7 @@ from luthier.extensions.entry_points import CHECKS as GROUP
 from luthier.extensions.records import Extensions
 from luthier.hazards.wait_counters import check_waits
 from luthier.hazards.wait_states import check_hazards
+from luthier.lifting.allocation import unallocated_registers
 from luthier.lifting.representation import LiftedRepresentation
 
 
@@ -80,9 +81,17 @@ def _hazards(lifted: LiftedRepresentation) -> CheckReport:
     )
 
 
+def _registers(lifted: LiftedRepresentation) -> CheckReport:
+    return CheckReport(findings=unallocated_registers(lifted))
+
+
 WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")
 HAZARDS = Check(help="instructions too near to each other (wait states)", run=_hazards, unneeded="s_nop")
+REGISTERS = Check(help="registers that the kernel descriptor does not allocate", run=_registers)
 
 CHECKS = Extensions(
-    GROUP, "check", Check, {"waits": "luthier.hazards.checks:WAITS", "hazards": "luthier.hazards.checks:HAZARDS"}
+    GROUP,
+    "check",
+    Check,
+    {name: f"luthier.hazards.checks:{name.upper()}" for name in ("waits", "hazards", "registers")},
 )

@@ -1,5 +1,7 @@
-"""Instructions as rows of text, for commands that only show them: without NumPy, whose import takes longer than the
-work."""
+"""Instructions as rows of text, and the registers that they name, for commands that only show them.
+
+NumPy is not imported, which takes longer than the work.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,17 @@ def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int
         encoding = code[offset : offset + size]
         rows.append(Row(address + offset, encoding, data_text(encoding) if text is None else text, destination))
     return rows
+
+
+def named_registers(target: TargetId, wave_size: int, code: bytes, address: int) -> dict[str, int]:
+    """Return how many registers of each file, ``v``, ``a`` and ``s``, a wave needs for what instructions name.
+
+    SGPRs do not count that have other names on some targets; upper bits of VGPR numbers are taken for 0.
+
+    Raises:
+        TargetError: there is no such target, or it does not have the wave size.
+    """
+    return dict(zip("vas", _isa(target, wave_size).named_registers(code, address), strict=True))
 
 
 @functools.cache

@@ -242,6 +242,27 @@ class KernelDescriptor(Struct, frozen=True):
         """
         return min(self.allocated_sgprs - self.target.special_sgprs, self.target.sgpr_limit)
 
+    def register_limits(self, *, uses_agprs: bool) -> dict[str, int]:
+        """Return how many registers of each file a wave has: ``v``, ``a`` and, where not every wave has all, ``s``.
+
+        Args:
+            uses_agprs: whether the kernel's code names AGPRs.
+        """
+        vgprs = self.architected_vgprs
+        if self.target.unified_vgprs and not uses_agprs:
+            # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
+            # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
+            # For kernels that use both names it is an error, since to emulated devices the two are different registers.
+            vgprs = min(self.vgprs, self.target.addressable_vgprs)
+        limits = {"v": vgprs, "a": self.agprs}
+        return {**limits, "s": self.allocated_sgprs} if self.target.sgpr_allocation_granule else limits
+
+    def shortage(self, register: str, limit: int) -> str:
+        """Return the sentence that code uses a register, as ``v77``, beyond a limit of `register_limits`."""
+        shared = register[0] == "v" and limit < self.vgprs
+        why = " before the AGPRs (accum_offset), which it also uses" if shared else ""
+        return f"uses {register}; the kernel descriptor allocates {limit}{why}"
+
     @property
     def hardware_entry(self) -> int:
         """Return the distance in bytes from the kernel's entry to where hardware that preloads arguments starts it.

@@ -15,9 +15,8 @@ from luthier.objects.names import as_in_source
 from luthier.support.table import Cell, Table
 
 RefusalKind = (
-    Literal[
-        "no such register", "too few registers", "over budget", "sampled", "hook", "unfinished", "lifting", "layout"
-    ]
+    Literal["no such register", "too few registers", "over budget", "sampled", "hook", "unfinished"]
+    | Literal["lifting", "layout", "unallocated"]
     | Restriction
 )
 """Reason why something was left out.
@@ -29,8 +28,13 @@ RefusalKind = (
 - *hook*: the hook cannot be compiled or spliced;
 - *unfinished*: the system ended the hook's compilation, twice; another run may succeed;
 - a `Restriction`: nothing can run at the point;
-- *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved.
+- *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved;
+- *unallocated*: the whole kernel, since it uses registers that its descriptor does not allocate.
 """
+
+
+class UnallocatedError(PatchError):
+    """A kernel that uses registers that its descriptor does not allocate."""
 
 
 class Refusal(Struct, frozen=True):

@@ -340,7 +340,7 @@ class Planner:
         mask = np.zeros(code.count, np.bool_)
         mask[reached] = True
         refused = np.zeros(code.count, np.bool_)
-        for _, found, _ in beyond(plan.kernel, code.isa.target.target, code, mask):
+        for _, found, _ in beyond(plan.kernel, code, mask):
             refused[found] = True
         records = np.flatnonzero(refused).astype(np.uint32)  # `np.unique` imports masked arrays, for 15 ms
         shared = self._space.zeros(max(len(records), 1), np.uint32)

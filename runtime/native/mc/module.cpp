@@ -3,6 +3,7 @@
 
 #include "../lifting/bindings.h"
 #include "amdgpu_private.h"
+#include "unit_numbers.h"
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/Demangle/Demangle.h"
@@ -82,6 +83,25 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
   return rows;
 }
 
+/// How many VGPRs, AGPRs and SGPRs a wave needs for what instructions name; of SGPRs those that always have that name.
+py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t address) {
+  const Instructions all = decoded(isa, code, address, false);
+  int vgprs = 0, agprs = 0, sgprs = 0;
+  for (size_t i = 0; i < all.operandKind.size(); ++i) {
+    if (all.operandKind[i] != KindRegister)
+      continue;
+    const RegisterUnits named = isa.registerUnits(unsigned(all.operandValue[i]));
+    const int end = named.first + named.count;
+    if (named.first >= units::Agpr)
+      agprs = std::max(agprs, end - units::Agpr);
+    else if (named.first >= units::Vgpr)
+      vgprs = std::max(vgprs, end - units::Vgpr);
+    else if (named.first >= units::Sgpr && named.first < units::FlatScratchSgpr)
+      sgprs = std::max(sgprs, end - units::Sgpr);
+  }
+  return py::make_tuple(vgprs, agprs, sgprs);
+}
+
 py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   if (opcode >= isa.instructions().getNumOpcodes())
     throw McError("opcode " + std::to_string(opcode) + " does not exist");
@@ -157,6 +177,7 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("code"), py::arg("address"), py::arg("patient") = false)
       .def("listing", &listing, py::arg("code"), py::arg("address"))
+      .def("named_registers", &namedRegisters, py::arg("code"), py::arg("address"))
       .def(
           "encode",
           [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,

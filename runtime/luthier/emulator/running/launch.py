@@ -124,7 +124,7 @@ class Launch:
                 quantum=self.turns.quantum,
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
-        beyond = find_beyond(self.kernel, self.target, self.code, outcome.counts != 0)
+        beyond = find_beyond(self.kernel, self.code, outcome.counts != 0)
         return Result(stats, outcome.fault or beyond)
 
     @contextmanager

@@ -122,36 +122,27 @@ def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
     return fields
 
 
-def beyond(
-    kernel: Kernel, target: Target, code: Code, executed: NDArray[np.bool_]
-) -> list[tuple[str, NDArray[np.intp], int]]:
+def beyond(kernel: Kernel, code: Code, executed: NDArray[np.bool_]) -> list[tuple[str, NDArray[np.intp], int]]:
     """Return the `executed` records that name registers beyond what the descriptor allocates, which is a fault.
 
     For each file of registers it is its letter, the records, and how many registers there are.
     """
-    descriptor = kernel.descriptor
-    vgprs = descriptor.architected_vgprs
-    if target.unified_vgprs and not (executed & (code.agprs > 0)).any():
-        # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
-        # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
-        # Kernels that use both names fault, since here the two are different registers.
-        vgprs = min(descriptor.vgprs, target.addressable_vgprs)
-    files = [("v", code.vgprs, vgprs), ("a", code.agprs, descriptor.agprs)]
-    if target.sgpr_allocation_granule:  # else every wave has all
-        files.append(("s", code.sgprs, descriptor.allocated_sgprs))
-    found = [(name, np.flatnonzero(executed & (used > limit)), limit) for name, used, limit in files]
+    limits = kernel.descriptor.register_limits(uses_agprs=bool((executed & (code.agprs > 0)).any()))
+    found = [(name, np.flatnonzero(executed & (_used(code, name) > limit)), limit) for name, limit in limits.items()]
     return [entry for entry in found if entry[1].size]
 
 
-def find_beyond(kernel: Kernel, target: Target, code: Code, executed: NDArray[np.bool_]) -> EmulationError | None:
+def _used(code: Code, file: str) -> NDArray[np.int32]:
+    """Return how many registers of a file each record needs at least."""
+    return code.vgprs if file == "v" else code.agprs if file == "a" else code.sgprs
+
+
+def find_beyond(kernel: Kernel, code: Code, executed: NDArray[np.bool_]) -> EmulationError | None:
     """Return the fault of the first of the `executed` records that names a register beyond what the descriptor
     allocates; None if there is none."""
-    for name, records, limit in beyond(kernel, target, code, executed):
-        used = {"v": code.vgprs, "a": code.agprs, "s": code.sgprs}[name]
+    for name, records, limit in beyond(kernel, code, executed):
         record = int(records[0])
-        message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
-        message += f"the kernel descriptor allocates {limit}"
-        if name == "v" and limit < kernel.descriptor.vgprs:
-            message += " before the AGPRs (accum_offset), which it also uses"
+        shortage = kernel.descriptor.shortage(f"{name}{int(_used(code, name)[record]) - 1}", limit)
+        message = f"{code.text(record)} at {code.address_of(record):#x} {shortage}"
         return EmulationError(message, kernel=kernel.name, offset=code.address_of(record), target=str(code.isa.target))
     return None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from luthier.errors import PatchError
 from luthier.hazards.insertion import ModeWrites
 from luthier.lifting import LiftedRepresentation
+from luthier.lifting.allocation import unallocated_registers
 from luthier.objects import Kernel, KernelDescriptor
 from luthier.objects.origins import NO_LINK, NO_POINT, Inserted, Origins
 from luthier.patch.boundary.scalar_reads import after_entry
@@ -20,7 +21,7 @@ from luthier.patch.layout.address_map import AddressMap
 from luthier.patch.layout.dispatchers import Dispatcher, dispatchers
 from luthier.patch.layout.moved import Replacement, replacements
 from luthier.patch.layout.placement import Calls, PcLiteral, Placement, calls_of
-from luthier.patch.outcome import KernelReport, UnresolvedCall
+from luthier.patch.outcome import KernelReport, UnallocatedError, UnresolvedCall
 from luthier.patch.payloads.code import Reference, assemble_payload
 from luthier.patch.payloads.entry import EntryCode, entry_code
 from luthier.patch.payloads.zones import Zone
@@ -96,6 +97,14 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
             where a hook cannot be spliced in, which is among the kernel's `refusals` otherwise.
     """
     lifted = task.lifted
+    for finding in unallocated_registers(lifted):  # a larger descriptor would hide what is wrong
+        raise UnallocatedError(
+            f"{finding.text} {finding.shortage}",
+            object=lifted.object.name,
+            kernel=lifted.kernel.name,
+            offset=finding.address,
+            target=str(lifted.object.target),
+        )
     splicer = splice(task)
     parts = _Parts.of(lifted, splicer)
     placed = _placed(lifted, splicer, parts)

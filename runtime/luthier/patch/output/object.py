@@ -21,7 +21,7 @@ from luthier.objects.metadata import KERNELS
 from luthier.objects.origins import SECTION, encode, origins_of
 from luthier.patch.layout.address_map import AddressMap
 from luthier.patch.layout.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
-from luthier.patch.outcome import PatchReport, Refusal, RefusedError
+from luthier.patch.outcome import PatchReport, Refusal, RefusalKind, RefusedError, UnallocatedError
 from luthier.patch.output.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.payloads.code import ORIGINAL
 from luthier.support.wording import enumerated
@@ -130,7 +130,8 @@ class _Work:
         except LuthierError as problem:
             if self.strict:
                 raise
-            self.refused_kernels.append(Refusal.of_kernel("layout", task.lifted.kernel.name, problem))
+            kind: RefusalKind = "unallocated" if isinstance(problem, UnallocatedError) else "layout"
+            self.refused_kernels.append(Refusal.of_kernel(kind, task.lifted.kernel.name, problem))
 
     def _check_descriptor(self, kernel: Kernel) -> None:
         """Raise an error if another kernel that is patched has the same descriptor.
