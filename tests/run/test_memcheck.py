@@ -50,10 +50,27 @@ def of_device(findings: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
 def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
     """Return the same of the tool's findings."""
     sums: Counter[tuple[object, ...]] = Counter()
-    for row in rows:
+    for row in map(joined, rows, [rows] * len(rows)):
         about = row["side"], row["allocation"], row["of bytes"], row["bytes"] or 0
         sums[bool(row["kernel"]), row["kind"], *about] += row["lanes"]
     return sums
+
+
+def joined(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a row as the device tells it: what goes from one allocation to the next is of the first."""
+
+    def end(one: dict[str, Any]) -> int:
+        return int(one["allocation"], 16) + int(one["of bytes"])
+
+    if row["side"] != "before" or row["allocation"] == "LDS":
+        return row
+    same = [
+        one
+        for one in rows
+        if one["side"] == "after" and all(one[name] == row[name] for name in ("kind", "address", "kernel"))
+    ]
+    below = [one for one in same if one["allocation"] != "LDS" and end(one) <= int(row["allocation"], 16)]
+    return row | {name: max(below, key=end)[name] for name in ("side", "allocation", "of bytes")} if below else row
 
 
 @pytest.mark.covering(1)

@@ -223,6 +223,16 @@ def test_stops(build_program: Build, tmp_path: Path, what: str, words: list[str]
     check_stop(build_program("stops", "-g"), tmp_path / "log", what, target, *words)
 
 
+@pytest.mark.parametrize(("what", "side"), [("behind", "after"), ("front", "before")])
+def test_what_reaches_the_next_allocation(build_program: Build, tmp_path: Path, what: str, side: str) -> None:
+    """It is told once, by the allocation that it begins or ends at, wherever the other one is nearer."""
+    log = tmp_path / "log"
+    done = sanitize("--json", log, "--", build_program("stops", "-g"), what, "allocated")
+    (found,) = json.loads(log.read_text())["findings"]
+    assert (found["kind"], found["side"], found["name"]) == ("out-of-bounds", side, "gap"), done
+    assert found["count"] > 500
+
+
 @pytest.mark.thorough
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.covering(1)

@@ -29,7 +29,7 @@ void ProgramMemory::forget(uint64_t address) {
   version_ += extents_.erase(address);
 }
 
-std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
+std::optional<Extent> ProgramMemory::nearest(uint64_t address, uint64_t *in_front) const {
   std::lock_guard lock(mutex_);
   auto after = extents_.upper_bound(address), before = after;
   const Extent *below = nullptr;
@@ -40,8 +40,11 @@ std::optional<Extent> ProgramMemory::nearest(uint64_t address) const {
     ++after;
   const Extent *above = after == extents_.end() ? nullptr : &after->second;
   const bool in = below && address - below->address < below->size;
-  if (below && above && !in && above->address - address <= address - (below->address + below->size))
+  if (below && above && !in && above->address - address <= address - (below->address + below->size)) {
+    if (in_front)
+      *in_front = below->number;
     return *above;
+  }
   if (below || above)
     return below ? *below : *above;
   return std::nullopt;

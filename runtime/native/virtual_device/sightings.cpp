@@ -1,7 +1,9 @@
 #include "sightings.h"
 
-#include "exported.h"
+#include <algorithm>
+#include <utility>
 
+#include "exported.h"
 #include "system.h"
 #include "take.h"
 #include "undefined_memory.h"
@@ -24,14 +26,21 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
     return true;
   const char *host = memory_.table(node_)->host(address, size);
   const bool exists = host && reinterpret_cast<uint64_t>(host) == address;
-  const auto near = ProgramMemory::get().nearest(address);
+  uint64_t in_front = 0;
+  const auto near = ProgramMemory::get().nearest(address, &in_front);
   const bool below = near && address < near->address;
   // An access that begins before an allocation and ends in it is outside, too, as is one that nobody's memory has.
   const bool freed = near && near->freed && !below && address - near->address < near->size;
   const wire::Sight kind = freed ? wire::Sight::kFreed : exists ? wire::Sight::kOutside : wire::Sight::kNowhere;
   const char *group = pointer<const char *>(wave, wave::group);
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = found_[{record, kind, near ? near->number : 0, below}];
+  Seen &seen = found_[{record, kind, near ? near->number : 0, below}];
+  if (near && !freed) {
+    const uint64_t end = below ? near->address : address, begin = below ? address + size : near->address + near->size;
+    seen.gap = std::min(seen.gap, begin < end ? end - begin : 0);
+    seen.in_front = in_front;
+  }
+  wire::Sighting &found = seen.told;
   if (found.count++ == 0) {
     found.kernel = get(plan_, plan::kernel);
     found.record = record;
@@ -56,7 +65,7 @@ void Sightings::observe(const Instruction &instruction, const char *access, uint
   const char *group = pointer<const char *>(instruction.wave, wave::group);
   std::lock_guard lock(mutex_);
   const bool below = address >> 31 & 1; // of 32 bits
-  wire::Sighting &found = found_[{instruction.record, wire::Sight::kOutside, ~0ull, below}];
+  wire::Sighting &found = found_[{instruction.record, wire::Sight::kOutside, ~0ull, below}].told;
   const bool is_first = !found.count;
   found.count += __builtin_popcountll(lanes);
   if (!is_first)
@@ -75,7 +84,22 @@ void Sightings::observe(const Instruction &instruction, const char *access, uint
 
 std::vector<wire::Sighting> Sightings::take() {
   std::lock_guard lock(mutex_);
-  return luthier::take(found_);
+  // What goes from one allocation to the next is told once: by the one that it begins, or ends, nearer to.
+  for (auto &[key, seen] : found_) {
+    const auto &[record, kind, number, below] = key;
+    const auto other = seen.in_front ? found_.find({record, kind, seen.in_front, false}) : found_.end();
+    if (other == found_.end())
+      continue;
+    const bool is_behind = other->second.gap <= seen.gap;
+    wire::Sighting &kept = is_behind ? other->second.told : seen.told;
+    wire::Sighting &dropped = is_behind ? seen.told : other->second.told;
+    kept.count += std::exchange(dropped.count, 0);
+  }
+  std::vector<wire::Sighting> all;
+  for (const Seen &seen : luthier::take(found_))
+    if (seen.told.count)
+      all.push_back(seen.told);
+  return all;
 }
 
 } // namespace luthier

@@ -33,7 +33,12 @@ private:
   unsigned node_;
   const char *plan_;
   std::mutex mutex_;
-  std::map<Key, wire::Sighting> found_;
+  struct Seen {
+    wire::Sighting told{};
+    uint64_t gap = ~uint64_t{0}; // bytes from the allocation to the access that is nearest to it
+    uint64_t in_front = 0;       // of what is below an allocation: the number of the one that it is behind
+  };
+  std::map<Key, Seen> found_;
 };
 
 } // namespace luthier

@@ -1,4 +1,5 @@
-// What stops a kernel, or leaves its LDS, as the first argument says; with a second one the program has memory of HIP.
+// What stops a kernel, or leaves its LDS or an allocation, as the first argument says; with a second one the program has
+// memory of HIP.
 #include "check.h"
 
 #include <fcntl.h>
@@ -26,6 +27,11 @@ __global__ void scratch(int far) {
   own[threadIdx.x % 8 + far] = far; // line: scratch
   seen[threadIdx.x] = own[0];
 }
+__global__ void gap(const int *at, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count)
+    seen[i % 256] = at[i]; // line: gap
+}
 __global__ void trap() { __builtin_trap(); } // line: trap
 __global__ void store(int *at) { at[threadIdx.x] = 1; } // line: store
 
@@ -40,7 +46,15 @@ int main(int count, char **arguments) {
     generic<<<1, 256>>>(8);
   else if (what == "scratch")
     scratch<<<1, 256>>>(1 << 16);
-  else if (what == "trap")
+  else if (what == "behind" || what == "front") { // all that is between two allocations, or half of it and a bit more
+    int *low = at, *high = nullptr;
+    HIP(hipMalloc(&high, 4000));
+    if (high < low)
+      std::swap(low, high);
+    const int count = high - low - 1000, some = what == "behind" ? count : count / 2 + 50;
+    EXPECT(count < 1 << 14);
+    gap<<<count / 256 + 1, 256>>>(high - some, some);
+  } else if (what == "trap")
     trap<<<1, 64>>>();
   else if (what == "null")
     store<<<1, 64>>>(nullptr);
