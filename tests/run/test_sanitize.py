@@ -198,8 +198,9 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     options = ["--error-exitcode", "9", "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *options, "--", program, what, *words, before=before)
     told = json.loads(log.read_text())
-    assert (done.returncode, told["exit_code"]) == (9, 0 if what == "lds" else -signal.SIGABRT), done
     (found,) = told["findings"]
+    goes_on = found["instruction"].startswith("ds_")  # newer compilers make that of generic pointers, too
+    assert (done.returncode, told["exit_code"]) == (9, 0 if goes_on else -signal.SIGABRT), done
     kind, detail = STOPS[what]
     assert found["kind"] == kind, done
     assert found["detail"].startswith(detail.format(program)), found
