@@ -24,6 +24,7 @@ from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.objects.host import is_host_file
+from luthier.objects.kpack import is_archive
 from luthier.patch import PatchedObject, PatchReport, RefusedError
 from luthier.patch.layout.address_map import AddressMap, as_columns
 from luthier.patch.output.executable import patch_executable_with
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(path)
     if args.map and is_same_file(args.output, args.map):
         raise LuthierError(f"--output and --map are one file: {args.map}")
-    if not args.code_object and is_host_file(args.file):
+    if not args.code_object and (is_host_file(args.file) or is_archive(args.file)):
         return _run_on_program(args)
     object, patched = patched_object(args)
     write_atomically(args.output, patched.data)

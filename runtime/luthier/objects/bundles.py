@@ -206,8 +206,7 @@ class _CompressedHeader(NamedTuple):
         size = whole[0] if whole else None
         if size is not None and not length <= size <= place.size:
             place.fail(f"compressed bundle of {size:#x} bytes does not fit its container", 8)
-        if unpacked_size > max(_HARMLESS, _LARGEST_RATIO * (size or place.size)):
-            place.fail(f"compressed bundle claims to hold {unpacked_size:#x} bytes", 8)
+        check_claim(place, unpacked_size, size or place.size, "compressed bundle")
         return _CompressedHeader(method, unpacked_size, size, length)
 
 
@@ -215,19 +214,46 @@ def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
     """Return the bundle inside a compressed one, or its first `most` bytes or so, and the compressed data's end."""
     header = _CompressedHeader.of(place)
     decoder = _DECOMPRESSORS[header.method]()
-    wanted = header.unpacked_size if most is None else min(most, header.unpacked_size)
-    at, end = header.length, header.size or place.size
-    out = bytearray()
+    end = header.size or place.size
+    out, read = inflate(place, decoder, header.length, end, header.unpacked_size, "compressed bundle", most)
+    return out, header.size or read
+
+
+def check_claim(place: Place, size: int, compressed: int, what: str) -> None:
+    """Check that so many bytes may come out of so many compressed ones, before any does.
+
+    Raises:
+        ObjectError: they are a bomb.
+    """
+    if size > max(_HARMLESS, _LARGEST_RATIO * compressed):
+        place.fail(f"{what} claims to hold {size:#x} bytes", 8)
+
+
+def inflate(
+    place: Place, decoder: Any, start: int, end: int, size: int, what: str, most: int | None = None
+) -> tuple[bytearray, int]:
+    """Return what is compressed between two offsets, or its first `most` bytes or so, and where it ends.
+
+    Args:
+        decoder: of `_DECOMPRESSORS`.
+        size: bytes that are to come out.
+        what: its name in errors.
+
+    Raises:
+        ObjectError: it does not decompress, or to another size.
+    """
+    wanted = size if most is None else min(most, size)
+    at, out = start, bytearray()
     try:
         while not decoder.eof and at < end and (len(out) < wanted or most is None) and len(out) <= wanted:
             chunk = place.peek(at, min(_CHUNK, end - at))
             out += decoder.decompress(chunk)  # grows with what is really there: a corrupt size asks for no memory
             at += len(chunk)
     except (zlib.error, zstandard.ZstdError) as problem:
-        place.fail(f"compressed bundle does not decompress: {problem}", at)
+        place.fail(f"{what} does not decompress: {problem}", at)
     if most is None and (not decoder.eof or len(out) != wanted):
-        place.fail(f"compressed bundle holds {len(out):#x} bytes instead of {wanted:#x}", at)
-    return out, header.size or at - len(decoder.unused_data)
+        place.fail(f"{what} holds {len(out):#x} bytes instead of {wanted:#x}", at)
+    return out, at - len(decoder.unused_data)
 
 
 def _offload_binary(place: Place) -> tuple[list[Entry], int]:

@@ -4,7 +4,7 @@ Containers nest (an archive of host objects with fat binaries of compressed bund
 the first bytes of each and hands its parts on. Nothing is read but headers, and what is given out is a view of the
 mapped file; only compressed bundles are copied.
 
-Source: System V ar; for the rest `luthier.objects.bundles`, `luthier.objects.embedded`.
+Source: System V ar; for the rest `luthier.objects.bundles`, `luthier.objects.embedded`, `luthier.objects.kpack`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from luthier.objects import elf as E
 from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, Entry, bundles, opened
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
+from luthier.objects.kpack import ARCHIVE_MAGIC as KPACK_MAGIC
+from luthier.objects.kpack import REFERENCE, KernelArchive, Reference
 from luthier.objects.place import Place
 from luthier.support.wording import enumerated
 
@@ -29,7 +31,8 @@ ARCHIVE_MAGIC = b"!<arch>\n"
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
-FAT_BINARY_SECTIONS = (".hip_fatbin", ".llvm.offloading", ".llvm.rodata.offloading", "__CLANG_OFFLOAD_BUNDLE__")
+HIP_FAT_BINARY = ".hip_fatbin"
+FAT_BINARY_SECTIONS = (HIP_FAT_BINARY, ".llvm.offloading", ".llvm.rodata.offloading", "__CLANG_OFFLOAD_BUNDLE__")
 """Prefixes of the names of host sections with device code: HIP's, the LLVM offloading drivers', the bundler's own kind
 of object."""
 
@@ -53,7 +56,7 @@ class Image(Struct, frozen=True):
     bundle: str = ""
     """The offload bundle that it is in, another text for each in a file; "" where it is in none."""
     bundle_start: int | None = None
-    """Offset in the file of the bundle that it is an entry of; None where it is none of a bundle's."""
+    """Offset in the file of the bundle, or archive of device code, that it is an entry of; None where it is of none."""
 
     @property
     def target(self) -> TargetId:
@@ -113,7 +116,7 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
     """Yield every code object in any container.
 
     Containers are a code object itself, an offload bundle (also compressed), a host executable or library with one or
-    several fat binaries, and an archive.
+    several fat binaries or with archives of device code beside it (``.kpack``), such an archive, and one of ``ar``.
 
     They are parsed one by one as they are asked for, from the mapped file, which must not change meanwhile;
     `load_objects` gives copies. Images for processors that Luthier does not know, and SPIR-V, are left out when others
@@ -329,6 +332,8 @@ def _walk(place: Place, identifier: str = "", bundle: str = "", bundle_start: in
         for member in _archive_members(place):
             if member.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
                 yield from _walk(member)
+    elif place.begins(KPACK_MAGIC):
+        yield from _walk_kpack(place, place.start)
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
     elif place.begins(E.SPIRV_MAGIC):
@@ -353,16 +358,45 @@ def _walk_host(place: Place) -> _Found:
     ]
     if not elf.sections and (first := next(bundles(place, among_others=True), None)):
         fat = [place.cut(first[0].start - place.start, place.end - first[0].start, "fat binary")]
+    replaced = {
+        place.start + section.offset
+        for name, section in zip(elf.section_names, elf.sections, strict=True)
+        if name == HIP_FAT_BINARY
+        and REFERENCE in elf.section_names  # zeros, and what is left of the old in a last page
+    }
     end = 0
     for part in sorted(fat, key=lambda part: part.start):
         if part.start < end:  # each containing all others would be a bomb
             place.fail("sections with fat binaries overlap", part.start - place.start)
         end = part.end
     for number, part in enumerate(fat):
+        if part.start in replaced:
+            continue
         label = f"section {number}" if len(fat) > 1 else ""
         yield from _walk_fat_binary(part.inner(label), among_others=not elf.sections)
     for image in embedded_images(place, elf, fat):
         yield _Member(image)
+    for name, section in zip(elf.section_names, elf.sections, strict=True):
+        if name == REFERENCE:
+            reference = Reference.of(place.cut(section.offset, section.size, f"section {name}"))
+            for path, file in reference.archives(place):
+                archive = Place.of_file(file, f"{place.name}[{path}]")._replace(depth=place.depth + 1)
+                yield from _walk_kpack(archive, None, reference.binary)
+
+
+def _walk_kpack(place: Place, start: int | None, binary: str | None = None) -> _Found:
+    """Yield the images of an archive, or those of one host file.
+
+    Args:
+        start: `Image.bundle_start`.
+        binary: name of the host file in the archive.
+    """
+    archive = KernelArchive(place)
+    for packed in archive.images:
+        if binary in (None, packed.binary, packed.binary.rpartition("#")[0]):
+            image = archive.read(packed).inner(packed.id)
+            if image.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
+                yield from _walk(image, packed.id, f"{place.name} {packed.binary}", start)
 
 
 def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:

@@ -27,6 +27,7 @@ from luthier.errors import LuthierError, ObjectError
 from luthier.objects import elf as E
 from luthier.objects.bundles import Entry, bundles, make_bundle, opened
 from luthier.objects.image import PAGE, round_up
+from luthier.objects.kpack import REFERENCE, WRAPPER_MAGIC, KernelArchive
 from luthier.objects.place import Place
 
 WRAPPERS = ".hipFatBinSegment"
@@ -131,6 +132,29 @@ class Rewritten:
         return b"".join(self.windows())
 
 
+class ArchiveFile:
+    """An archive of device code that lies beside host files.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ObjectError: it is malformed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self._place = Place.of_file(path, path)
+        self._archive = KernelArchive(self._place)
+        self.bundles = frozenset({self._place.start})
+        """`Image.bundle` of the images that `with_images` takes others for."""
+
+    def with_images(self, images: Mapping[int, Mapping[str, bytes]]) -> Rewritten:
+        """Return the file with other images, by `Image.bundle` and `Image.id`."""
+        data = self._archive.with_images(images.get(self._place.start, {}))
+        return Rewritten(memoryview(data), len(data))
+
+
 class HostFile:
     """An executable or a shared library of the host that registers device code as HIP programs do.
 
@@ -154,6 +178,21 @@ class HostFile:
         self._has_packed = any(one.type == _SHT_RELR for one in elf.sections)
         """The loader adds its address to what lies at places that a bitmap names."""
         self.fat_binaries = self._find()
+
+    @property
+    def bundles(self) -> frozenset[int]:
+        """Return `Image.bundle` of the images that `with_images` takes others for."""
+        return frozenset(fat.bundle.start for fat in self.fat_binaries)
+
+    def with_images(self, images: Mapping[int, Mapping[str, bytes]]) -> Rewritten:
+        """Return the file with other images, by `Image.bundle` and `Image.id`.
+
+        Raises:
+            ObjectError: the file's layout leaves no place for them.
+        """
+        return self.with_fat_binaries(
+            {at: fat.with_images(images.get(fat.bundle.start, {})) for at, fat in enumerate(self.fat_binaries)}
+        )
 
     def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> Rewritten:
         """Return the file with other bundles.
@@ -219,6 +258,11 @@ class HostFile:
                 elf.fail(f"section {WRAPPERS} of {section.size} bytes holds no whole wrappers", section.offset)
             for offset in range(0, section.size, _WRAPPER.size):
                 magic, version, held, _ = _WRAPPER.unpack_from(data, offset)
+                if magic == WRAPPER_MAGIC:
+                    elf.fail(
+                        f"its device code is in the .kpack archives that {REFERENCE} names: patch those, and let "
+                        "ROCM_KPACK_PATH_PREFIX name the results when the program runs"
+                    )
                 if (magic, version) != (_MAGIC, _VERSION):
                     elf.fail(f"a wrapper of kind {magic:#x}, version {version}", section.offset + offset)
                 pointer = section.address + offset + 8

@@ -32,6 +32,8 @@ class Place(NamedTuple):
     """Containers around it."""
     unpacked: bool = False
     """It came out of a compressed container."""
+    path: str = ""
+    """Path of the file that it is in; "" of bytes in memory."""
 
     @staticmethod
     def of_file(path: str | os.PathLike[str], name: str) -> Place:
@@ -45,7 +47,7 @@ class Place(NamedTuple):
                 status = os.fstat(file.fileno())
                 if stat.S_ISREG(status.st_mode) and status.st_size:
                     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                    return Place(mapped, name, 0, len(mapped))
+                    return Place(mapped, name, 0, len(mapped), path=os.fspath(path))
                 data = file.read(_LARGEST_STREAM + 1)
                 if len(data) > _LARGEST_STREAM:
                     raise ObjectError(f"no regular file, and gives more than {_LARGEST_STREAM} bytes", object=name)

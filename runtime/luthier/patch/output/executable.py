@@ -10,7 +10,8 @@ from msgspec import Struct
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, find_images
-from luthier.objects.host import WRAPPERS, HostFile, Rewritten
+from luthier.objects.host import WRAPPERS, ArchiveFile, HostFile, Rewritten
+from luthier.objects.kpack import is_archive
 from luthier.objects.names import is_selected, select
 from luthier.patch.output.object import PatchedObject, patch_object_with
 from luthier.tool.options import PatchOptions
@@ -55,7 +56,8 @@ def patch_executable(
     hoist: bool | None = None,
     most_stack: int | None = None,
 ) -> PatchedFile:
-    """Instrument the kernels of every code object in an executable or a shared library of the host.
+    """Instrument the kernels of every code object in an executable or a shared library of the host, or in an archive of
+    their device code (``.kpack``).
 
     Each instrumented code object has variables of its own; which of them runs, the device decides.
 
@@ -90,7 +92,7 @@ def patch_executable_with(
     progress: Callable[[str], None] | None = None,
 ) -> PatchedFile:
     """Instrument an executable or a shared library of the host, as `patch_executable`, which see."""
-    host = HostFile(path)
+    host = ArchiveFile(path) if is_archive(path) else HostFile(path)
     device = _device_code(host, target, object)
     select([name for code in device.objects.values() for name in code.kernels], kernels, file=path)
     skipped, failures = list(device.skipped), list(device.failures)
@@ -115,8 +117,7 @@ def patch_executable_with(
         raise failures[0]
     if not done:
         raise ObjectError("; ".join(f"{name}: {reason}" for name, reason in skipped) or "no device code", object=path)
-    replacements = {at: fat.with_images(images.get(fat.bundle.start, {})) for at, fat in enumerate(host.fat_binaries)}
-    return PatchedFile(host.with_fat_binaries(replacements), tuple(done), tuple(skipped))
+    return PatchedFile(host.with_images(images), tuple(done), tuple(skipped))
 
 
 class _DeviceCode(Struct, frozen=True):
@@ -130,10 +131,10 @@ class _DeviceCode(Struct, frozen=True):
     """Why some cannot be read."""
 
 
-def _device_code(host: HostFile, target: str | None, object: str | None) -> _DeviceCode:
+def _device_code(host: HostFile | ArchiveFile, target: str | None, object: str | None) -> _DeviceCode:
     """Read what a program has for a target, or of a number or name; None: all."""
     code = _DeviceCode({}, [], [])
-    registered = {fat.bundle.start for fat in host.fat_binaries}
+    replaceable = host.bundles
     chosen = None if object is None else {image.number for image in find_images(host.name, object=object)}
     for image in find_images(host.name):
         try:
@@ -143,10 +144,10 @@ def _device_code(host: HostFile, target: str | None, object: str | None) -> _Dev
             code.skipped.append((image.name, str(problem)))
             continue
         if chosen is not None and image.number not in chosen:
-            code.skipped.append((image.name, f"it is not {object}"))
+            code.skipped.append((image.name, f"object {object} is asked for"))
         elif target is not None and not _is_meant(read.target, TargetId.parse(target)):
             code.skipped.append((image.name, f"it is for {read.target}"))
-        elif image.bundle_start is None or image.bundle_start not in registered:
+        elif image.bundle_start is None or image.bundle_start not in replaceable:
             why = f"no wrapper in {WRAPPERS} points to it, so nothing tells how the program finds it"
             code.skipped.append((image.name, f"{why}; `luthier extract` writes it out"))
         else:

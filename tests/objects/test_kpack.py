@@ -1,0 +1,155 @@
+"""Archives of device code beside libraries, as ROCm 7.13 and later have them: made here by their documented format."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import zstandard
+from luthier.cli.main import main
+from luthier.errors import LuthierError
+from luthier.objects import find_images, load_object, load_objects
+
+Compile = Callable[..., Path]
+Tool = Callable[..., str]
+Images = Mapping[tuple[str, str], bytes]
+
+
+def kpack(images: Images, scheme: str = "zstd-per-kernel", changed: Mapping[str, Any] | None = None) -> bytes:
+    """An archive of images by host file and processor.
+
+    Args:
+        changed: other entries of its table of contents, or of all that describe an image.
+    """
+    changed = changed or {}
+    toc: dict[str, dict[str, Any]] = {}
+    blobs, places, at = [], [], 64
+    for ordinal, ((binary, processor), data) in enumerate(images.items()):
+        row = {"type": "hsaco", "ordinal": ordinal, "original_size": len(data)}
+        toc.setdefault(binary, {})[processor] = row | {key: changed[key] for key in row.keys() & changed.keys()}
+        blobs.append(data if scheme == "none" else zstandard.ZstdCompressor().compress(data))
+        places.append({"offset": at, "size": len(blobs[-1])})
+        at += len(blobs[-1])
+    region = b"".join(blobs)
+    if scheme == "none":
+        more: dict[str, Any] = {"blobs": places}
+    else:
+        region = struct.pack("<I", len(blobs)) + b"".join(struct.pack("<I", len(blob)) + blob for blob in blobs)
+        more = {"zstd_offset": 64, "zstd_size": len(region)}
+    table = {
+        "format_version": 1,
+        "group_name": "test",
+        "gfx_arches": sorted({processor for _, processor in images}),
+        "compression_scheme": scheme,
+        "toc": toc,
+        **more,
+        **{key: value for key, value in changed.items() if key not in ("ordinal", "original_size", "type")},
+    }
+    return struct.pack("<4sIQ", b"KPAK", 1, 64 + len(region)).ljust(64, b"\0") + region + msgpack.packb(table)
+
+
+def library(tool: Tool, path: Path, paths: list[str], binary: str = "lib/libx.so") -> Path:
+    """A library whose device code is in archives at these paths."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    marker, source = path.with_suffix(".marker"), path.with_suffix(".s")
+    marker.write_bytes(msgpack.packb({"kernel_name": binary, "kpack_search_paths": paths}))
+    source.write_text(
+        f'.section .rocm_kpack_ref,"a"\nmarker: .incbin "{marker}"\n'
+        '.section .hipFatBinSegment,"aw"\n.long 0x4B504948, 1\n.quad marker, 0\n'
+        '.section .hip_fatbin,"a"\n.ascii "__CLANG_OFFLOAD_BUNDLE__"\n.quad 5, 5, 5\n'  # left of what was there
+    )
+    tool("clang-22", "-shared", "-fuse-ld=lld-22", source, "-o", path)
+    return path
+
+
+@pytest.fixture
+def images(code_object: Compile) -> dict[tuple[str, str], bytes]:
+    named = {"gfx942": "lib/libx.so#0", "gfx1100": "lib/libx.so#0", "gfx90a": "lib/other.so#0"}
+    return {(binary, target): code_object(target).read_bytes() for target, binary in named.items()}
+
+
+@pytest.mark.parametrize("scheme", ["zstd-per-kernel", "none"])
+def test_an_archive(scheme: str, images: Images, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its images are found, named, and patched; what is not patched stays."""
+    path, out = tmp_path / "x.kpack", tmp_path / "patched.kpack"
+    path.write_bytes(kpack(images, scheme))
+    assert [bytes(image.data) for image in find_images(path)] == [*images.values()]
+    assert load_object(path, "gfx90a").name == f"{path}[lib/other.so#0:gfx90a]"
+    assert main(["objects", str(path)]) == main(["check", str(path), "--only", "registers"]) == 0
+    assert f"{path}[lib/libx.so#0:gfx1100]: object 1, gfx1100" in capsys.readouterr().out
+    assert main(["patch", str(path), "--target", "gfx942", "-t", "instr_count", "-o", str(out)]) == 0
+    first, *others = load_objects(out)
+    assert first.section_data(".luthier.text")
+    assert [one.data for one in others] == [*images.values()][1:]
+
+
+def test_a_library_that_names_archives(
+    images: Images, tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One for each processor that is installed; images of other libraries in them are not its own."""
+    path = library(tool, tmp_path / "lib" / "libx.so", ["../.kpack/x_@GFXARCH@.kpack"])
+    (tmp_path / ".kpack").mkdir()
+    with pytest.raises(LuthierError, match="archives of which none is there"):
+        load_objects(path)
+    for processor in ("gfx942", "gfx1100"):
+        own = {key: data for key, data in images.items() if key[1] in (processor, "gfx90a")}
+        (tmp_path / ".kpack" / f"x_{processor}.kpack").write_bytes(kpack(own))
+    assert [(one.name, one.data) for one in load_objects(path)] == [
+        (f"{path}[../.kpack/x_{target}.kpack][lib/libx.so#0:{target}]", images["lib/libx.so#0", target])
+        for target in ("gfx1100", "gfx942")
+    ]
+    assert main(["patch", str(path), "-t", "instr_count", "-o", str(tmp_path / "out")]) == 1
+    assert "patch those, and let ROCM_KPACK_PATH_PREFIX name" in capsys.readouterr().err
+    with pytest.raises(LuthierError, match="only a file on the disk has"):
+        load_objects(path.read_bytes())
+
+
+@pytest.mark.parametrize("archive", ["/etc/x.kpack", "../../x.kpack", "a/../../../x.kpack"])
+def test_paths_that_leave_the_folder(archive: str, images: Images, tool: Tool, tmp_path: Path) -> None:
+    path = library(tool, tmp_path / "root" / "lib" / "libx.so", [archive])
+    (tmp_path / "x.kpack").write_bytes(kpack(images))
+    with pytest.raises(LuthierError, match=r"outside of what has 'lib/libx\.so'"):
+        load_objects(path)
+
+
+MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
+    "bomb": ({"original_size": 1 << 40}, "claims to hold"),
+    "size": ({"original_size": 5}, "instead of 0x5"),
+    "ordinal": ({"ordinal": 7}, "or have none"),
+    "shared": ({"ordinal": 0}, "share a blob"),
+    "negative": ({"ordinal": -1}, "no size"),
+    "region": ({"zstd_size": 1 << 40}, "reaches past the end"),
+    "before": ({"zstd_offset": 0}, "announces"),
+    "compression": ({"compression_scheme": "lzma"}, "unknown compression 'lzma'"),
+    "table": ({"toc": [1]}, "no map"),
+    "row": ({"toc": {"a": {"gfx942": 3}}}, "no map"),
+}
+
+
+@pytest.mark.parametrize("how", MALFORMED)
+def test_malformed(how: str, images: Images) -> None:
+    changed, message = MALFORMED[how]
+    with pytest.raises(LuthierError, match=message):
+        load_objects(kpack(images, changed=changed))
+
+
+def test_damaged(images: Images) -> None:
+    """Cut, or with bits flipped: read or refused."""
+    whole = kpack({key: data[:900] for key, data in images.items()})
+    numbers = random.Random(3)
+    for _ in range(300):
+        data = bytearray(whole)
+        if numbers.random() < 0.3:
+            del data[numbers.randrange(len(data)) :]
+        else:
+            start, size = numbers.choice([(0, 16), (64, 64), (len(data) - 350, 350)])
+            data[start + numbers.randrange(size)] ^= 1 << numbers.randrange(8)
+        try:
+            load_objects(bytes(data))
+        except LuthierError:
+            continue
