@@ -358,11 +358,11 @@ def _walk_host(place: Place) -> _Found:
     ]
     if not elf.sections and (first := next(bundles(place, among_others=True), None)):
         fat = [place.cut(first[0].start - place.start, place.end - first[0].start, "fat binary")]
+    stale = HIP_FAT_BINARY if REFERENCE in elf.section_names else None  # zeros, and what is left of a page of the old
     replaced = {
         place.start + section.offset
         for name, section in zip(elf.section_names, elf.sections, strict=True)
-        if name == HIP_FAT_BINARY
-        and REFERENCE in elf.section_names  # zeros, and what is left of the old in a last page
+        if name == stale
     }
     end = 0
     for part in sorted(fat, key=lambda part: part.start):
