@@ -35,7 +35,8 @@ public:
   void forget(uint64_t address);
 
   // Return the extent that an address is in, else the one with the nearest end; nothing if there is none. What has no
-  // bytes is none. If that is behind the address, `in_front` gets the number of the one in front of it, if there is one.
+  // bytes is none. If that is behind the address, `in_front` gets the number of the one in front of it, if there is
+  // one.
   std::optional<Extent> nearest(uint64_t address, uint64_t *in_front = nullptr) const;
   // Return the extent that begins at an address; nothing if none does.
   std::optional<Extent> at(uint64_t address) const;

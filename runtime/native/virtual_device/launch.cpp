@@ -62,8 +62,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
       checked_(resources.service.setup().findings), sightings_(resources.memory, packet.node, packet.plan),
-      watched_(watched(resources.service, packet.plan)),
-      execution_(*this, dispatch_of(packet, watched_.get())) {
+      watched_(watched(resources.service, packet.plan)), execution_(*this, dispatch_of(packet, watched_.get())) {
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_VALUES)
