@@ -37,7 +37,8 @@ BufferObject::~BufferObject() {
   if (name_ && named_by_ == getpid()) // a fork's objects have the name of its parent's
     try {
       system_.service.unshare(name_);
-    } catch (const Failure &) { // the service has ended
+    } catch (const Failure &) {
+      name_ = 0; // the service has ended, and all names with it
     }
   system_.memory.give_back(node, taken_);
   close_file(file_);
