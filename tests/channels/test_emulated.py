@@ -241,7 +241,7 @@ def test_turns_of_the_ring_wrap(one: Callable[..., Loaded]) -> None:
     channel = loaded.module.channel("channel0")
     ring = channel.ring
     before = ((1 << 32) - 3) * ring.description.capacity + 100
-    ring._reserved[0] = ring._read[0] = before
+    ring._reserved[0] = ring._read[0] = ring._position = before
     keys = loaded.launch(np.full(500, 0xFF, np.uint32), 64)
     assert int(ring._read[0]) == before + len(keys) > (1 << 32) * ring.description.capacity
     assert rows(channel.records()["words"]) == rows(Shape(4, 3, 1, False).pushed(keys))

@@ -97,6 +97,9 @@ class Ring:
 
     def _left(self) -> int:
         """Return the number of tickets that waves have taken and that were not read yet."""
+        if int(self._read[0]) != self._position:  # waves would wait for room that there is
+            self._read[0] = self._position
+            self.damaged = True
         left = int(self._reserved[0]) - self._position
         if not 0 <= left <= self.description.capacity + _MOST_WAITING:
             self.damaged = True
