@@ -72,8 +72,8 @@ def object(compile_object) -> CodeObject:
     return load_object(compile_object(SOURCE, TARGET, "-O1"))
 
 
-def made(body: str) -> CodeObject:
-    return assembled(kernel_text(function("k", CODE.format(body=body).splitlines()), TARGET), TARGET)
+def made(body: str, vgprs: int = 32) -> CodeObject:
+    return assembled(kernel_text(function("k", CODE.format(body=body).splitlines()), TARGET, vgprs=vgprs), TARGET)
 
 
 def stored(body: str, lanes: int = 32) -> NDArray[np.uint64]:
@@ -156,7 +156,7 @@ def test_counters_stay_out_of_vgprs_whose_numbers_change() -> None:
         branch = (
             f"s_set_vgpr_msb {bits}\n v_mov_b32 v2, v1\n s_cbranch_scc0 1f\n v_mov_b32 v3, v1\n 1: s_set_vgpr_msb 0"
         )
-        patched = load_object(patch_object(made(branch), count, ["k"], strict=True).data)
+        patched = load_object(patch_object(made(branch, 320), count, ["k"], strict=True).data)
         isa = Isa.of(TARGET)
         pieces = [isa.decode(patched.read(start, size), start) for start, size in patched.text_ranges]
         return "\n".join(line for piece in pieces for line in isa.texts(piece))

@@ -234,17 +234,16 @@ there:
 
 
 def test_instructions_that_llvm_does_not_encode_as_they_are() -> None:
-    """An inline constant of a 16-bit operand that LLVM writes as a literal, without its word: no edit by operand."""
+    """A field that the instruction does not use is set, and LLVM writes it as 0: no edit by operand."""
     isa = Isa.of("gfx90a")
-    word = int.from_bytes(isa.assemble("v_cmpx_f_i16_e64 vcc, v0, v1").instructions.code, "little")
-    minus_one = 243 << 41  # -1.0 as the second source
-    raw = (word & ~(0x1FF << 41) | minus_one).to_bytes(8, "little")
+    word = int.from_bytes(isa.assemble("ds_write_b32 v0, v1").instructions.code, "little")
+    raw = (word | 5 << 56).to_bytes(8, "little")  # of a store that returns nothing, the result
     assert isa.encode(isa.decode(raw))[0] != raw
     words = ", ".join(f"{one:#x}" for one in np.frombuffer(raw, "<u4").tolist())
     task = InstrumentationTask(lift(build("gfx90a", f".long {words}\nv_mov_b32_e32 v2, v0"), "k"))
-    (odd,) = task.select(lambda one: one.mnemonic.startswith("v_cmpx"))
+    (odd,) = task.select(lambda one: one.mnemonic.startswith("ds_write"))
     with pytest.raises(PatchError, match="cannot be encoded anew as it is"):
-        task.change_operand(odd, "src0", reg("v3"))
+        task.change_operand(odd, "addr", reg("v3"))
     task.replace(odd, "v_cmp_eq_u32_e32 vcc, v0, v1")
 
 

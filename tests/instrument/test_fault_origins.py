@@ -129,8 +129,7 @@ def test_without_debug_information(compile_object: Callable[..., Path], hooks: T
     place = before.partition(" in k+")[2].split(",")[0]
     assert place
     assert f" in k+{place}" in after
-    address = before.partition(" at 0x")[2]
-    original = address[address.index("at 0x") + 3 :].split()[0] if "at 0x" in address else address
+    original = before.rpartition("; at ")[2].split()[0]
     assert f"the program's own, {original} in k+{place}" in after
 
 
@@ -254,9 +253,10 @@ def test_a_kernel_that_never_ends(compile_object: Callable[..., Path], hooks: To
     module = device.load(data)
     with pytest.raises(EmulationError) as failed:
         module.kernel("stuck").launch(np.zeros(64, np.uint32), np.int32(0), grid=1, block=128)
-    first, *waves = str(failed.value).splitlines()
+    first, *lines = str(failed.value).splitlines()
     assert "does not end" in first
-    assert len(waves) == len(failed.value.waves) > 1
+    waves = lines[: len(failed.value.waves)]
+    assert 1 < len(waves) < len(lines)
     for wave in waves:
         assert re.search(
             r"EXEC 0x\w+, (the program's own, |in hook heavy .*)0x\w+ in stuck\+0x\w+.*source.hip:\d+", wave

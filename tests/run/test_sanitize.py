@@ -255,9 +255,8 @@ def test_stops_of_raw_hsa(raw_program: Callable[..., list[Path]], tmp_path: Path
     assert found["detail"].startswith("a null pointer")
     (run,) = json.loads(sarif.read_text())["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["invalid-address"]
-    assert told["not_checked"][0]["name"] == "mark"
-    (note,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert f"luthier: {note['message']['text']}" == done.stderr.splitlines()[-1]
+    assert (told["not_checked"], "invocations" in run) == ([], False)
+    assert done.stderr.splitlines()[-1] == "luthier: 1 finding"
 
 
 @pytest.mark.rocm(RELEASE)

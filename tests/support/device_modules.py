@@ -96,13 +96,14 @@ class _OnDemand(ToolModule):
         contents = _Contents(targets, compiled)
         super().__init__(contents, "a module of the tests")
         self._targets = tuple(map(TargetId.parse, targets))
+        self._first = contents[:1]  # at once: what does not compile is an error here
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
         return self._targets
 
     def _describing(self) -> Sequence[DeviceContents]:
-        return self._contents[:1]
+        return self._first
 
     def contents_for(self, target: TargetId) -> DeviceContents:
         fitting = [place for place, built in enumerate(self._targets) if built.covers(target)]

@@ -46,6 +46,8 @@ _LIBRARIES, _SERVICE, _DRIVER = "libraries", "service", "driver"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the program, too: what they mean is its business."""
+_FROM_OUTSIDE = (*_FORWARDED, *_LEFT_TO_PROGRAM, signal.SIGKILL, signal.SIGXCPU)
+"""Signals that end a program which would have gone on. By others, as of `abort`, it ends itself."""
 
 
 def library_folder() -> Path:
@@ -193,7 +195,7 @@ def run_program(
             say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
         launches = [launch for service in services for launch in service.settle()]
         if code is None or code < 0 or received:
-            unfinished.take(launches, is_program=code is None or code < 0)
+            unfinished.take(launches, is_program=code is None or -code in _FROM_OUTSIDE)
         return ENDED if code is None else code
 
 

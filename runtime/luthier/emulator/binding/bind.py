@@ -34,6 +34,7 @@ and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the docu
 _NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
 """Operations with one float as a result that OMOD does not apply to (RDNA3's and RDNA4's documents)."""
 _ONE_SGPR = {"v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"}
+_OF_MATRICES = re.compile("v_(wmma|swmmac|mfma|smfmac)_")
 """Operations that take the first one of a pair of SGPRs for both elements on GFX1250 (LLVM, SIInstrInfo,
 isLegalGFX12PlusPackedMathFP32Operand)."""
 _MIXED = ("v_fma_mix", "v_mad_mix")
@@ -535,9 +536,9 @@ class Binder:
         They are LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext.
         """
         if plan.packed:
-            if (
-                bits & 3 and not spec.type.is_float
-            ):  # the ISA documents negate floats alone; so do LLVM's encodings in DPP
+            # The ISA documents negate floats alone; so do LLVM's encodings in DPP. Matrices are rows of registers,
+            # whose operation knows what is in them.
+            if bits & 3 and not spec.type.is_float and not _OF_MATRICES.match(plan.name):
                 raise Unsupported(f"{plan.name} with an integer negated: no source says what that is")
             if access.kind == "s" and plan.name in _ONE_SGPR and self.target.gates:
                 if bits & 12:
