@@ -194,8 +194,9 @@ def run_program(
         if code is None:
             say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
         launches = [launch for service in services for launch in service.settle()]
-        if code is None or code < 0 or received:
-            unfinished.take(launches, is_program=code is None or -code in _FROM_OUTSIDE)
+        was_ended = code is None or -code in _FROM_OUTSIDE
+        if was_ended or received:
+            unfinished.take(launches, is_program=was_ended)
         return ENDED if code is None else code
 
 
