@@ -210,6 +210,7 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     assert {lines[frame["line"] - 1].rpartition("line: ")[2] for frame in found["frames"]} == {kernel}
     assert (found["name"], found["in_lds"]) == (kernel, kind == "out-of-bounds")
     assert found["allocation"] == ({"address": 0, "size": 1024, "number": 0} if found["in_lds"] else None)
+    assert (found["allocated"], found["freed"]) == (None, None)
     assert [one["name"] for one in told["not_checked"]] == ([] if words else [kernel])
     last = done.stderr.splitlines()[-1]
     assert last == "luthier: 1 finding" if words else f"bounds to the byte, of launches of {kernel}: the alloc" in last

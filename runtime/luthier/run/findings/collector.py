@@ -162,7 +162,7 @@ class Collector:
         if kind == NOWHERE:
             finding.detail = host_place(process, seen.address)
             if finding.detail or not finding.is_near:
-                finding.allocation = None
+                finding.allocation = finding.allocated = finding.freed = None
         self.keep(finding)
 
     def add_fault(self, process: int, fault: EmulationError, code: Running, record: int | None, launch: int) -> None:
