@@ -195,7 +195,8 @@ STOPS = {
 
 def check_stop(program: Path, log: Path, what: str, target: str, *words: str, before: Sequence[str] = ()) -> None:
     """Whatever stops a kernel is a finding, whether the program has memory of HIP (with a word more) or not."""
-    options = ["--error-exitcode", "9", "--device", f"emu:{target}", "--json", log]
+    sarif = log.with_name("sarif")
+    options = ["--error-exitcode", "9", "--device", f"emu:{target}", "--json", log, "--sarif", sarif]
     done = run_luthier("sanitize", *options, "--", program, what, *words, before=before)
     told = json.loads(log.read_text())
     (found,) = told["findings"]
@@ -213,6 +214,9 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     assert (found["allocated"], found["freed"]) == (None, None)
     assert [one["name"] for one in told["not_checked"]] == ([] if words else [kernel])
     last = done.stderr.splitlines()[-1]
+    (run,) = json.loads(sarif.read_text())["runs"]
+    notes = [note for one in run.get("invocations", ()) for note in one["toolExecutionNotifications"]]
+    assert [f"luthier: {note['message']['text']}" for note in notes] == ([] if words else [last])
     assert last == "luthier: 1 finding" if words else f"bounds to the byte, of launches of {kernel}: the alloc" in last
 
 

@@ -42,7 +42,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _require_locks(folder: Path) -> None:
-    """Do nothing if files in a folder can be locked, as SQLite locks its own: it would wait for ever so long.
+    """Do nothing if files in a folder can be locked, as SQLite locks its own. Without locks it waits 10 s for each.
 
     Another file is locked: whoever closes one loses all locks that the process has on it.
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from luthier.cache.folder import VARIABLE, cache_root, require_own
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.size:
         say(sum(folder.bytes for folder in folders))
     elif args.json:
-        print_json([{name: getattr(folder, name) for name in KeptFolder.__struct_fields__} for folder in folders])
+        print_json(msgspec.to_builtins(folders))
     elif root is None:
         say(f"no cache: {VARIABLE} is empty, or no home folder is known")
     else:

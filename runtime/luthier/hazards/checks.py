@@ -37,7 +37,7 @@ class CheckReport(Struct, frozen=True, kw_only=True):
     unneeded: Sequence[Finding] = ()
     """Findings of what may be left out (``--unneeded``): no defects."""
     possible: Sequence[Finding] = ()
-    """Findings of what is a defect only where something is so that the code does not show (``--possible``)."""
+    """Findings that are defects only under a condition that the code does not show (``--possible``)."""
     more: int = 0
     """Instructions with defects that are in no finding."""
     unchecked: int = 0

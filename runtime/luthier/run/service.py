@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
 
-_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR}
+_CROWDED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Errors of accept(2) after which there may be room again."""
 _PAUSE = 0.05
 """Seconds until the next try."""
@@ -135,7 +135,7 @@ class Service:
         self._is_crowded = False
         self._long_launches = LongLaunches()
         self._conversations: list[tuple[int, threading.Thread]] = []
-        """Threads that answer processes."""
+        """Threads that answer processes; those that have ended go when another one begins."""
         self._counting: dict[socket.socket, _Counting] = {}
         """By connection: the processes that have not told of all that they executed."""
 
@@ -147,7 +147,9 @@ class Service:
             try:
                 connection, _ = listener.accept()
             except OSError as problem:
-                if problem.errno not in _PASSING:
+                if problem.errno == errno.ECONNABORTED:  # its process has gone already
+                    continue
+                if problem.errno not in _CROWDED:
                     return
                 self._say_crowded(problem)
                 time.sleep(_PAUSE)
@@ -158,8 +160,8 @@ class Service:
                 connection.close()
                 continue
             thread = threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True)
-            self._conversations.append((pid, thread))
             thread.start()
+            self._conversations = [*(one for one in self._conversations if one[1].is_alive()), (pid, thread)]
 
     def _say_crowded(self, problem: OSError) -> None:
         """Say once that processes must wait until others have ended."""

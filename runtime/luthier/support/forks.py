@@ -85,11 +85,12 @@ def _read(reading: int, unless: int | None, seconds: float | None) -> bytes | No
     """Return everything that comes out of a pipe; None if that takes longer, or something else can be read."""
     end = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []
-    watched = [reading] if unless is None else [reading, unless]
+    watched = select.poll()  # select(2) takes no descriptor from 1,024 on
+    for descriptor in (reading,) if unless is None else (reading, unless):
+        watched.register(descriptor, select.POLLIN)
     while True:
-        left = None if end is None else max(0.0, end - time.monotonic())
-        ready = select.select(watched, [], [], left)[0]
-        if reading not in ready:
+        left = None if end is None else max(0.0, end - time.monotonic()) * 1000
+        if reading not in (descriptor for descriptor, _ in watched.poll(left)):
             return None
         part = os.read(reading, 1 << 16)
         if not part:
