@@ -50,6 +50,7 @@ check-python:
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) scripts/house_rules.py
+	@$(PYTHON) scripts/size_budget.py
 	@$(PYTHON) scripts/draw_packages.py --check
 	@$(PYTHON) scripts/api_reference.py --check
 	@.venv/bin/lint-imports --no-cache

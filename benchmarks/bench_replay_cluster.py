@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, LocalCluster
-from luthier.cli.replay_cluster import replay_on
-from luthier.cli.replay_process import replay_elsewhere
-from luthier.cli.replay_server import end_servers
+from luthier.replay.cluster import outcomes_on
+from luthier.replay.jobs import ReplayOutcome
+from luthier.replay.launches import Replay
+from luthier.replay.processes import replayed_elsewhere
+from luthier.replay.server import end_servers
 from run import Row
 
 SOURCE = Path(__file__).with_name("sanitize_program.hip")
@@ -52,9 +54,9 @@ def _captures(folder: Path) -> list[Path]:
     return [Path(shutil.copy(made[number % len(made)], many / f"{number:04}.lcap")) for number in range(CAPTURES)]
 
 
-def _stable(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without its times."""
-    return {name: value for name, value in row.items() if name != "seconds"}
+def _stable(row: ReplayOutcome) -> dict[str, Any]:
+    """Return an outcome without its times."""
+    return {name: value for name, value in row.to_json().items() if name != "seconds"}
 
 
 def _cpu_seconds() -> float:
@@ -88,7 +90,7 @@ def _killing(client: Client, killed: list[int]) -> Iterator[None]:
         killer.join()
 
 
-def _by_workers(paths: list[Path], count: int, killed: list[int] | None = None) -> tuple[list[dict[str, Any]], float]:
+def _by_workers(paths: list[Path], count: int, killed: list[int] | None = None) -> tuple[list[ReplayOutcome], float]:
     """Return the rows of a cluster of so many workers, and the seconds that it took."""
     with (
         LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster,
@@ -97,10 +99,10 @@ def _by_workers(paths: list[Path], count: int, killed: list[int] | None = None) 
     ):
         began = time.perf_counter()
         if killed is None:
-            rows = list(replay_on(client, paths, {}))
+            rows = list(outcomes_on(client, paths, Replay()))
         else:
             with _killing(other, killed):
-                rows = list(replay_on(client, paths, {}))
+                rows = list(outcomes_on(client, paths, Replay()))
         return rows, time.perf_counter() - began
 
 
@@ -109,7 +111,7 @@ def measure() -> Iterable[Row]:
     with tempfile.TemporaryDirectory() as name:
         paths = _captures(Path(name))
         before, began = _cpu_seconds(), time.perf_counter()
-        truth = [_stable(replay_elsewhere(path, threads=1)) for path in paths]
+        truth = [_stable(replayed_elsewhere(Replay(file=str(path), threads=1))) for path in paths]
         end_servers()
         serial = len(paths) / (time.perf_counter() - began)
         cpu = (_cpu_seconds() - before) / len(paths)

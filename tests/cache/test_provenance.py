@@ -87,7 +87,7 @@ def test_who_keeps_something_is_among_the_makers() -> None:
             imported = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
             if any(node.module == module and node.names[0].name.startswith(function) for node in imported):
                 users.add(".".join(["luthier", *path.relative_to(PACKAGE).with_suffix("").parts]))
-        assert users - {"luthier.cli.emulator", "luthier.cli.replay_server"} == set(makers)  # they open it, no more
+        assert users - {"luthier.cli.emulator", "luthier.replay.server"} == set(makers)  # they open it, no more
 
 
 RUN = """

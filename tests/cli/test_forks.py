@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -9,28 +10,34 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from luthier.cli.replay_server import Server
 from luthier.errors import DeviceError
+from luthier.replay.jobs import Job
+from luthier.replay.server import Server
 from luthier.support.forks import in_fork
 from luthier.support.processes import descendants
 
 CLIENT = """
 import sys
-from luthier.cli.replay_server import in_server
+from luthier.replay.server import in_server
+from odd_work import Odd
 print("began", flush=True)
-in_server("odd_work", {"do": "sleep"}, None)
+in_server(Odd(do="sleep"), None)
 """
 WORK = """
 import os, time
-def here(task):
-    if task["do"] == "sleep":
-        open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
-        time.sleep(600)
-    if task["do"] == "crash":
-        os.abort()
-    return {"did": task["do"], "pid": os.getpid()}
+from luthier.replay.jobs import Job, ReplayOutcome
+class Odd(Job[ReplayOutcome], frozen=True, kw_only=True):
+    do: str
+    def run(self):
+        if self.do == "sleep":
+            open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
+            time.sleep(600)
+        if self.do == "crash":
+            os.abort()
+        return ReplayOutcome(status=0, what=f"{self.do} {os.getpid()}")
 """
 
 
@@ -73,18 +80,25 @@ def odd_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module for servers, and the file to which its process writes who it is."""
     (tmp_path / "odd_work.py").write_text(WORK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
     return tmp_path / "pid"
 
 
+def odd(do: str) -> Job[Any]:
+    """A job of the module of `odd_work`."""
+    job: Job[Any] = importlib.import_module("odd_work").Odd(do=do)
+    return job
+
+
 def test_a_server_outlives_its_forks(odd_work: Path) -> None:
     server = Server("odd_work")
-    first = server.ask({"do": "one"}, None)
+    first = server.ask(odd("one"), None)
     with pytest.raises(DeviceError, match="signal 6"):
-        server.ask({"do": "crash"}, None)
+        server.ask(odd("crash"), None)
     with pytest.raises(DeviceError, match="did not end within 2"):
-        server.ask({"do": "sleep"}, 2)
-    assert server.ask({"do": "one"}, None) != first
+        server.ask(odd("sleep"), 2)
+    assert server.ask(odd("one"), None) != first
     assert not Path(f"/proc/{odd_work.read_text()}").exists()
     server.end()
 

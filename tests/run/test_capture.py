@@ -14,8 +14,8 @@ import pytest
 from commands import run_luthier
 from luthier.capture import read_capture, write_capture
 from luthier.capture.replay import PreparedLaunch
-from luthier.cli.reduction import reduce
 from luthier.errors import LuthierError
+from luthier.replay.reduction import reduce
 from luthier.run import parse_devices, run_program
 from luthier.run.captures import Captures
 from luthier.run.selection import Selection

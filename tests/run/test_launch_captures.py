@@ -14,7 +14,8 @@ import pytest
 from commands import LUTHIER, run_luthier
 from luthier import Tool
 from luthier.capture import Capture, read_capture
-from luthier.cli.replay_process import replay_elsewhere
+from luthier.replay.launches import Replay
+from luthier.replay.processes import replayed_elsewhere
 from luthier.tool.observation import Launch
 
 from .conftest import TARGETS, RunUnderTools
@@ -82,7 +83,7 @@ def test_a_tool_has_launches_captured(
     for number, path in enumerate((first, named)):
         capture = read_capture(path)
         assert (capture.manifest.number, capture.manifest.counted, len(capture.counts)) == (number, False, 0)
-        assert replay_elsewhere(path, reduce=True)["status"] == 0
+        assert replayed_elsewhere(Replay(file=str(path), reduce=True)).what == "equal"
         assert len(read_capture(path).counts)
         done = run_luthier("replay", "--json", path)
         assert (done.returncode, json.loads(done.stdout)[0]["what"]) == (0, "equal")

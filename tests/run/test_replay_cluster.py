@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from urllib.request import urlopen
 import pytest
 from distributed import Client, LocalCluster
 from effort import EVERYTHING
-from luthier.cli.replay_cluster import cluster, replay_on
-from luthier.cli.replay_process import REPLAY
 from luthier.errors import LuthierError
+from luthier.replay.cluster import SentFile, WorkerTask, cluster, outcomes_on, work
+from luthier.replay.jobs import ReplayOutcome
+from luthier.replay.launches import Replay
+from luthier.replay.processes import replayed_elsewhere
 
 from .conftest import Luthier
 from .test_replay import spoil
@@ -55,6 +57,11 @@ def stable(rows: Rows) -> Rows:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
+def plain(rows: Iterable[ReplayOutcome]) -> Rows:
+    """Return outcomes as data, without what differs from run to run."""
+    return stable([row.to_json() for row in rows])
+
+
 @pytest.fixture(scope="module")
 def serial(luthier_once: Callable[..., Rows], many: Path) -> Rows:
     """The rows of a replay by one process."""
@@ -64,10 +71,7 @@ def serial(luthier_once: Callable[..., Rows], many: Path) -> Rows:
 @pytest.fixture(scope="module")
 def luthier_once() -> Callable[..., Rows]:
     """``luthier_once(folder)``: replay without a cluster."""
-    from luthier.cli.replay import captures_of
-    from luthier.cli.replay_process import replay_elsewhere
-
-    return lambda folder: stable([replay_elsewhere(path) for path in captures_of([str(folder)])])
+    return lambda folder: plain(replayed_elsewhere(Replay(file=str(path))) for path in sorted(folder.glob("*.lcap")))
 
 
 @pytest.mark.thorough
@@ -99,11 +103,11 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
         killer = threading.Thread(target=kill, args=(other,))
         killer.start()
         try:
-            rows = list(replay_on(client, sorted(many.iterdir()) * 4, {}))
+            rows = plain(outcomes_on(client, sorted(many.iterdir()) * 4, Replay()))
         finally:
             over.set()
             killer.join()
-    assert stable(rows) == serial * 4
+    assert rows == serial * 4
     assert killed
 
 
@@ -124,28 +128,28 @@ def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], w
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            (row,) = replay_on(client, [file], {})
+            (row,) = outcomes_on(client, [file], Replay())
         finally:
             over.set()
             killer.join()
-    assert row["status"] == 2
-    assert "workers were lost" in row["what"]
+    assert row.status == 2
+    assert "workers were lost" in row.what
 
 
 def test_no_worker_is_left(captured: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told of each capture, instead of waiting for ever."""
-    monkeypatch.setattr("luthier.cli.replay_cluster._WITHOUT_WORKERS", 1.0)
-    monkeypatch.setattr("luthier.cli.replay_cluster._LOOK", 0.5)
+    monkeypatch.setattr("luthier.replay.cluster._WITHOUT_WORKERS", 1.0)
+    monkeypatch.setattr("luthier.replay.cluster._LOOK", 0.5)
     files = [*captured("reduction"), *captured("histogram")] * 4
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=60) as none,
         Client(none) as client,
     ):
         began = time.monotonic()
-        rows = list(replay_on(client, files, {}))
-    assert [row["file"] for row in rows] == list(map(str, files))
-    assert {row["status"] for row in rows} == {2}
-    assert all("all workers were lost" in row["what"] for row in rows)
+        rows = list(outcomes_on(client, files, Replay()))
+    assert [row.file for row in rows] == list(map(str, files))
+    assert {row.status for row in rows} == {2}
+    assert all("all workers were lost" in row.what for row in rows)
     assert time.monotonic() - began < 60
 
 
@@ -223,8 +227,6 @@ def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -
 
 @pytest.mark.thorough
 def test_another_luthier(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
-    from luthier.cli.replay_cluster import Sent, Task, work
-
-    task = Task((Sent.of(captured("reduction")[0]),), {}, REPLAY, version="0.0.1")
+    task = WorkerTask(Replay(), (SentFile.of(captured("reduction")[0]),), None, None, None, version="0.0.1")
     with Client(workers) as client, pytest.raises(LuthierError, match=r"and the client 0\.0\.1"):
         client.submit(work, task, pure=False).result()

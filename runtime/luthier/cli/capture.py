@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.reduction import reduce, tell_refused
+from luthier.cli.captures import reduce_captures, tell_refused
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         tools.end()
     else:
         code = run_program(command, devices, captures=captures)
-    kept = captures.files if args.all_memory else reduce(captures)
+    kept = captures.files if args.all_memory else reduce_captures(captures)
     tell_refused(captures)
     bytes = sum(path.stat().st_size for path in kept)
     say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import ToolError
@@ -85,25 +85,8 @@ def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) ->
 
 def print_refusals(report: PatchReport) -> None:
     """Print on standard error how much was left out and why; nothing if nothing was."""
-    for line in refusal_lines(report):
+    for line in report.refusal_lines():
         say_fitting(line, file=sys.stderr)
-
-
-def refusal_lines(report: PatchReport) -> Iterator[str]:
-    """Yield how much was left out and why, as text."""
-    from luthier.patch import by_kind  # slow to import, and not needed by commands that patch nothing
-
-    for kernel in report.kernels:
-        if kernel.refusals:
-            wanted = kernel.insertions + len(kernel.refusals)
-            hooks = f" ({kernel.insertions} of {wanted} hooks)" if wanted != kernel.requested_sites else ""
-            yield f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}"
-            for kind, (count, first) in by_kind(kernel.refusals).items():
-                where = "" if first.address is None else f", first at {first.address:#x}"
-                yield f"  {count} refused, {kind}{where}: {first.message}"
-    for refusal in report.refused_kernels:
-        where = "" if refusal.address is None else f" at {refusal.address:#x}"
-        yield f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}"
 
 
 class HelpOf:

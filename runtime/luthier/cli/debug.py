@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from luthier.cli.replay import captures_of
-from luthier.cli.replay_process import TRIES, target_of
+from luthier.cli.captures import captures_of
 from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
+from luthier.replay.jobs import target_of
+from luthier.replay.processes import TRIES
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.common import add_mangled_argument, print_json, shown_tables
-from luthier.cli.replay_answers import DIFFERENT, EQUAL, IMPOSSIBLE, answer
-from luthier.cli.replay_process import elsewhere, outcome, prepared, target_of
 from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
+from luthier.replay.jobs import ReplayStatus, target_of
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
-    from luthier.objects import CodeObject
+    from luthier.replay.measures import MeasuredOutcome
     from luthier.report.code_diff import Measures
 
 SCHEMA = 1
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return _compare(args)
     except LuthierError as problem:
         say_text(f"luthier diff: error: {problem}", file=sys.stderr)
-        return IMPOSSIBLE
+        return ReplayStatus.IMPOSSIBLE
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -53,13 +51,14 @@ def _compare(args: argparse.Namespace) -> int:
     if (args.b is None) == (args.object is None):
         raise LuthierError("give two things to compare: A and B, or a capture and --object")
     other = args.b or args.object
-    told: dict[str, Any] | None = None
+    replay: MeasuredOutcome | None = None
     if is_capture(args.a):
         one = _recorded(args.a, args.kernel)
         if args.b is not None and is_capture(args.b):
             two = _recorded(args.b, args.kernel)
         else:
-            told, two = _replayed(args.a, other, args.device)
+            replay = _replayed(args.a, other, args.device)
+            two = {str(replay.kernel): replay.measures}
     elif args.object is not None or is_capture(other):
         raise LuthierError("a capture is compared with captures, or run by a code object: A must be one")
     else:
@@ -67,19 +66,21 @@ def _compare(args: argparse.Namespace) -> int:
         two = _of_object(other, target_of(args.device) or args.target, args.kernel)
     rows = differences(one, two)
     different = changed(rows)
-    replayed = told is None or told["status"] == EQUAL
+    equal = not different and (replay is None or replay.status == ReplayStatus.EQUAL)
     if args.json:
-        document: dict[str, Any] = {"schema": SCHEMA, "equal": replayed and not different}
-        print_json({**document, "replay": told, **table(rows).to_json()})
+        document: dict[str, Any] = {"schema": SCHEMA, "equal": equal, "replay": None}
+        if replay is not None:
+            document["replay"] = {name: value for name, value in replay.to_json().items() if name != "measures"}
+        print_json({**document, **table(rows).to_json()})
     else:
-        if told is not None:
-            say_text(f"{args.a} by {other}: {told['what']}")
+        if replay is not None:
+            say_text(f"{args.a} by {other}: {replay.what}")
         shown = rows if args.all else different
         for text in shown_tables([table(shown)], args, sys.stdout) if shown else ():
             say_text(text)
         if not different:
             say(f"{len(rows)} values of {counted(len(one), 'kernel')} are equal")
-    return EQUAL if replayed and not different else DIFFERENT
+    return ReplayStatus.EQUAL if equal else ReplayStatus.DIFFERENT
 
 
 def _of_object(name: str, target: str | None, patterns: list[str]) -> dict[str, Measures]:
@@ -94,48 +95,25 @@ def _of_object(name: str, target: str | None, patterns: list[str]) -> dict[str, 
 def _recorded(name: str, patterns: list[str]) -> dict[str, Measures]:
     """Return the measures of a captured launch, as it was recorded."""
     from luthier.capture import read_capture
-    from luthier.objects import CodeObject
     from luthier.objects.names import select
+    from luthier.replay.measures import recorded_measures
 
     capture = read_capture(name)
-    told, counts = capture.manifest, capture.counts
-    object = CodeObject(capture.object, told.object)
-    select([told.kernel], patterns, file=name)
-    columns = [counts[column].tolist() for column in ("address", "executions", "lanes")]
-    return {told.kernel: _measured(object, told.kernel, columns)}
+    kernel = capture.manifest.kernel
+    select([kernel], patterns, file=name)
+    return {kernel: recorded_measures(capture)}
 
 
-def _measured(object: CodeObject, kernel: str, columns: list[list[int]]) -> Measures:
-    import numpy as np
-
-    from luthier.report.code_diff import Executions, measured
-
-    return measured(object, kernel, Executions(*(np.array(column, np.uint64) for column in columns)))
-
-
-def _replayed(name: str, object: str, device: str | None) -> tuple[dict[str, Any], dict[str, Measures]]:
-    """Run a capture by another code object; return what came of it, and its measures.
+def _replayed(name: str, object: str, device: str | None) -> MeasuredOutcome:
+    """Run a capture by another code object.
 
     Raises:
         LuthierError: it cannot be run.
     """
-    told = elsewhere("luthier.cli.diff", {"file": name, "object": object, "device": device})
-    if told["status"] == IMPOSSIBLE:
-        raise LuthierError(told["what"], object=name)
-    return told, {told["kernel"]: told.pop("measures")}
+    from luthier.replay.measures import Measure
+    from luthier.replay.processes import done_elsewhere
 
-
-def _here(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a capture by another code object in this process."""
-    from luthier.capture import read_capture
-
-    capture = read_capture(task["file"])
-    launch = prepared(capture, target_of(task["device"]), task["object"])
-    done = launch.with_store(launch.run())
-    columns = [done.counts[column].tolist() for column in ("address", "executions", "lanes")]
-    measures = dict(_measured(launch.object, launch.kernel.name, columns))
-    return {"kernel": launch.kernel.name, "measures": measures, **outcome(done)}
-
-
-if __name__ == "__main__":
-    answer(_here)
+    row = done_elsewhere(Measure(file=name, object=object, device=device))
+    if row.status == ReplayStatus.IMPOSSIBLE:
+        raise LuthierError(row.what, object=name)
+    return row

@@ -6,22 +6,19 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from luthier.cli.captures import add_scheduler_argument, captures_of, checks_of, outcomes
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
-from luthier.cli.progress import Progress
-from luthier.cli.replay_process import REPLAY, SANITIZED, elsewhere, is_gpu, row_elsewhere
 from luthier.cli.run import seconds
-from luthier.cli.selection import CAPTURE
 from luthier.errors import LuthierError
+from luthier.replay.jobs import ReplayOutcome, is_gpu
 from luthier.support import strict_json
 from luthier.terminal import say, say_text, visible
 
-"""End of the name of a capture's file."""
-_ALL = "all"
-"""Every check of the emulated device."""
 _SHOWN = 4
 """Work-groups that are named."""
 
@@ -88,8 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    from luthier.replay.launches import SANITIZED
+
     if args.times < 1:
-        raise LuthierError(f"{args.times} times")
+        raise LuthierError(f"--times must be at least 1, not {args.times}")
     checks = checks_of(args.check, SANITIZED)
     if is_gpu(args.device):
         _check_on_gpu(args)
@@ -107,22 +106,24 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             _print(row)
     if args.json:
-        say_text(json.dumps(rows, indent=2))
-    return max(int(row["status"]) for row in rows)
+        say_text(json.dumps([row.to_json() for row in rows], indent=2))
+    return max(row.status for row in rows)
 
 
 def _files(args: argparse.Namespace) -> list[Path]:
     return [path for path in captures_of(args.files) for _ in range(args.times)]
 
 
-def _replays(args: argparse.Namespace, checks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    names = ("device", "object", "against", "time_limit", "relocate")
-    options = {"checks": checks, **{name: getattr(args, name) for name in names}}
-    if args.split is not None:
-        from luthier.cli import replay_split
+def _replays(args: argparse.Namespace, checks: tuple[str, ...]) -> Iterator[ReplayOutcome]:
+    from luthier.replay.launches import Replay
+    from luthier.replay.ranges import ReplayRange, replays_in_ranges
 
-        return replay_split.rows(args, _files(args))
-    return rows_of(_files(args), options, args.scheduler)
+    files = _files(args)
+    if args.split is not None:
+        part = ReplayRange(device=args.device, against=args.against)
+        return replays_in_ranges(part, files, args.split, args.scheduler, args.time_limit)
+    job = Replay(device=args.device, object=args.object, against=args.against, checks=checks, relocate=args.relocate)
+    return outcomes(job, files, args.scheduler, args.time_limit)
 
 
 def _check_on_gpu(args: argparse.Namespace) -> None:
@@ -143,124 +144,65 @@ def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
         LuthierError: the command line asks for it.
     """
     if args.split < 1:
-        raise LuthierError(f"{args.split} parts")
+        raise LuthierError(f"--split must be at least 1, not {args.split}")
     if args.tool or checks or args.object:
         raise LuthierError("--split is for the recorded code alone: without -t, --check and --object")
 
 
-def rows_of(
-    paths: Sequence[Path], options: Mapping[str, Any], scheduler: str | None, module: str = REPLAY
-) -> Iterator[dict[str, Any]]:
-    """Yield what comes of each capture, here or on a cluster.
-
-    Args:
-        options: entries of the tasks, as of `luthier.cli.replay_process.replay_elsewhere`.
-        scheduler: address of the cluster's; None: here.
-        module: what each process runs.
-    """
-    if scheduler is None:
-        for path in paths:
-            yield row_elsewhere(module, path, options)
-        return
-    from luthier.cli.replay_cluster import cluster, replay_on
-
-    with cluster(scheduler) as client, Progress("replaying", len(paths)) as progress:
-        for row in replay_on(client, paths, options, module):
-            progress.step(Path(row["file"]).name)
-            yield row
-
-
-def add_scheduler_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--scheduler``."""
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="replay side by side, on the workers of this scheduler of Dask (tcp://...), or `local`, on this machine",
-    )
-
-
-def _under_tools(args: argparse.Namespace, checks: Sequence[str]) -> int:
+def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
     """Replay under tools, all captures in one process but for clusters; the exit status."""
+    from luthier.replay.launches import SANITIZED
+    from luthier.replay.processes import done_elsewhere
+    from luthier.replay.tools import ReplayUnderTools
     from luthier.tool import parse_tools
 
     for check in SANITIZED:
         if check in checks:
             raise LuthierError(f"the check {check} is not made of kernels that tools have changed")
     parse_tools(args.tool)  # a wrong one is told before anything runs
-    names = ("device", "tool", "hoist", "mangled", "object", "against")
-    options = {name: getattr(args, name) for name in names} | {"checks": checks}
+    job = ReplayUnderTools(
+        files=tuple(map(str, _files(args))),
+        device=args.device,
+        object=args.object,
+        against=args.against,
+        checks=checks,
+        tools=tuple(args.tool),
+        hoist=args.hoist,
+        mangled=args.mangled,
+        output=args.output,
+    )
     if args.scheduler is None:
-        task = {"files": list(map(str, _files(args))), **options, "output": args.output}
-        told = elsewhere("luthier.cli.replay_tools", task, args.time_limit)
+        outcome = done_elsewhere(job, args.time_limit)
     else:
-        from luthier.cli.replay_cluster import cluster, replay_on_under_tools
+        from luthier.replay.cluster import cluster, replayed_under_tools_on
 
         with cluster(args.scheduler) as client, tempfile.TemporaryDirectory() as folder:
             output = Path(args.output or Path(folder) / "run")
-            told = replay_on_under_tools(client, _files(args), {**options, "time_limit": args.time_limit}, output)
+            outcome = replayed_under_tools_on(client, _files(args), job, args.time_limit, output)
     if args.json:
-        say_text(strict_json.dumps(told, indent=2))
+        say_text(strict_json.dumps(msgspec.to_builtins(outcome), indent=2))
     else:
-        for row in told["replays"]:
+        for row in outcome.replays:
             _print(row)
-        for name, texts in told["sections"]:
+        for name, texts in outcome.sections:
             say(f"== {name}")
             for text in texts:
                 say_text(text)
-        for fault in told["faults"]:
+        for fault in outcome.faults:
             say_text(f"luthier: {fault}", file=sys.stderr)
-    if told["error"]:
-        raise LuthierError(told["error"])
-    return max(int(row["status"]) for row in told["replays"])
+    if outcome.error:
+        raise LuthierError(outcome.error)
+    return max(row.status for row in outcome.replays)
 
 
-def checks_of(given: Sequence[str], more: Sequence[str] = ()) -> list[str]:
-    """Return the checks that options name.
-
-    Args:
-        more: names that there are beside those of the emulated device.
-
-    Raises:
-        LuthierError: there is no such check.
-    """
-    names = [name for one in given for name in one.split(",")]
-    if not names:
-        return []
-    from luthier.emulator.inspection.checks import CHECKS
-    from luthier.support.suggestions import did_you_mean
-
-    known = (*CHECKS, _ALL, *more)
-    for name in names:
-        if name not in known:
-            raise LuthierError(f"no check {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
-    all_of_them = CHECKS if _ALL in names else ()
-    return list(dict.fromkeys([*all_of_them, *(name for name in names if name != _ALL)]))
-
-
-def captures_of(names: list[str]) -> list[Path]:
-    """Return the captures that arguments name.
-
-    Raises:
-        LuthierError: a folder has none.
-    """
-    found: list[Path] = []
-    for name in names:
-        path = Path(name)
-        inside = sorted(path.glob(f"*{CAPTURE}")) if path.is_dir() else [path]
-        if not inside:
-            raise LuthierError("no captures in the folder", object=name)
-        found += inside
-    return found
-
-
-def _print(row: Mapping[str, Any]) -> None:
-    count = f", {row['instructions']} wave-instructions, {row['seconds']:.3f} s" if "instructions" in row else ""
-    if "recorded_instructions" in row:
-        count += f"; recorded {row['recorded_instructions']}"
-    say_text(f"{visible(row['file'])}: {row['what']}{count}")
-    if row.get("groups"):
-        ids = ", ".join(str(tuple(group)) for group in row["groups"][:_SHOWN])
-        more = f" and {len(row['groups']) - _SHOWN} more" if len(row["groups"]) > _SHOWN else ""
+def _print(row: ReplayOutcome) -> None:
+    count = f", {row.instructions} wave-instructions, {row.seconds:.3f} s" if isinstance(row.instructions, int) else ""
+    if isinstance(row.recorded_instructions, int):
+        count += f"; recorded {row.recorded_instructions}"
+    say_text(f"{visible(row.file)}: {row.what}{count}")
+    if isinstance(row.groups, tuple) and row.groups:
+        ids = ", ".join(map(str, row.groups[:_SHOWN]))
+        more = f" and {len(row.groups) - _SHOWN} more" if len(row.groups) > _SHOWN else ""
         say_text(f"  only work-groups {ids}{more}")
-    for finding in row.get("findings", ()):
-        say_text("\n".join(f"  {line}" for line in str(finding).splitlines()))
+    for finding in row.findings:
+        say_text("\n".join(f"  {line}" for line in finding.splitlines()))

@@ -282,9 +282,9 @@ def _run_watched(
     instrumentation = later.get()
     instrumentation.end()
     if instrumentation.captures is not None:
-        from luthier.cli.reduction import reduce, tell_refused
+        from luthier.cli.captures import reduce_captures, tell_refused
 
-        kept = reduce(instrumentation.captures)
+        kept = reduce_captures(instrumentation.captures)
         tell_refused(instrumentation.captures)
         say(f"luthier: {counted(len(kept), 'launch')} captured", file=sys.stderr)
     _print_executed(executed, args)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from luthier.cli.captures import add_scheduler_argument, captures_of, outcomes
 from luthier.cli.findings import HELP, Findings, add_files_arguments, add_floats_argument, add_init_argument
-from luthier.cli.replay import add_scheduler_argument
-from luthier.cli.replay_process import SANITIZED
 from luthier.cli.run import seconds
 from luthier.cli.selection import is_capture
 from luthier.errors import LuthierError
@@ -101,10 +100,8 @@ def _program(args: argparse.Namespace, command: list[str], collector: Collector,
 
 def _captures(args: argparse.Namespace, names: list[str], collector: Collector) -> int:
     """Replay captures, and collect what is found; the exit status that they would have without it."""
-    import msgspec
-
-    from luthier.cli.replay import captures_of, rows_of
-    from luthier.run.findings.finding import HANDED, OUTSIDE, Finding, Unchecked
+    from luthier.replay.launches import SANITIZED, Sanitize
+    from luthier.run.findings.finding import HANDED, OUTSIDE, Unchecked
 
     for check in sorted(set(args.checks.split(",")) - set(SANITIZED)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
@@ -112,13 +109,12 @@ def _captures(args: argparse.Namespace, names: list[str], collector: Collector) 
         raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
     if OUTSIDE in collector.kinds:
         collector.leave(Unchecked(0, "", "bounds to the byte", "captures know the pages of the driver only"))
-    options = {"kinds": sorted(collector.kinds), "device": args.device, "time_limit": args.time_limit}
+    job = Sanitize(kinds=tuple(sorted(collector.kinds)), device=args.device)
     status = 0
-    for row in rows_of(captures_of(names), options, args.scheduler, "luthier.cli.sanitize_captured"):
-        found = msgspec.convert(row.get("findings", []), list[Finding])
-        for finding in found:
-            collector.keep(finding)
-        if row["status"] and not (found and row.get("is_finding")):
-            say_text(f"luthier: {visible(row['file'])}: {row['what']}", file=sys.stderr)
-        status = max(status, int(row["status"]))
+    for row in outcomes(job, captures_of(names), args.scheduler, args.time_limit):
+        for record in row.records:
+            collector.keep(record)
+        if row.status and not (row.records and row.explained):
+            say_text(f"luthier: {visible(row.file)}: {row.what}", file=sys.stderr)
+        status = max(status, row.status)
     return status

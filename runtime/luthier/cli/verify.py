@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
+from luthier.cli.captures import add_scheduler_argument, captures_of, outcomes
 from luthier.cli.common import (
     add_hoist_argument,
     add_strict_argument,
@@ -14,19 +14,20 @@ from luthier.cli.common import (
     check_tools,
     print_json,
     print_refusals,
+    say_fitting,
 )
 from luthier.cli.progress import Progress
-from luthier.cli.replay import add_scheduler_argument
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, is_capture, selected_object
 from luthier.errors import LuthierError
 from luthier.patch import PatchReport
 from luthier.support.files import write_atomically
-from luthier.terminal import say, say_text
+from luthier.terminal import say, say_text, visible
 from luthier.tool import parse_tools
-from luthier.verify import KernelVerdict, verify_object
+from luthier.verify import verify_object
 from luthier.verify.launch_plan import read_plans
 from luthier.verify.skeleton import skeleton
+from luthier.verify.text import verdict_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     if Path(args.file).is_dir() or is_capture(args.file):
-        from luthier.cli import verify_captured  # which imports what runs programs
-
-        return verify_captured.run(args)
+        return _verify_captures(args)
     for name in ("device", "scheduler", "time_limit"):
         if getattr(args, name) is not None:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
@@ -77,39 +76,26 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(verdict.equal for verdict in verdicts) else 1
 
 
-def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
-    """Yield as text what was compared, what was not, and whether that was equal."""
-    yield f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}"
-    for name, value in verdict.counters.items():
-        yield f"  {name} = {value}"
-    for table in verdict.tables:
-        yield textwrap.indent(table.text(), "  ")
-    before, after = verdict.instructions
-    yield f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared"
-    if verdict.not_lifted:
-        yield f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known"
-    if verdict.refused:
-        yield f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused"
-    for wait in verdict.missing_waits:
-        yield f"  NOTE: {wait}"
-    if verdict.missing_waits:
-        yield "  NOTE: what the original computes depends on time; compared with results that are there at once"
-    for race in verdict.races:
-        yield f"  NOTE: {race}"
-    for hazard in verdict.hazards:
-        yield f"  NOTE: {hazard}"
-    for text in verdict.made_up:
-        yield f"  NOTE: {text}; --write-launch PLAN.toml writes a launch plan to fill in"
-    for problem in verdict.problems:
-        yield f"  PROBLEM: {problem}"
-    if not verdict.equal:
-        return
-    if verdict.patch is None:
-        yield "  nothing was inserted"
-    elif not verdict.expected and not verdict.counted:
-        yield "  outputs equal; no counters predicted"
-    elif verdict.complete:
-        yield "  outputs equal, counters equal the emulator's own counts"
-    else:
-        counted = before - verdict.not_lifted - verdict.refused
-        yield f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions"
+def _verify_captures(args: argparse.Namespace) -> int:
+    """Verify the captures that the command line names; the exit status."""
+    from luthier.replay.verification import VerifiedOutcome, Verify  # which imports what runs programs
+
+    for name in ("target", "object", "kernel", "launch", "write_launch"):
+        if getattr(args, name):
+            raise LuthierError(
+                f"--{name.replace('_', '-')} is for code objects; a capture has one launch of one kernel"
+            )
+    parse_tools(args.tool)  # a wrong one is told before anything runs
+    job = Verify(device=args.device, tools=tuple(args.tool), strict=args.strict, hoist=args.hoist)
+    rows: list[VerifiedOutcome] = []
+    for row in outcomes(job, captures_of([args.file]), args.scheduler, args.time_limit):
+        rows.append(row)
+        if not args.json:
+            say_text(f"{visible(row.file)}: {row.what}")
+            for line in row.lines:
+                say_text(f"  {line}")
+            for line in row.refusals:
+                say_fitting(line, file=sys.stderr)
+    if args.json:
+        print_json([row.to_json() for row in rows])
+    return max(row.status for row in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -156,6 +156,20 @@ class PatchReport(Struct, frozen=True):
         """Return the report as plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
+
+    def refusal_lines(self) -> Iterator[str]:
+        """Yield how much was left out and why, as text."""
+        for kernel in self.kernels:
+            if kernel.refusals:
+                wanted = kernel.insertions + len(kernel.refusals)
+                hooks = f" ({kernel.insertions} of {wanted} hooks)" if wanted != kernel.requested_sites else ""
+                yield f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}"
+                for kind, (count, first) in by_kind(kernel.refusals).items():
+                    where = "" if first.address is None else f", first at {first.address:#x}"
+                    yield f"  {count} refused, {kind}{where}: {first.message}"
+        for refusal in self.refused_kernels:
+            where = "" if refusal.address is None else f" at {refusal.address:#x}"
+            yield f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}"
 
     def cost(self) -> Table:
         """Return a row for each kernel: what was asked for, what it costs, and why something was left out."""

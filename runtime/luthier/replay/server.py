@@ -12,28 +12,29 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from luthier.errors import DeviceError
+from luthier.replay.jobs import Job, answered, job_of
 from luthier.support.forks import in_fork
 from luthier.support.processes import converse
 from luthier.terminal import say_text
 
-_SERVER = "luthier.cli.replay_server"
-"""Name of this module."""
-
 
 class Server:
-    """A server's process, as its client has it: it answers one request after the other."""
+    """A server's process, as its client has it: it answers one request after the other.
+
+    Args:
+        module: of the jobs, which the process loads.
+    """
 
     def __init__(self, module: str) -> None:
-        self._process = converse([sys.executable, "-m", _SERVER, module])
+        self._process = converse([sys.executable, "-m", "luthier.replay.server", module])
 
-    def ask(self, task: Mapping[str, Any], limit: float | None) -> str:
-        """Return what the module prints for a task.
+    def ask(self, job: Job[Any], limit: float | None) -> str:
+        """Return the answer to a job, as text.
 
         Raises:
             DeviceError: the fork that had it failed, or took longer than so many seconds.
@@ -42,7 +43,7 @@ class Server:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"task": dict(task), "seconds": limit}) + "\n")
+        process.stdin.write(json.dumps({"job": job.text(), "seconds": limit}) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
@@ -50,8 +51,8 @@ class Server:
         reply = json.loads(line)
         if "problem" in reply:
             raise DeviceError(reply["problem"])
-        told: str = reply["told"]
-        return told
+        answer: str = reply["answer"]
+        return answer
 
     def end(self) -> None:
         """End the process, and what it does."""
@@ -66,20 +67,21 @@ _idle: dict[str, list[Server]] = {}
 _lock = threading.Lock()
 
 
-def in_server(module: str, task: Mapping[str, Any], limit: float | None) -> str:
-    """Return what a module prints for a task (`luthier.cli.replay_process.answered`), in a fork of a server.
+def in_server(job: Job[Any], limit: float | None) -> str:
+    """Return the answer to a job (`luthier.replay.jobs.answered`), from a fork of a server.
 
     Threads have servers of their own; these last as long as this process.
 
     Raises:
         DeviceError: the fork failed, or took longer than so many seconds, or there is no server.
     """
+    module = type(job).__module__
     with _lock:
         idle = _idle.setdefault(module, [])
         server = idle.pop() if idle else None
     try:
         server = server or Server(module)
-        told = server.ask(task, limit)
+        answer = server.ask(job, limit)
     except DeviceError:
         if server is not None:
             _give_back(module, server)
@@ -93,7 +95,7 @@ def in_server(module: str, task: Mapping[str, Any], limit: float | None) -> str:
             server.end()
         raise
     _give_back(module, server)
-    return told
+    return answer
 
 
 def _give_back(module: str, server: Server) -> None:
@@ -124,23 +126,22 @@ os.register_at_fork(after_in_child=_forget)
 def _serve(module: str) -> None:
     """Answer requests until nobody has any."""
     import luthier.capture  # for the forks  # noqa: F401
-    from luthier.cli.replay_answers import answered
     from luthier.emulator.native.store import store
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    work = importlib.import_module(module).here
+    importlib.import_module(module)
     store()  # what made it is known to the forks
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
         try:
             # Who asked is gone if there is something to read before the answer.
-            told = in_fork(
-                partial(answered, work, request["task"]),
+            answer = in_fork(
+                partial(answered, job_of(request["job"])),
                 error=DeviceError,
                 seconds=request["seconds"],
                 unless=sys.stdin.fileno(),
             )
-            reply = {"told": told}
+            reply = {"answer": answer}
         except DeviceError as problem:
             reply = {"problem": str(problem)}
         say_text(json.dumps(reply), flush=True)

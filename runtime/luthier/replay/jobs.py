@@ -1,0 +1,261 @@
+"""Jobs of the processes that replay captures, and their outcomes.
+
+A job is a record whose method `Job.run` does the work. Between processes it is JSON, with the name of its class; so is
+its outcome.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from luthier.errors import LuthierError
+from luthier.support.wording import counted
+
+if TYPE_CHECKING:
+    from luthier.capture import Capture, Replayed
+    from luthier.capture.replay import PreparedLaunch
+
+TAKEN = "taken"
+"""Answer of a process that has something else at the addresses of a capture."""
+_LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
+_NEVER_REPLAYED = "others may have written it: the capture was not replayed when it was made (--all-memory)"
+
+
+class ReplayStatus(IntEnum):
+    """Result of a replay; the largest of all is the exit status of a command."""
+
+    EQUAL = 0
+    DIFFERENT = 1
+    """There is a difference, a fault or a finding."""
+    IMPOSSIBLE = 2
+    """It cannot be run."""
+
+
+class ReplayOutcome(Struct, kw_only=True, omit_defaults=True):
+    """ReplayOutcome of a replay; a row of ``luthier replay --json``. What is `UNSET` was not measured."""
+
+    file: str = ""
+    kernel: str | UnsetType = UNSET
+    groups: tuple[tuple[int, int, int], ...] | UnsetType = UNSET
+    """Ids of the work-groups that ran; empty: all."""
+    instructions: int | UnsetType = UNSET
+    """Instructions that waves executed."""
+    seconds: float | UnsetType = UNSET
+    status: ReplayStatus
+    what: str
+    """The result in words."""
+    findings: tuple[str, ...] = ()
+    recorded_instructions: int | UnsetType = UNSET
+    """`instructions` of the recorded launch, where other code was run."""
+    parts: int | UnsetType = UNSET
+    part_seconds: tuple[float, ...] | UnsetType = UNSET
+    device_seconds: float | UnsetType = UNSET
+    """Time on a GPU."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as plain data."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def find(self, findings: list[str]) -> None:
+        """Add what checks have found."""
+        if findings:
+            self.findings += tuple(findings)
+            self.what += f", {counted(len(findings), 'finding')}"
+            self.status = ReplayStatus.DIFFERENT
+
+
+A = TypeVar("A", bound=Struct)
+
+
+class Job(Struct, Generic[A], frozen=True, kw_only=True):
+    """Work of a process, with an answer of class `answers`."""
+
+    answers: ClassVar[type[Struct]] = ReplayOutcome
+
+    def run(self) -> A:
+        """Do the work in this process.
+
+        Raises:
+            AddressTaken: this process has something else where the program had its memory.
+            LuthierError: it cannot be done.
+        """
+        raise NotImplementedError
+
+    def failed(self, problem: LuthierError) -> Struct:
+        """Return the answer where `run` raises an error."""
+        return ReplayOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
+
+    def text(self) -> str:
+        """Return the job for another process, which needs no more than this package."""
+        return _text((f"{type(self).__module__}:{type(self).__qualname__}", self))
+
+    def answer(self, text: str) -> A:
+        """Return the answer that another process has written."""
+        answer: Any = msgspec.convert(json.loads(text), self.answers)
+        return cast(A, answer)
+
+
+class CaptureJob(Job[A], frozen=True, kw_only=True):
+    """Work on one capture.
+
+    Args:
+        file: path of the capture.
+        device: where it runs, ``emu:gfx942`` or ``hip:0``; None: an emulated device of the recorded target.
+        object: path of a code object to run instead of the recorded one.
+        against: file with other expectations, or ``N=FILE``, as ``luthier replay --against``.
+        checks: what to look for.
+        threads: host threads that run work-groups; None: as many as there are cores.
+    """
+
+    file: str = ""
+    device: str | None = None
+    object: str | None = None
+    against: str | None = None
+    checks: tuple[str, ...] = ()
+    threads: int | None = None
+
+    def capture(self) -> Capture:
+        """Return the capture, with what is expected of it.
+
+        Raises:
+            LuthierError: it cannot be read, or `against` has nothing about it.
+        """
+        from luthier.capture import read_capture
+
+        capture = read_capture(self.file)
+        return capture if self.against is None else _against(capture, self.against)
+
+    def launch(self, capture: Capture) -> PreparedLaunch:
+        """Return the launch of a capture, ready to run.
+
+        Raises:
+            LuthierError: it cannot be run.
+        """
+        return prepared(capture, target_of(self.device), self.object)
+
+    def outcome(self, capture: Capture, done: Replayed) -> ReplayOutcome:
+        """Return the outcome of a replay of a capture."""
+        manifest = capture.manifest
+        row = outcome(done)
+        row.kernel, row.groups = manifest.kernel, manifest.groups
+        if done.fault is not None and manifest.left_out:
+            row.what += f"; {_LEFT_OUT}"
+        if done.difference is not None and not (manifest.replayed or self.object or self.against):
+            row.what += f"; {_NEVER_REPLAYED}"
+        if self.object:
+            row.recorded_instructions = int(capture.counts["executions"].sum())
+        return row
+
+
+def job_of(text: str) -> Job[Any]:
+    """Return the job of a text, which `Job.text` has made."""
+    name, fields = json.loads(text)
+    module, _, made = name.partition(":")
+    job: Job[Any] = msgspec.convert(fields, getattr(importlib.import_module(module), made))
+    return job
+
+
+def _text(value: Any) -> str:
+    """Return records as JSON in ASCII; names of files need not be Unicode, which msgspec's own JSON would refuse."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def answered(job: Job[A], run: Callable[[], A] | None = None) -> str:
+    """Do a job in this process and return its answer as text, or `TAKEN`.
+
+    Args:
+        run: does it in place of `Job.run`.
+    """
+    from luthier.capture.place import AddressTaken
+
+    try:
+        return _text((run or job.run)())
+    except AddressTaken:
+        return TAKEN
+    except LuthierError as problem:
+        return _text(job.failed(problem))
+
+
+def outcome(done: Replayed) -> ReplayOutcome:
+    """Return the outcome of a replay, by itself."""
+    what = "equal"
+    if done.fault is not None:
+        what = str(done.fault)
+    elif done.difference is not None:
+        what = str(done.difference)
+    elif done.counts_equal is False:
+        what = "the same bytes, by other numbers of instructions"
+    status = ReplayStatus.EQUAL if done.equal else ReplayStatus.DIFFERENT
+    row = ReplayOutcome(instructions=done.instructions, seconds=done.seconds, status=status, what=what)
+    row.find([str(finding) for finding in done.findings])
+    return row
+
+
+def prepared(capture: Capture, target: str | None, object: str | None) -> PreparedLaunch:
+    """Return a launch that is ready to run, by the recorded code, or by that of a file.
+
+    Raises:
+        LuthierError: it cannot be run.
+    """
+    from luthier.capture.replay import PreparedLaunch
+
+    target = target or capture.manifest.target
+    if object is None:
+        return PreparedLaunch(capture, target)
+    from luthier.capture.substitute import SubstitutedLaunch
+    from luthier.isa.targets import TargetId
+    from luthier.objects import load_object_for
+
+    other = load_object_for(object, TargetId.parse(target), kernels=[capture.manifest.kernel])
+    return SubstitutedLaunch(capture, other, target)
+
+
+def _against(capture: Capture, given: str) -> Capture:
+    """Return a capture that expects what another file has.
+
+    Raises:
+        LuthierError: it has nothing about this launch.
+    """
+    import numpy as np
+
+    from luthier.capture import read_capture
+    from luthier.capture.against import expecting, of_capture, pointer
+
+    argument, file = numbered(given)
+    if argument is None:
+        return expecting(capture, of_capture(capture, read_capture(file)))
+    try:
+        data = np.fromfile(file, np.uint8)
+    except OSError as problem:
+        raise LuthierError(f"cannot be read: {problem.strerror or problem}", object=file) from None
+    return expecting(capture, [(pointer(capture.manifest, argument), data)])
+
+
+def numbered(given: str) -> tuple[int | None, str]:
+    """Return the argument's number and the file of ``N=FILE``; None and the file of ``FILE``."""
+    number, mark, file = given.partition("=")
+    return (int(number), file) if mark and number.isdecimal() else (None, given)
+
+
+def is_gpu(device: str | None) -> bool:
+    """Return whether an option names a GPU."""
+    return device is not None and device.startswith("hip:")
+
+
+def target_of(device: str | None) -> str | None:
+    """Return the target that an option names; None: it was not given.
+
+    Raises:
+        LuthierError: it is no emulated device.
+    """
+    if device is not None and not device.startswith("emu:"):
+        raise LuthierError(f"captures are replayed on emulated devices, such as emu:gfx942, not {device!r}")
+    return None if device is None else device.removeprefix("emu:")

@@ -1,0 +1,160 @@
+"""Replays of captures: on an emulated device, with its checks or those of ``luthier sanitize``, or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from luthier.capture import write_capture
+from luthier.capture.place import AddressTaken
+from luthier.capture.replay import reduced
+from luthier.errors import LuthierError
+from luthier.replay.jobs import CaptureJob, Job, ReplayOutcome, ReplayStatus, is_gpu, outcome
+from luthier.run.findings.finding import CHECKS, Finding
+
+if TYPE_CHECKING:
+    from luthier.capture import Capture
+    from luthier.capture.replay import PreparedLaunch
+
+SANITIZED = ("memory", "race", "init", "barrier", "early-exit", "fp")
+"""Checks of `luthier sanitize` that replays have."""
+
+
+class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
+    """Replay of a capture.
+
+    Args:
+        relocate: on a GPU, take words that look like addresses of the launch's memory for pointers.
+        reduce: write the file again without what the launch does not access, if the replay is equal.
+    """
+
+    relocate: bool = False
+    reduce: bool = False
+
+    def run(self) -> ReplayOutcome:
+        """Replay in this process."""
+        return self.replay(self.capture())
+
+    def replay(self, capture: Capture) -> ReplayOutcome:
+        """Replay a capture, which need not be in a file yet."""
+        if self.device is not None and is_gpu(self.device):
+            return self._on_gpu(capture, self.device)
+        launch = self.launch(capture)
+        if any(check in SANITIZED for check in self.checks):
+            return self._sanitized(capture, launch)
+        done = launch.run(self.threads, self.checks, keep=self.reduce)
+        if not self.reduce:
+            return self.outcome(capture, launch.with_store(done))
+        if done.fault is None and done.counts_equal is not False:
+            capture, done = reduced(capture, done)
+            if done.equal:
+                write_capture(self.file, capture)
+        return self.outcome(capture, done)
+
+    def _on_gpu(self, capture: Capture, name: str) -> ReplayOutcome:
+        from luthier.capture.gpu_replay import replay_on_gpu
+        from luthier.devices import open_device
+        from luthier.devices.hip import HipDevice
+
+        device = open_device(name)
+        assert isinstance(device, HipDevice)  # by its name
+        done = replay_on_gpu(capture, device, relocate=self.relocate)
+        equal = done.difference is None
+        return ReplayOutcome(
+            kernel=capture.manifest.kernel,
+            status=ReplayStatus.EQUAL if equal else ReplayStatus.DIFFERENT,
+            what="equal" if equal else str(done.difference),
+            device_seconds=done.seconds,
+        )
+
+    def _sanitized(self, capture: Capture, launch: PreparedLaunch) -> ReplayOutcome:
+        """Replay with checks of `luthier sanitize`, and once more with the emulated device's."""
+        from luthier.run.findings.captured import replayed
+        from luthier.run.findings.collector import Collector
+
+        names = [name for name in self.checks if name in SANITIZED]
+        collector = Collector(frozenset[str]().union(*(CHECKS[name] for name in names)))
+        done = launch.with_store(replayed(launch, collector, self.threads))
+        findings = [finding.text for finding in collector.findings]
+        others = [name for name in self.checks if name not in names]
+        if others:
+            findings += map(str, launch.run(self.threads, others).findings)
+        row = self.outcome(capture, done)
+        row.find(findings)
+        return row
+
+
+class SeveralOutcomes(Struct, frozen=True):
+    """Outcomes of several replays, by file."""
+
+    outcomes: dict[str, ReplayOutcome]
+    taken: tuple[str, ...]
+    """Files whose addresses this process has something else at."""
+
+    @property
+    def equal(self) -> set[str]:
+        """Return the files whose replays were equal."""
+        return {file for file, row in self.outcomes.items() if row.status == ReplayStatus.EQUAL}
+
+
+class SeveralReplays(Job[SeveralOutcomes], frozen=True, kw_only=True):
+    """Replays of several captures in one process."""
+
+    answers: ClassVar[type[Struct]] = SeveralOutcomes
+    files: tuple[str, ...]
+    replay: Replay
+
+    def run(self) -> SeveralOutcomes:
+        """Replay them in this process."""
+        return self.replay_held({})
+
+    def replay_held(self, held: Mapping[str, Capture]) -> SeveralOutcomes:
+        """Replay them in this process; the captures of `held`, by file, are in no file yet."""
+        rows: dict[str, ReplayOutcome] = {}
+        taken = []
+        for file in self.files:
+            job = replace(self.replay, file=file)
+            try:
+                rows[file] = job.replay(held[file]) if file in held else job.run()
+            except AddressTaken:
+                taken.append(file)
+            except LuthierError as problem:
+                rows[file] = ReplayOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
+        return SeveralOutcomes(rows, tuple(taken))
+
+
+class SanitizedOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
+    """Outcome of a replay with what it does wrong as records."""
+
+    records: tuple[Finding, ...] = ()
+    explained: bool = False
+    """A fault is among the records."""
+
+
+class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
+    """Replay of a capture with checks of ``luthier sanitize``.
+
+    Args:
+        kinds: what to look for, of `luthier.run.findings.finding`.
+    """
+
+    answers: ClassVar[type[Struct]] = SanitizedOutcome
+    kinds: Sequence[str]
+
+    def run(self) -> SanitizedOutcome:
+        """Replay in this process."""
+        from luthier.run.findings.captured import replayed
+        from luthier.run.findings.collector import Collector
+
+        collector = Collector(frozenset(self.kinds))
+        done = replayed(self.launch(self.capture()), collector, self.threads)
+        row, records = outcome(done), tuple(collector.findings)
+        explained = done.fault is not None and any(record.kind in CHECKS["memory"] for record in records)
+        return SanitizedOutcome(status=row.status, what=row.what, records=records, explained=explained)
+
+    def failed(self, problem: LuthierError) -> SanitizedOutcome:
+        """Return the outcome where `run` raises an error."""
+        return SanitizedOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
