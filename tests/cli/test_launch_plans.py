@@ -94,7 +94,7 @@ def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     pointers in them is compared."""
     path, plan = built(tmp_path, "-g"), tmp_path / "plan.toml"
     command = ["verify", str(path), "-t", "instr_count", "--json"]
-    assert main(["verify", str(path), "-t", "instr_count", "--write-launch", str(plan)]) == 0
+    assert main(["verify", str(path), "-t", "instr_count", "--write-plan", str(plan)]) == 0
     text = plan.read_text()
     assert '{ at = 12, scalar = "float32", value = 0 },  # inner.weight: float, 4 bytes\n' in text
     assert '{ at = 32, scalar = "float64", value = 0 },  # scale[1]: double, 8 bytes\n' in text
@@ -108,7 +108,7 @@ def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     executed = {}
     for given in (text, plan.read_text()):
         plan.write_text(given)
-        assert main([*command, "--launch", str(plan)]) == 0
+        assert main([*command, "--plan", str(plan)]) == 0
         verdict = json.loads(capsys.readouterr().out)[0]
         assert verdict["compared_bytes"] >= 2 * 65536
         executed[given] = verdict["instructions"][0]
@@ -118,10 +118,10 @@ def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_structures_that_are_made_up_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = built(tmp_path)
     assert main(["verify", str(path), "-t", "instr_count", "-k", "take"]) == 1
-    assert "40 bytes); give a launch plan: --write-launch PLAN.toml writes one to fill in" in capsys.readouterr().err
+    assert "40 bytes); give a launch plan: --write-plan PLAN.toml writes one to fill in" in capsys.readouterr().err
     assert main(["verify", str(path), "-t", "instr_count", "-k", "mangled"]) == 0
     assert "NOTE: argument 1 (Pair, 8 bytes) is no number, and was made up as one" in capsys.readouterr().out
     plan = tmp_path / "plan.toml"
-    assert main(["verify", str(path), "-t", "instr_count", "--write-launch", str(plan)]) == 0
+    assert main(["verify", str(path), "-t", "instr_count", "--write-plan", str(plan)]) == 0
     assert "Pair, 8 bytes: a structure, of whose fields nothing is known\n    { structure = 8," in plan.read_text()
     assert isinstance(read_plans(plan)["take"].materialise()[0], Structure)

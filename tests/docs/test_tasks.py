@@ -102,7 +102,15 @@ def take_out(copy: Path, change: Change) -> None:
 
 
 def test_which_tasks_have_steps() -> None:
-    wanted = {"target", "emulated operation", "intrinsic", "tool that ships", "report format", "check"}
+    wanted = {
+        "target",
+        "emulated operation",
+        "intrinsic",
+        "tool that ships",
+        "report format",
+        "check",
+        "option of a run",
+    }
     assert {title.partition(" ")[2] for title in TASKS} == wanted
 
 
@@ -177,3 +185,10 @@ def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> 
     said = steps.run(copy, environment, but="luthier check")[steps.commands[-1]]
     assert re.search(r"k: 0x\w+ sleeps$", said, re.M)
     assert "1 kernel of 2 instructions checked: 1 finding" in said
+
+
+def test_an_option_of_a_run(copy: Path, environment: dict[str, str]) -> None:
+    """Two lines in two files: the report shows its value."""
+    printed = apply("An option of a run", copy).run(copy, environment)
+    assert "--label nightly" in printed["luthier report RUN"]
+    assert "--label TEXT" in luthier(environment, "run", "--help")

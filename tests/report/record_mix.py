@@ -39,5 +39,5 @@ if __name__ == "__main__":
     status = run_program(command, parse_devices(device), instrumentation)
     instrumentation.end()
     reported = list(results.tables(instrumentation))
-    recorder.finish(instrumentation, {**results.head(instrumentation, command, status, reported), "devices": [device]})
+    recorder.finish(instrumentation, results.summary(instrumentation, command, status, reported, devices=[device]))
     sys.exit(status)

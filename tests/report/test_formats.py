@@ -36,7 +36,7 @@ def write_table(run, table, file):
 
 
 def compare(run, against, file):
-    file.write(f"{run.summary['exit_code']} {against.summary['exit_code']}".encode())
+    file.write(f"{run.summary.exit_code} {against.summary.exit_code}".encode())
 
 
 PLAIN = ReportFormat(help="a line a row, 100 %", write=write, write_table=write_table, suffix=".txt", compare=compare)

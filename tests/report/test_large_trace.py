@@ -22,7 +22,7 @@ def test_workers_and_numpy_agree(tmp_path: Path) -> None:
     folder = RunFolder(run)
     with folder.table("trace-accesses") as reader:
         addresses = np.concatenate([batch.column("address").to_numpy() for batch in reader.batches(["address"])])
-    assert len(addresses) == records == folder.summary["tables"]["trace-accesses"]
+    assert len(addresses) == records == folder.summary.tables["trace-accesses"]
     _, touched = np.unique(addresses // 64, return_counts=True)
     asked = subprocess.run(
         [sys.executable, EXAMPLE / "on_workers.py", run, "2", "500MB"], capture_output=True, text=True, check=True

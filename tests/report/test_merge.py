@@ -70,10 +70,10 @@ def test_parts_are_the_whole(tmp_path: Path, seed: int) -> None:
     merged = RunFolder(tmp_path / "merged")
     for table in TABLES:
         assert _bag(merged, table.name) == _bag(whole, table.name), table.name
-    known = {one["process"]: one for one in merged.summary["processes"]}
-    assert known == {one["process"]: one for one in whole.summary["processes"]}
-    assert merged.summary["tables"] == {table.name: sum(_bag(merged, table.name).values()) for table in TABLES}
-    assert len(merged.summary["runs"]) == 3
+    known = {one.process: one for one in merged.summary.processes}
+    assert known == {one.process: one for one in whole.summary.processes}
+    assert merged.summary.tables == {table.name: sum(_bag(merged, table.name).values()) for table in TABLES}
+    assert len(merged.summary.runs or ()) == 3
 
 
 def _ranks(tmp_path: Path, count: int) -> list[Path]:
@@ -106,16 +106,16 @@ def test_ranks_with_the_same_process_numbers(tmp_path: Path, capfd: pytest.Captu
     ranks = _ranks(tmp_path, 3)
     assert main(["merge", *map(str, ranks), "-o", str(tmp_path / "all")]) == 0
     merged = RunFolder(tmp_path / "all")
-    rank_of = {one["process"]: one["rank"] for one in merged.summary["processes"]}
-    assert sorted(rank_of.values()) == [0, 0, 1, 1, 2, 2]
-    assert {one["parent"] for one in merged.summary["processes"] if one["process"] & 0xFFFFFFFF == 6} == {
-        one["process"] for one in merged.summary["processes"] if one["process"] & 0xFFFFFFFF == 5
+    rank_of = {one.process: one.rank for one in merged.summary.processes}
+    assert Counter(rank_of.values()) == {0: 2, 1: 2, 2: 2}
+    assert {one.parent for one in merged.summary.processes if one.process & 0xFFFFFFFF == 6} == {
+        one.process for one in merged.summary.processes if one.process & 0xFFFFFFFF == 5
     }, "children know their parents"
     assert Counter(row["process"] for row in merged.rows("launches")) == dict.fromkeys(rank_of, 1)
     assert [(rank_of[row["process"]], row["at"][0]) for row in merged.rows("trace-points")] == [
         (rank, rank) for rank in (0, 0, 1, 1, 2, 2)
     ]
-    assert (merged.summary["exit_code"], merged.summary["began_ns"], merged.summary["faults"]) == (
+    assert (merged.summary.exit_code, merged.summary.began_ns, merged.summary.faults) == (
         7,
         98,
         ["fault 0", "fault 1", "fault 2"],
@@ -142,7 +142,7 @@ def test_what_is_merged_again_has_numbers_of_its_own(
     both = [RunFolder(tmp_path / "two"), last]
     merge([both[at] for at in order], tmp_path / "all")
     merged = RunFolder(tmp_path / "all")
-    processes = [one["process"] for one in merged.summary["processes"]]
+    processes = [one.process for one in merged.summary.processes]
     assert sorted(processes) == [number + (rank << 32) for rank in range(3) for number in (5, 6)]
     assert Counter(row["process"] for row in merged.rows("launches")) == dict.fromkeys(processes, 1)
     assert main(["report", str(tmp_path / "all"), "--format", "perfetto"]) == 0
@@ -172,7 +172,7 @@ def test_what_merge_refuses(tmp_path: Path, wrong: str, capfd: pytest.CaptureFix
     assert main(["merge", *map(str, ranks), "-o", str(out)]) == 1
     assert capfd.readouterr().err.startswith("luthier merge: error: ")
     if wrong == "full":
-        assert RunFolder(out).summary["devices"] == ["emu:0"], "nothing was touched"
+        assert RunFolder(out).summary.devices == ["emu:0"], "nothing was touched"
     else:
         assert not (out / SUMMARY).exists()
         with pytest.raises(LuthierError):

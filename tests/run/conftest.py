@@ -178,9 +178,10 @@ def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTool
             code = run_program(argv, parse_devices(devices), instrumentation)
             instrumentation.end()
             reported = list(results.tables(instrumentation))
+            head = results.summary(instrumentation, argv, code, reported)
             if recorder is not None:
-                recorder.finish(instrumentation, results.head(instrumentation, argv, code, reported))
-            summary = results.summary(instrumentation, argv, code, reported)
+                recorder.finish(instrumentation, head)
+            summary = results.document(instrumentation, head)
             variables = {
                 tool.name: [(v.gpu, v.name, v.value) for v in instrumentation.view(tool).variables()] for tool in tools
             }

@@ -62,7 +62,7 @@ def test_under_a_tool_they_are_named(build_program: Build, luthier_run: Run, tem
 
 
 def test_checks_look_at_them(build_program: Build) -> None:
-    done = run_luthier("sanitize", "--checks", "waits,hazards", "--device", "emu:gfx90a", "--", build_program(NAME))
+    done = run_luthier("sanitize", "--check", "waits,hazards", "--device", "emu:gfx90a", "--", build_program(NAME))
     assert (done.returncode, done.stdout, done.stderr) == (0, "called\n", "luthier: 0 findings\n")
 
 

@@ -136,7 +136,7 @@ def traced(
         instrumentation.end()
         if recorder is not None:
             reported = list(results.tables(instrumentation))
-            recorder.finish(instrumentation, results.head(instrumentation, argv, code, reported))
+            recorder.finish(instrumentation, results.summary(instrumentation, argv, code, reported))
         view = instrumentation.view(tools[0])
         found = [*view.channels("stores"), *view.channels("waves")]
         channels = [(c.name, c.pid, c.gpu, c.taken, c.dropped, c.lost) for c in found]
@@ -210,7 +210,7 @@ def test_tables_in_the_run_directory(build_program: Build, collector: Any, tmp_p
     found = RunFolder(folder)
     assert {name for name in found.names if name.startswith("trace")} == names
     rows = 2 * 2 * len(expected(700, 9))
-    assert [found.summary["tables"][name] for name in ("trace-stores", "trace-stores-other")] == [rows, rows]
+    assert [found.summary.tables[name] for name in ("trace-stores", "trace-stores-other")] == [rows, rows]
     for name in ("trace-stores", "trace-stores-other"):
         table = pq.read_table(folder / f"{name}.parquet")
         assert table.column_names == ["process", "device", "key", "lane", "check"]

@@ -55,7 +55,7 @@ def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -
 
 
 @pytest.mark.parametrize("option", [("--init", "reads"), ("--fp", "flow,nan")])
-@pytest.mark.parametrize("command", [("run", "--check", "race,host"), ("sanitize", "--checks", "race,host")])
+@pytest.mark.parametrize("command", [("run", "--check", "race,host"), ("sanitize", "--check", "race,host")])
 def test_options_of_one_check_need_that(command: tuple[str, ...], option: tuple[str, str]) -> None:
     done = run_luthier(*command, *option, "--", "true")
     assert (done.returncode, done.stdout) == (1, "")

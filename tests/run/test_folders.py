@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commands import MAIN, run_luthier
 from luthier.cli.main import main
@@ -86,11 +87,11 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
         assert "has not ended, or was killed" in run_luthier("report", folder).stderr
         first.communicate("\n", timeout=60)
     assert first.returncode == 0
-    assert RunFolder(str(folder)).summary["command"][0] == "sh"
+    assert RunFolder(str(folder)).summary.command[0] == "sh"
     again = run_luthier("run", "-o", folder, "--", "echo", "third")
     assert (again.returncode, again.stdout) == (1, "")
     assert f"{folder} is not empty" in again.stderr
-    assert RunFolder(folder).summary["command"][0] == "sh"
+    assert RunFolder(folder).summary.command[0] == "sh"
 
 
 def test_what_a_killed_run_leaves_is_told(tmp_path: Path) -> None:
@@ -170,8 +171,8 @@ def test_launches_without_tools(without_tools: tuple[Path, str]) -> None:
     (kernel,) = run.rows("kernels")
     for row in (kernel, everything["kernels"][0]):
         assert (row["launches"], row["instrumented"], row["reason"]) == (4, 0, "there are no tools")
-    assert everything["tools"] == everything["faults"] == run.summary["tools"] == []
-    assert len(everything["processes"]) == len(run.summary["processes"]) == 4
+    assert everything["tools"] == everything["faults"] == run.summary.tools == []
+    assert len(everything["processes"]) == len(run.summary.processes) == 4
     assert not any(run.table(name).rows for name in ("sites", "counters", "counts", "listings"))
 
 
@@ -180,8 +181,8 @@ def test_executed_instructions_are_in_the_results(
 ) -> None:
     folder, printed = without_tools
     run, everything = RunFolder(folder / "run"), json.loads((folder / "all.json").read_text())
-    assert run.summary["executed"] == everything["executed"]
-    (row,) = (row for row in run.summary["executed"] if row["kernel"] == "_Z3addPii")
+    assert msgspec.to_builtins(run.summary.executed) == everything["executed"]
+    (row,) = (row for row in everything["executed"] if row["kernel"] == "_Z3addPii")
     (said,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["_Z3addPii"])
     assert said[1:] == [str(row["wave_instructions"]), str(row["lane_instructions"])]
     # Three of four processes, since one ends by _exit; a wave each, of which all lanes are active.
@@ -192,16 +193,16 @@ def test_executed_instructions_are_in_the_results(
     assert "executed" in (out := capfd.readouterr().out)
     assert str(row["wave_instructions"]) in out
     merge([run, run], tmp_path / "merged")
-    merged = RunFolder(tmp_path / "merged").summary["executed"]
-    assert {one["kernel"]: one["wave_instructions"] for one in merged} == {
-        one["kernel"]: 2 * one["wave_instructions"] for one in run.summary["executed"]
+    merged = RunFolder(tmp_path / "merged").summary.executed
+    assert {one.kernel: one.wave_instructions for one in merged or ()} == {
+        one.kernel: 2 * one.wave_instructions for one in run.summary.executed or ()
     }
 
 
 @pytest.mark.parametrize(
     "option",
     [
-        *("--kernel=k", "--launches=1", "--unique-grid", "--devices=0", "--preset=once", "--runtime-kernels"),
+        *("--kernel=k", "--launches=1", "--unique-grid", "--device-numbers=0", "--preset=once", "--runtime-kernels"),
         *("--hoist", "--no-hoist"),
     ],
 )
@@ -251,7 +252,7 @@ def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_pat
             assert secrets == [keep, keep], path
         else:
             assert secrets == [False, False]
-    assert RunFolder(run).summary["command"] == (list(map(str, command)) if keep else [])
+    assert RunFolder(run).summary.command == (list(map(str, command)) if keep else [])
 
 
 # Temporary files ------------------------------------------------------------------------------------------------------

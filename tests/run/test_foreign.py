@@ -347,7 +347,7 @@ WRONG = {
 def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Path], tmp_path: Path, name: str) -> None:
     checks = "memory,leak,race,init,barrier,early-exit,waits,hazards,fp,host"
     log, command = tmp_path / "log", (benchmark_program(name), *CHECKED[name])
-    done = run_luthier("sanitize", "--device", "emu:gfx90a", "--checks", checks, "--json", log, "--", *command)
+    done = run_luthier("sanitize", "--device", "emu:gfx90a", "--check", checks, "--json", log, "--", *command)
     told = json.loads(log.read_text())
     assert told["exit_code"] == 0, done
     assert {one["kind"] for one in told["findings"]} == WRONG.get(name, set()), done.stderr

@@ -49,7 +49,7 @@ def build_labelled() -> Callable[[str, str], Path]:
 
 def found_in(suite: Suite, program: Path, log: Path) -> set[str]:
     """Return the kinds of what is found."""
-    words = ["sanitize", "--device", f"emu:{suite.target}", "--checks", suite.checks, "--json", log, "--", program]
+    words = ["sanitize", "--device", f"emu:{suite.target}", "--check", suite.checks, "--json", log, "--", program]
     done = run_luthier(*words, before=before_of(suite.target))
     told = json.loads(log.read_text())
     assert done.returncode == (1 if told["findings"] else 0), done

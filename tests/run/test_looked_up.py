@@ -42,7 +42,7 @@ def build_looked_up() -> Callable[[bool], tuple[Path, Path]]:
 
 def told_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, ...]]:
     """Return what is found, without what differs from run to run."""
-    words = ["--checks", CHECKS, "--device", "emu:gfx90a", "--json", log]
+    words = ["--check", CHECKS, "--device", "emu:gfx90a", "--json", log]
     done = run_luthier("sanitize", *words, "--", *command, bug)
     told = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -61,7 +61,7 @@ def test_hip_python(tmp_path: Path) -> None:
     """What a binding for Python asks for is known to the byte."""
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
     script = "from hip import hip; kept = hip.hipMalloc(60)[1]; hip.hipFree(hip.hipMalloc(40)[1])"
-    words = ["--checks", "memory,leak,host", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
+    words = ["--check", "memory,leak,host", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
     done = run_luthier("sanitize", *words, "--", sys.executable, "-c", script)
     (one,) = json.loads((tmp_path / "log").read_text())["findings"]
     assert (done.returncode, one["kind"], one["allocation"]["size"]) == (1, "leak", 60), done

@@ -62,7 +62,7 @@ def build_planted() -> Build:
 
 def looked_at(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what is found, by the bug's name; where one faults, the rest runs in another process."""
-    words = ["sanitize", "--checks", CHECKS, "--device", f"emu:{target}", "--json", log]
+    words = ["sanitize", "--check", CHECKS, "--device", f"emu:{target}", "--json", log]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
     while names:
         done = run_luthier(*words, "--", program, *names, before=before_of(target))

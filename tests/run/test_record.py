@@ -100,17 +100,17 @@ def folder(made: Path, build_program: Build, under_tools: UnderTools, many_kinds
 
 def test_every_process_is_in_it(folder: Path) -> None:
     run = RunFolder(folder)
-    processes = {one["process"]: one for one in run.summary["processes"]}
+    processes = {one.process: one for one in run.summary.processes}
     launches = list(run.rows("launches"))
     assert len(processes) == len(launches) == 4
     assert {row["process"] for row in launches} == set(processes)
-    assert any(one["parent"] in processes for one in processes.values())
-    assert all(one["launches"] == 1 for one in processes.values())
+    assert any(one.parent in processes for one in processes.values())
+    assert all(one.launches == 1 for one in processes.values())
     for row in launches:
         assert (row["grid_x"], row["block_x"], row["number"], row["instrumented"]) == (64, 64, 0, True)
     known = [row for row in launches if row["end_ns"] is not None]
     assert len(known) == 3, "of one process that ends by _exit nothing is known"
-    assert all(row["time_ns"] <= row["begin_ns"] < row["end_ns"] <= run.summary["ended_ns"] for row in known)
+    assert all(row["time_ns"] <= row["begin_ns"] < row["end_ns"] <= run.summary.ended_ns for row in known)
     (kernel,) = run.rows("kernels")
     assert (kernel["launches"], kernel["instrumented"], kernel["covered"], kernel["name"]) == (4, 4, False, "add")
     assert kernel["target"] == "gfx90a"
@@ -162,8 +162,8 @@ def test_counters_have_their_types(folder: Path) -> None:
 
 def test_variables_are_added_up_by_their_types(folder: Path) -> None:
     """Those that are one number, in each of four processes; of the others the values are told."""
-    (tool,) = RunFolder(folder).summary["tools"]
-    sums = dict(tool["tables"][0]["rows"])
+    (tool,) = RunFolder(folder).summary.tools
+    sums: dict[object, object] = dict(tool.tables[0].rows)  # type: ignore[arg-type]  # of two cells each
     assert sums.keys() == {"counter", "total", "ratio", "least", "balance"}
     assert (sums["ratio"], sums["balance"]) == (6, -12)
     assert sums["least"] == "-inf", "JSON has no number for it"

@@ -133,7 +133,7 @@ def test_tools_in_other_code(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, device: str
 ) -> None:
     files = [*captured("reduction"), captured("reduction")[0]]
-    words = ["--object", build_program("reduction", "-O3"), "--device", device, *files]
+    words = ["--with-object", build_program("reduction", "-O3"), "--device", device, *files]
     truth = json.loads(luthier("replay", "--json", *words).stdout)
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
     told = json.loads(done.stdout)
@@ -146,7 +146,7 @@ def test_tools_in_other_code(
 def test_tools_in_other_code_with_variables(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
 ) -> None:
-    words = ["--object", build_program(name, "-O3"), *captured(name)]
+    words = ["--with-object", build_program(name, "-O3"), *captured(name)]
     truth = json.loads(luthier("replay", "--json", *words).stdout)
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
     told = json.loads(done.stdout)
@@ -159,9 +159,9 @@ def test_a_defect_of_other_code_under_tools(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
 ) -> None:
     gather = captured("defects")[0]
-    wrong = luthier("replay", "-t", "instr_count", "--object", build_program("defects", "-DWRONG"), gather)
+    wrong = luthier("replay", "-t", "instr_count", "--with-object", build_program("defects", "-DWRONG"), gather)
     assert (wrong.returncode, "1 bytes differ" in wrong.stdout) == (1, True), wrong
-    beyond = luthier("replay", "-t", "instr_count", "--object", build_program("defects", "-DBEYOND"), gather)
+    beyond = luthier("replay", "-t", "instr_count", "--with-object", build_program("defects", "-DBEYOND"), gather)
     assert (beyond.returncode, "the program's own" in beyond.stdout) == (1, True), beyond
     other, _ = captured("defects", "gfx1030")
     assert luthier("replay", "-t", "instr_count", gather, "--against", other).returncode == 0
@@ -208,11 +208,11 @@ def test_another_build_leaves_the_same_bytes(
     files = captured("reduction")
     program = build_program("reduction", "-O3")
     for device in ("emu:gfx90a", "emu:gfx1030"):
-        done = luthier("replay", "--json", "--object", program, "--device", device, *files)
+        done = luthier("replay", "--json", "--with-object", program, "--device", device, *files)
         rows = json.loads(done.stdout)
         assert (done.returncode, {row["what"] for row in rows}) == (0, {"equal"}), done
         assert all(row["instructions"] != row["recorded_instructions"] for row in rows)
-    wrong = luthier("replay", "--object", build_program("histogram"), files[0])
+    wrong = luthier("replay", "--with-object", build_program("histogram"), files[0])
     assert wrong.returncode == 2
     assert "no kernel" in wrong.stdout
 
@@ -222,7 +222,7 @@ def test_another_build_leaves_the_same_bytes(
 def test_variables_go_with_the_launch(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
 ) -> None:
-    done = luthier("replay", "--object", build_program(name, "-O3"), *captured(name))
+    done = luthier("replay", "--with-object", build_program(name, "-O3"), *captured(name))
     assert done.returncode == 0, done.stdout
 
 
@@ -230,12 +230,12 @@ def test_a_defect_is_a_difference_or_a_fault(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier
 ) -> None:
     gather = captured("defects")[0]
-    wrong = luthier("replay", "--object", build_program("defects", "-DWRONG", "-g"), gather)
+    wrong = luthier("replay", "--with-object", build_program("defects", "-DWRONG", "-g"), gather)
     assert wrong.returncode == 1
     assert "1 bytes differ" in wrong.stdout
     assert "written by global_store" in wrong.stdout
     assert "defects.hip:" in wrong.stdout
-    beyond = luthier("replay", "--object", build_program("defects", "-DBEYOND"), gather)
+    beyond = luthier("replay", "--with-object", build_program("defects", "-DBEYOND"), gather)
     assert beyond.returncode == 1
     assert "is not in the capture" in beyond.stdout
     assert "--all-memory" in beyond.stdout
@@ -271,7 +271,7 @@ def test_diff(captured: Callable[..., list[Path]], build_program: Callable[..., 
     assert rows["_Z6gatherPKiPKjPii", "instructions"][2] > 0
     gather, mix = captured("defects")
     recorded = json.loads(luthier("replay", "--json", gather).stdout)[0]["instructions"]
-    done = luthier("diff", "--json", gather, "--object", two)
+    done = luthier("diff", "--json", gather, "--with-object", two)
     told = json.loads(done.stdout)
     executed = next(row for row in told["rows"] if row[1] == "executed")
     assert done.returncode == 1
@@ -313,13 +313,13 @@ def test_minimised_to_where_other_code_fails(
 ) -> None:
     gather, output = captured("defects")[0], temporary / "small.lcap"
     program = build_program("defects", f"-D{defect}")
-    smaller, told = minimised(luthier, gather, output, "--object", program)
+    smaller, told = minimised(luthier, gather, output, "--with-object", program)
     # in[index[i]] is 31337 where i * 7919 % n is 11337.
     place = next(i for i in range(24576) if i * 7919 % 24576 == 11337)
     assert smaller.manifest.groups == ((place // 256, 0, 0),)
     assert told.startswith("difference" if defect == "WRONG" else "fault")
     assert luthier("replay", output).returncode == 0
-    again = luthier("replay", output, "--object", program)
+    again = luthier("replay", output, "--with-object", program)
     assert again.returncode == 1
     assert ("bytes differ" in again.stdout) == (defect == "WRONG")
     assert f"({place // 256}, 0, 0)" in again.stdout

@@ -159,7 +159,7 @@ def test_options_go_along(
 ) -> None:
     """Files that options name are read where the command runs."""
     files = captured("reduction")[:1]
-    words = ["replay", "--json", "--object", build_program("reduction", "-O3"), *files]
+    words = ["replay", "--json", "--with-object", build_program("reduction", "-O3"), *files]
     here = json.loads(luthier(*words).stdout)
     there = json.loads(luthier(*words, "--scheduler", workers.scheduler_address).stdout)
     assert stable(there) == stable(here)

@@ -68,7 +68,7 @@ def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, co
     log = tmp_path / "findings.json"
     program = build_program("planted", "-g")
     done = sanitize(
-        "--checks", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", program, container, bug, access
+        "--check", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", program, container, bug, access
     )
     told: dict[str, Any] = json.loads(log.read_text())
     expected = BUGS[bug]
@@ -283,7 +283,7 @@ def test_stops_of_opencl(tmp_path: Path, bug: str, kind: str, kernel: str, targe
 
 @pytest.mark.parametrize("name", ["streams", "sparse", "grid_barrier"])
 def test_clean(build_program: Build, name: str) -> None:
-    done = sanitize("--checks", ALL, "--", build_program(name))
+    done = sanitize("--check", ALL, "--", build_program(name))
     assert done.returncode == 0, done
     assert "luthier: 0 findings" in done.stderr
 
@@ -309,12 +309,12 @@ def test_clean(build_program: Build, name: str) -> None:
 )
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_more_clean(build_program: Build, name: str, target: str) -> None:
-    done = sanitize("--checks", ALL, "--device", f"emu:{target}", "--", build_program(name))
+    done = sanitize("--check", ALL, "--device", f"emu:{target}", "--", build_program(name))
     assert "luthier: 0 findings" in done.stderr, done
 
 
 def test_wrong_options(tmp_path: Path) -> None:
-    done = sanitize("--checks", "memory,thoughts", "--", "true")
+    done = sanitize("--check", "memory,thoughts", "--", "true")
     assert (
         done.returncode,
         "check 'thoughts': memory, leak, race, init, barrier, early-exit, waits, hazards, fp" in done.stderr,

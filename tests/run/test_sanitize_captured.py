@@ -59,15 +59,15 @@ def test_findings_are_the_program_s(
     target: str,
 ) -> None:
     program = build_program("unordered", "-gline-tables-only")
-    truth = looked_at(temporary, "--checks", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
-    found = looked_at(temporary, "--checks", CHECKS, launches(kernel, bug, target=target))
+    truth = looked_at(temporary, "--check", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
+    found = looked_at(temporary, "--check", CHECKS, launches(kernel, bug, target=target))
     assert found[:2] == truth[:2]
     assert found[0] == (bug != "none")
     assert bool(found[1]) == (bug != "none")
 
 
 def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> None:
-    code, found, _ = looked_at(temporary, "--checks", "early-exit", launches("partial", "ended"))
+    code, found, _ = looked_at(temporary, "--check", "early-exit", launches("partial", "ended"))
     assert code == 1
     assert {one["kind"] for one in found} == {"missed-barrier"}
 
@@ -76,7 +76,7 @@ def test_replay_takes_the_same_names(
     build_program: Callable[..., Path], launches: Callable[..., Path], luthier: Luthier, temporary: Path
 ) -> None:
     kept = launches("tree", "barrier")
-    _, truth, _ = looked_at(temporary, "--checks", "race,init", kept)
+    _, truth, _ = looked_at(temporary, "--check", "race,init", kept)
     done = luthier("replay", "--json", "--check", "race,init,waits", kept)
     (row,) = json.loads(done.stdout)
     assert (done.returncode, len(row["findings"])) == (1, len(truth)), done
@@ -102,7 +102,7 @@ def test_exceptional_floats(
 ) -> None:
     program, kept = build_program("floats", "-gline-tables-only"), temporary / "kept"
     device = ["--device", f"emu:{target}"]
-    options = ["--checks", "fp", "--fp", kinds]
+    options = ["--check", "fp", "--fp", kinds]
     assert luthier("capture", *device, "-o", kept, "--", program, kernel, "bug").returncode == 0
     truth = looked_at(temporary, *options, *device, "--", program, kernel, "bug")
     found = looked_at(temporary, *options, kept)
@@ -117,19 +117,19 @@ def test_exceptional_floats(
 @pytest.mark.thorough
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     kept = launches("tree", "barrier")
-    alone = looked_at(temporary, "--checks", CHECKS, kept)
-    assert looked_at(temporary, "--checks", CHECKS, "--scheduler", "local", kept)[:2] == alone[:2]
-    assert looked_at(temporary, "--checks", CHECKS, "--error-exitcode", "7", kept)[0] == 7
-    assert looked_at(temporary, "--checks", "memory", kept)[:2] == (0, [])
+    alone = looked_at(temporary, "--check", CHECKS, kept)
+    assert looked_at(temporary, "--check", CHECKS, "--scheduler", "local", kept)[:2] == alone[:2]
+    assert looked_at(temporary, "--check", CHECKS, "--error-exitcode", "7", kept)[0] == 7
+    assert looked_at(temporary, "--check", "memory", kept)[:2] == (0, [])
     rules = temporary / "rules"
-    looked_at(temporary, "--checks", CHECKS, "--gen-suppressions", rules, kept)
-    code, _, said = looked_at(temporary, "--checks", CHECKS, "--suppress", rules, kept)
+    looked_at(temporary, "--check", CHECKS, "--gen-suppressions", rules, kept)
+    code, _, said = looked_at(temporary, "--check", CHECKS, "--suppress", rules, kept)
     assert (code, "0 findings, 2 suppressed" in said) == (0, True)
     (kept / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
-        (["--checks", "leak", kept], 1, "leak is of programs"),
-        (["--checks", "memory", kept], 2, "no capture"),
-        (["--checks", CHECKS, kept], 1, "no capture"),
+        (["--check", "leak", kept], 1, "leak is of programs"),
+        (["--check", "memory", kept], 2, "no capture"),
+        (["--check", CHECKS, kept], 1, "no capture"),
         (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captured launches"),
     ):
         done = run_luthier("sanitize", *words)

@@ -1,4 +1,4 @@
-"""`luthier sanitize --checks fp`: what makes exceptional floats is told, and counted exactly."""
+"""`luthier sanitize --check fp`: what makes exceptional floats is told, and counted exactly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ALL = "nan,inf,denormal,flow"
 
 def look(program: Path, log: Path, *words: str, target: str, kinds: str, before: list[str]) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--checks", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
+    options = ["--check", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
     done = run_luthier("sanitize", *options, "--", program, *words, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -87,7 +87,7 @@ def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> Non
 def test_beside_what_nobody_wrote(build_program: Build, tmp_path: Path, target: str) -> None:
     """Numbers that `init` fills memory with overflow, too, and are no finding; the program's own one is."""
     log = tmp_path / "log"
-    words = ["--checks", "init,fp", "--device", f"emu:{target}", "--json", log]
+    words = ["--check", "init,fp", "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *words, "--", build_program("floats", "-g"), "squares", "bug")
     told = {one["kind"]: one["count"] for one in json.loads(log.read_text())["findings"]}
     assert told == {"uninitialised-read": (1 << 20) - 1, "infinity": 1}, done

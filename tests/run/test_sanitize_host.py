@@ -1,4 +1,4 @@
-"""`luthier sanitize --checks host`: what the host does wrong with HIP is told at the line of the call."""
+"""`luthier sanitize --check host`: what the host does wrong with HIP is told at the line of the call."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected:
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     log = tmp_path / "log"
-    done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
+    done = sanitize("--check", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
     check(done, log, bug, BUGS[bug])
 
 
@@ -88,7 +88,7 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
 def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
     """A launch that failed says what it asked for, and what of it is too much."""
     log, (kernel, groups, items, reason) = tmp_path / "log", REASONS[bug]
-    done = sanitize("--checks", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
+    done = sanitize("--check", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
     (found,) = json.loads(log.read_text())["findings"]
     assert found["source"]["line"] == line_of(bug)
     lds = 80 << 10 if bug == "lds" else 0
@@ -103,7 +103,7 @@ def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path
     """A launch from a buffer of arguments that is too small is told, also before the kernel is known."""
     code = compile_object(PROGRAMS / "host_errors.hip", "gfx90a", "-w", "-mcode-object-version=4", f"-I{PROGRAMS}")
     log, program = tmp_path / "log", build_program("host_errors", "-g")
-    words = ["--checks", "host", "--device", "emu:gfx90a", "--json", log, "--", program, given, code]
+    words = ["--check", "host", "--device", "emu:gfx90a", "--json", log, "--", program, given, code]
     done = sanitize(*words)
     taken = "4 bytes of arguments for _Z5smallPi, which takes 8"
     expected = None if given == "all arguments" else ("short-arguments", "hipModuleLaunchKernel", taken)
@@ -119,7 +119,7 @@ def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> Non
     log, program, expected = tmp_path / "log", build_newer("host_errors", "-g"), BUGS[bug]
     if expected is not None and expected[0] == "unseen-error":  # another error for the same
         expected = *expected[:2], "hipErrorInvalidValue"
-    words = ["--checks", "host", "--device", "emu:gfx1201", "--json", log, "--", program, bug]
+    words = ["--check", "host", "--device", "emu:gfx1201", "--json", log, "--", program, bug]
     done = run_luthier("sanitize", *words, before=stack(RELEASE))
     check(done, log, bug, expected)
 
@@ -127,17 +127,17 @@ def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> Non
 def test_formats(build_program: Build, tmp_path: Path) -> None:
     """SARIF has the line of the call, and what `--gen-suppressions` writes leaves it out."""
     program, sarif, known = build_program("host_errors", "-g"), tmp_path / "sarif", tmp_path / "known"
-    words = ["--checks", "host", "--sarif", sarif, "--gen-suppressions", known]
+    words = ["--check", "host", "--sarif", sarif, "--gen-suppressions", known]
     done = sanitize(*words, "--", program, "error")
     assert "call-error: hipMemcpy returned hipErrorInvalidValue" in done.stderr
     (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
     assert result["ruleId"] == "call-error"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line_of("error")
-    again = sanitize("--checks", "host", "--suppress", known, "--", program, "error")
+    again = sanitize("--check", "host", "--suppress", known, "--", program, "error")
     assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
 
 
 @pytest.mark.parametrize("name", ["streams", "graph"])
 def test_clean(build_program: Build, name: str) -> None:
-    done = sanitize("--checks", "host", "--", build_program(name))
+    done = sanitize("--check", "host", "--", build_program(name))
     assert (done.returncode, "luthier: 0 findings" in done.stderr) == (0, True), done

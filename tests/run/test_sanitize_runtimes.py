@@ -28,7 +28,7 @@ BUGS = {
 
 def told_of(command: list[str | Path], target: str, log: Path, *before: str) -> dict[str, Any]:
     """Run a program under the checks of memory."""
-    words = ["--checks", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", *command]
+    words = ["--check", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", *command]
     done = run_luthier("sanitize", *words, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (told["exit_code"], done.returncode) == (0, int(bool(told["findings"]))), done

@@ -1,4 +1,4 @@
-"""`luthier sanitize --checks race` of kernels and copies on two streams: what nothing orders is told, no more."""
+"""`luthier sanitize --check race` of kernels and copies on two streams: what nothing orders is told, no more."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TARGETS = ("gfx90a", "gfx1030")
 
 
 def found_by(program: Path, log: Path, target: str, *pairs: str, **environment: str) -> list[dict[str, Any]]:
-    words = ("--checks", "race", "--device", f"emu:{target}", "--json", log, "--", program, *pairs)
+    words = ("--check", "race", "--device", f"emu:{target}", "--json", log, "--", program, *pairs)
     done = run_luthier("sanitize", *words, env={**os.environ, **environment})
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -95,7 +95,7 @@ def test_no_race(build_program: Build, tmp_path: Path, target: str, engines: str
 
 def test_text(build_program: Build) -> None:
     program = build_program("stream_races", "-g")
-    done = run_luthier("sanitize", "--checks", "race", "--", program, "write-write", "copy-from")
+    done = run_luthier("sanitize", "--check", "race", "--", program, "write-write", "copy-from")
     assert done.returncode == 1, done
     assert ", kernel writes, launch 1\n" in done.stderr
     assert "the other one is a copy that reads 4096 bytes, from 0x" in done.stderr

@@ -1,4 +1,4 @@
-"""`luthier sanitize --checks waits,hazards`: bugs of inline assembly are told at their lines."""
+"""`luthier sanitize --check waits,hazards`: bugs of inline assembly are told at their lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, checks: str, before: list[str]
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--checks", checks, "--device", f"emu:{target}", "--json", log]
+    options = ["--check", checks, "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *options, "--", program, *arguments, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -86,7 +86,7 @@ def test_each_alone(build_program: Build, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_code_of_other_objects(build_program: Build) -> None:
     """Late results are given back behind calls of code that comes while a kernel runs."""
-    done = run_luthier("sanitize", "--checks", "waits,hazards", "--", build_program("call_between_objects"))
+    done = run_luthier("sanitize", "--check", "waits,hazards", "--", build_program("call_between_objects"))
     assert (done.returncode, done.stdout) == (0, "called\n"), done
     assert "luthier: 0 findings" in done.stderr
 

@@ -33,7 +33,7 @@ def model(launches: list[Launch], options: dict[str, str | None]) -> list[bool]:
     else:
         numbers = numbers[: int(text)]
     unique = "--unique-grid" in options or options.get("--preset") == "grids"
-    devices = options.get("--devices")
+    devices = options.get("--device-numbers")
     kernel = options.get("--kernel")
     chosen, counted = [], Counter[tuple[int, int]]()
     seen: set[Launch] = set()
@@ -74,7 +74,7 @@ def generated(seed: int) -> tuple[list[Launch], dict[str, str | None]]:
     if choose.random() < 0.4:
         options["--kernel"] = choose.choice(("*ir*", "!second", "third<int>", "f*"))
     if choose.random() < 0.4:
-        options["--devices"] = choose.choice(("0", "1", "0,1"))
+        options["--device-numbers"] = choose.choice(("0", "1", "0,1"))
     return launches, options
 
 

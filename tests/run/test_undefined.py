@@ -37,7 +37,7 @@ HANDED = {
 
 def look(program: Path, log: Path, *words: str, target: str, init: str = "decisions") -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--checks", "init", "--init", init, "--device", f"emu:{target}", "--json", str(log)]
+    options = ["--check", "init", "--init", init, "--device", f"emu:{target}", "--json", str(log)]
     done = run_luthier("sanitize", *options, "--", program, *words)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout.splitlines()[-1:], told["exit_code"]) == (["done"], 0), done
@@ -90,7 +90,7 @@ def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> 
 def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
     """Captured launches copy nothing."""
     assert run_luthier("capture", "-o", tmp_path, "--", build_program("handed", "-g"), "sync").returncode == 0
-    done = run_luthier("sanitize", "--checks", "init", "--init", "copies", tmp_path)
+    done = run_luthier("sanitize", "--check", "init", "--init", "copies", tmp_path)
     assert (done.returncode, "--init copies is of programs, not of captures" in done.stderr) == (1, True), done
 
 
@@ -99,9 +99,9 @@ def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
 def test_reads_are_told_as_before(build_program: Build, kernel: str) -> None:
     """Without the option reads are told, and with both words both."""
     program = build_program("undefined", "-g")
-    done = run_luthier("sanitize", "--checks", "init", "--", program, kernel)
+    done = run_luthier("sanitize", "--check", "init", "--", program, kernel)
     assert ("uninitialised-read" in done.stderr, "uninitialised-mask" in done.stderr) == (True, False), done
-    done = run_luthier("sanitize", "--checks", "init", "--init", "reads,decisions", "--", program, kernel)
+    done = run_luthier("sanitize", "--check", "init", "--init", "reads,decisions", "--", program, kernel)
     assert ("uninitialised-read" in done.stderr, "uninitialised-mask" in done.stderr) == (True, kernel != "copied"), (
         done
     )
@@ -114,7 +114,7 @@ def test_other_commands(build_program: Build, tmp_path: Path, kernel: str) -> No
     options = ["--init", "decisions"]
     assert run_luthier("capture", "-o", tmp_path, *device, "--", program, kernel).returncode == 0
     for done in (
-        run_luthier("sanitize", "--checks", "init", *options, tmp_path),
+        run_luthier("sanitize", "--check", "init", *options, tmp_path),
         run_luthier("run", "--check", "init", *options, *device, "--", program, kernel),
     ):
         assert ("uninitialised-mask" in done.stderr) == (kernel != "copied") == bool(done.returncode), done
@@ -143,11 +143,11 @@ MORE = ("pointers", "variables", "graph", "processes", "scan", "transpose", "phy
     ],
 )
 def test_clean(build_program: Build, name: str, target: str) -> None:
-    words = ["--checks", "init", "--init", "decisions,copies", "--device", f"emu:{target}", "--", build_program(name)]
+    words = ["--check", "init", "--init", "decisions,copies", "--device", f"emu:{target}", "--", build_program(name)]
     done = run_luthier("sanitize", *words)
     assert (done.returncode, "luthier: 0 findings" in done.stderr) == (0, True), done
 
 
 def test_wrong_word() -> None:
-    done = run_luthier("sanitize", "--checks", "init", "--init", "reeds", "--", "true")
+    done = run_luthier("sanitize", "--check", "init", "--init", "reeds", "--", "true")
     assert (done.returncode, "--init has no 'reeds': reads, decisions, copies" in done.stderr) == (1, True), done

@@ -1,4 +1,4 @@
-"""`luthier sanitize --checks race,init,barrier`: planted bugs are found at their lines, by the right kinds, and nothing
+"""`luthier sanitize --check race,init,barrier`: planted bugs are found at their lines, by the right kinds, and nothing
 is where there is none."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, before: list[str], checks: str = CHECKS
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    words = ["sanitize", "--checks", checks, "--device", f"emu:{target}", "--json", log, "--", program, *arguments]
+    words = ["sanitize", "--check", checks, "--device", f"emu:{target}", "--json", log, "--", program, *arguments]
     done = run_luthier(*words, before=before)
     told: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
@@ -111,7 +111,7 @@ def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("json", "sarif", "gen-suppressions")}
     words = [word for name, file in files.items() for word in (f"--{name}", file)]
     words += ["--", build_program("unordered", "-g"), "partial", "divergent"]
-    done = run_luthier("sanitize", "--checks", "barrier", "--device", "emu:gfx90a", *words)
+    done = run_luthier("sanitize", "--check", "barrier", "--device", "emu:gfx90a", *words)
     (found,) = json.loads(files["json"].read_text())["findings"]
     line, header = found["source"]["line"], found["frames"][0]["file"]
     assert lines_of([found["source"]]) == {"partial waits"}
@@ -127,7 +127,7 @@ def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
 
 def test_why_no_line_is_known(build_program: Build, tmp_path: Path) -> None:
     program, log = build_program("unordered"), tmp_path / "log"
-    done = run_luthier("sanitize", "--checks", "barrier", "--json", log, "--", program, "partial", "divergent")
+    done = run_luthier("sanitize", "--check", "barrier", "--json", log, "--", program, "partial", "divergent")
     (found,) = json.loads(log.read_text())["findings"]
     assert (found["source"], found["no_source"]) == (None, found["other"]["no_source"])
     assert found["no_source"].startswith("no debug information; compile with -g")
@@ -205,7 +205,7 @@ def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
 
 def test_large_allocation(build_program: Build) -> None:
     """What is too large to be told from what was written is named."""
-    done = run_luthier("sanitize", "--checks", "init", "--", build_program("ordered", "-g"), "large")
+    done = run_luthier("sanitize", "--check", "init", "--", build_program("ordered", "-g"), "large")
     assert done.returncode == 0
     assert f"reads of an allocation of {257 << 20} bytes are not checked by init" in done.stderr
 

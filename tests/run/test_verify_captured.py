@@ -109,7 +109,7 @@ def test_exit_codes(captured: Callable[..., list[Path]], luthier: Luthier, tempo
         ([file, "-t", "instr_count"], 0, ": equal"),
         ([spoilt, "-t", "instr_count"], 2, "the original does not do what was recorded: 1 bytes differ"),
         ([temporary / "damaged.lcap", "-t", "instr_count"], 2, "no capture"),
-        ([file, "-t", "instr_count", "--launch", "plan.toml"], 1, "--launch is for code objects"),
+        ([file, "-t", "instr_count", "--plan", "plan.toml"], 1, "--plan is for code objects"),
         ([file, "-t", "no_such_tool"], 1, "no_such_tool"),
         ([file], 2, "-t"),
         ([temporary, "-t", "instr_count"], 2, "spoilt.lcap"),

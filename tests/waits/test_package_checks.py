@@ -86,11 +86,11 @@ def test_a_package_adds_a_check(add: Callable[..., None], check: Run) -> None:
 def test_one_check_alone(add: Callable[..., None], check: Run) -> None:
     add("sleeps = other_one:SLEEPS")
     missing = "global_load_dword v10, v[2:3], off; v_mov_b32 v1, v10; s_sleep 1"
-    assert check(missing, "--only", "hazards")[0] == 0
-    status, said, _ = check(missing, "--only", "sleeps")
+    assert check(missing, "--check", "hazards")[0] == 0
+    status, said, _ = check(missing, "--check", "sleeps")
     assert status == 1
     assert "1 kernel of 4 instructions checked: 1 finding\n" in said
-    status, said, _ = check(missing, "--only", "waits", "--json")
+    status, said, _ = check(missing, "--check", "waits", "--json")
     assert status == 1
     assert json.loads(said)["kernels"][0].keys() == {
         *("target", "kernel", "instructions", "unchecked", "findings", "unneeded")
@@ -107,7 +107,7 @@ def test_help_completion_and_an_unknown_one(
     assert main(["completion", "bash"]) == 0
     assert "sleeps" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        check("s_nop 0", "--only", "snores")
+        check("s_nop 0", "--check", "snores")
     said = capsys.readouterr().err
     assert all(name in said for name in ("'snores'", "waits", "hazards", "sleeps"))
 
@@ -124,10 +124,10 @@ def test_a_broken_one_is_told_and_the_others_work(add: Callable[..., None], chec
     assert status == 1
     data: dict[str, Any] = json.loads(said)
     assert len(data["checks_not_done"]) == len(data["kernels"]) == 1
-    status, _, told = check("s_nop 0", "--only", "bad")
+    status, _, told = check("s_nop 0", "--check", "bad")
     assert status == 1
     assert "check bad of other-one" in told
-    assert check("s_nop 0", "--only", "waits")[0] == 0
+    assert check("s_nop 0", "--check", "waits")[0] == 0
 
 
 def test_what_it_refuses_is_not_checked(add: Callable[..., None], check: Run) -> None:

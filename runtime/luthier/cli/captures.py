@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from luthier.cli.options import add_earlier_spelling, add_option, option
 from luthier.cli.progress import Progress
 from luthier.cli.selection import CAPTURE
 from luthier.errors import LuthierError
@@ -24,13 +25,24 @@ _ALL = "all"
 Row = TypeVar("Row", bound=ReplayOutcome)
 
 
-def add_scheduler_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--scheduler``."""
-    parser.add_argument(
+def scheduler_option() -> Any:
+    """Return the field of ``--scheduler``."""
+    return option(
         "--scheduler",
         metavar="ADDRESS",
         help="replay side by side, on the workers of this scheduler of Dask (tcp://...), or `local`, on this machine",
     )
+
+
+def add_scheduler_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--scheduler``."""
+    add_option(parser, scheduler_option())
+
+
+def add_object_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    """Declare ``--with-object``, a file whose kernel runs in place of the recorded one."""
+    action = parser.add_argument("--with-object", metavar="FILE", help=help)
+    add_earlier_spelling(parser, "--object", action)
 
 
 def captures_of(names: Sequence[str]) -> list[Path]:
@@ -49,16 +61,16 @@ def captures_of(names: Sequence[str]) -> list[Path]:
     return paths
 
 
-def checks_of(given: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the checks that options name.
+def checks_of(names: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the checks of ``--check``.
 
     Args:
+        names: as they were given.
         more: names that there are beside those of the emulated device.
 
     Raises:
         LuthierError: there is no such check.
     """
-    names = [name for option in given for name in option.split(",")]
     if not names:
         return ()
     from luthier.emulator.inspection.checks import CHECKS

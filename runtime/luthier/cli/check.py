@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from luthier.cli.common import HelpOf, print_json
+from luthier.cli.options import add_earlier_spelling, comma_separated
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_objects
 from luthier.errors import LiftError, LuthierError
 from luthier.hazards.checks import CHECKS, Check, CheckReport
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
+from luthier.support.suggestions import did_you_mean
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -47,10 +49,15 @@ class _Results(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
-    only = parser.add_argument(
-        "--only", action="append", choices=CHECKS.names(), help="this check, may be repeated (default: all): %(checks)s"
+    check = parser.add_argument(
+        "--check",
+        action="extend",
+        type=_names,
+        metavar="CHECK[,CHECK]",
+        help="these checks alone, may be repeated (default: all): %(checks)s",
     )
-    only.checks = HelpOf(CHECKS)  # type: ignore[attr-defined]
+    check.checks = HelpOf(CHECKS)  # type: ignore[attr-defined]
+    add_earlier_spelling(parser, "--only", check)
     parser.add_argument(
         "--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them"
     )
@@ -62,9 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
+def _names(text: str) -> list[str]:
+    for name in (names := comma_separated(text)):
+        if name not in CHECKS.names():
+            hint = did_you_mean(name, CHECKS.names())
+            raise argparse.ArgumentTypeError(f"no check {name!r}{hint}; there are: {', '.join(CHECKS.names())}")
+    return names
+
+
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for, and return the exit status: 0 only if all was checked and nothing found."""
-    results = _Results(*_checks(args.only), [], [])
+    results = _Results(*_checks(args.check), [], [])
     with Progress("checking") as progress:
         for object, kernels in selected_objects(args):
             for kernel in kernels:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from luthier.cli.options import add_option, option
 from luthier.errors import ToolError
 from luthier.extensions.records import Extensions
 from luthier.support import strict_json
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
     from luthier.tool.options import PatchOptions
 
 
-def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add -t TOOL, repeatable."""
-    parser.add_argument(
+def tool_option(**more: Any) -> Any:
+    """Return the field of ``-t``; arguments as of `option`."""
+    return option(
         "-t",
         "--tool",
-        required=required,
         default=[],
         action="append",
         metavar="TOOL[:OPT=VAL,...]",
         help="an installed tool (see `luthier tools`) with options; several work together, in this order; PACKAGE:TOOL "
         "where several packages have one of that name",
+        **more,
     )
+
+
+def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add -t TOOL, repeatable."""
+    add_option(parser, tool_option(), required=required, default=[])
 
 
 def add_strict_argument(parser: argparse.ArgumentParser) -> None:
@@ -42,15 +48,20 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --no-hoist."""
-    parser.add_argument(
+def hoist_option(**more: Any) -> Any:
+    """Return the field of ``--no-hoist``; arguments as of `option`."""
+    return option(
         "--hoist",
         action=argparse.BooleanOptionalAction,
-        default=None,
         help="count in registers what hooks do nothing but count (default): much quicker, but variables change when "
         "waves end",
+        **more,
     )
+
+
+def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
+    """Add --no-hoist."""
+    add_option(parser, hoist_option(), default=None)
 
 
 def add_stack_argument(parser: argparse._ActionsContainer) -> None:
@@ -120,24 +131,33 @@ def say_fitting(text: object, *, file: IO[str] | None = None, flush: bool = Fals
     say_text(wrapped(visible_lines(str(text)), terminal_width(file or sys.stdout)), file=file, flush=flush)
 
 
-def add_mangled_argument(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--mangled``."""
-    parser.add_argument(
-        "--mangled", action="store_true", help="kernels by their symbols instead of their names in the source"
+def mangled_option(**more: Any) -> Any:
+    """Return the field of ``--mangled``; arguments as of `option`."""
+    return option(
+        "--mangled",
+        default=False,
+        action="store_true",
+        help="kernels by their symbols instead of their names in the source",
+        **more,
     )
 
 
-def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[str] | None) -> list[str]:
+def add_mangled_argument(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--mangled``."""
+    add_option(parser, mangled_option())
+
+
+def shown_tables(tables: Iterable[Table], stream: IO[str] | None, *, mangled: bool) -> list[str]:
     """Return tables as texts for people.
 
     Args:
-        args: with ``mangled`` (`add_mangled_argument`).
         stream: a terminal whose width they are to fit; None: as wide as they get.
+        mangled: whether kernels have their symbols as names.
     """
     from luthier.objects.names import as_in_source
 
     width = 0 if stream is None else terminal_width(stream)
-    return [table.text(width) for table in (tables if args.mangled else as_in_source(tables))]
+    return [table.text(width) for table in (tables if mangled else as_in_source(tables))]
 
 
 def print_json(value: Any) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from luthier.cli.captures import add_object_argument
 from luthier.cli.common import add_mangled_argument, print_json, shown_tables
 from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
@@ -24,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("a", metavar="A", help="code object, bundle, executable, or a capture (*.lcap)")
     parser.add_argument("b", metavar="B", nargs="?", help="another one, or a code object that A, a capture, is run by")
-    parser.add_argument("--object", metavar="FILE", help="what A, a capture, is run by, in the place of B")
+    add_object_argument(parser, "what A, a capture, is run by, in the place of B")
     parser.add_argument(
         "--target", metavar="ID", help="which code object of A where it holds several; of B too, unless --device"
     )
-    parser.add_argument("--device", metavar="DEVICE", help="what B is for, or --object is run on, e.g. emu:gfx942")
+    parser.add_argument("--device", metavar="DEVICE", help="what B is for, or --with-object is run on, e.g. emu:gfx942")
     add_kernel_argument(parser)
     parser.add_argument("--all", action="store_true", help="also what is equal")
     add_mangled_argument(parser)
@@ -48,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from luthier.report.code_diff import changed, differences, table
 
-    if (args.b is None) == (args.object is None):
-        raise LuthierError("give two things to compare: A and B, or a capture and --object")
-    other = args.b or args.object
+    if (args.b is None) == (args.with_object is None):
+        raise LuthierError("give two things to compare: A and B, or a capture and --with-object")
+    other = args.b or args.with_object
     replay: MeasuredOutcome | None = None
     if is_capture(args.a):
         one = _recorded(args.a, args.kernel)
@@ -59,7 +60,7 @@ def _compare(args: argparse.Namespace) -> int:
         else:
             replay = _replayed(args.a, other, args.device)
             two = {str(replay.kernel): replay.measures}
-    elif args.object is not None or is_capture(other):
+    elif args.with_object is not None or is_capture(other):
         raise LuthierError("a capture is compared with captures, or run by a code object: A must be one")
     else:
         one = _of_object(args.a, args.target, args.kernel)
@@ -76,7 +77,7 @@ def _compare(args: argparse.Namespace) -> int:
         if replay is not None:
             say_text(f"{args.a} by {other}: {replay.what}")
         shown = rows if args.all else different
-        for text in shown_tables([table(shown)], args, sys.stdout) if shown else ():
+        for text in shown_tables([table(shown)], sys.stdout, mangled=args.mangled) if shown else ():
             say_text(text)
         if not different:
             say(f"{len(rows)} values of {counted(len(one), 'kernel')} are equal")

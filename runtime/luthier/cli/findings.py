@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from luthier.cli.options import Options, comma_separated, option
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
@@ -33,39 +34,45 @@ FLOATS, INIT = "nan,inf", "reads"
 """Words that ``--fp`` and ``--init`` stand for where these are not given: then they are None."""
 
 
-def add_floats_argument(parser: argparse._ActionsContainer) -> None:
-    """Declare the option that says what the check ``fp`` tells of."""
-    parser.add_argument(
+def _exit_code(text: str) -> int:
+    if not text.isdecimal() or int(text) > 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is no exit code from 0 to 255")
+    return int(text)
+
+
+def check_option(**more: Any) -> Any:
+    """Return the field of ``--check``; arguments as of `option`."""
+    return option("--check", default=[], action="extend", type=comma_separated, metavar="CHECK[,CHECK]", **more)
+
+
+class FindingOptions(Options):
+    """Options about what checks find."""
+
+    fp: str | None = option(
         "--fp",
         metavar="KIND[,KIND]",
         help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
         f"is, too (default: {FLOATS})",
     )
-
-
-def add_init_argument(parser: argparse._ActionsContainer) -> None:
-    """Declare the option that says what the check ``init`` tells of."""
-    parser.add_argument(
+    init: str | None = option(
         "--init",
         metavar="KIND[,KIND]",
         help="what the check init tells of: reads of what was never written; decisions: branches, addresses and masks "
         "of lanes that follow from it, also from registers and scratch; copies: what of it is copied to the host "
         f"(default: {INIT})",
     )
-
-
-def add_files_arguments(parser: argparse._ActionsContainer) -> None:
-    """Declare the options for what is left out of findings, and for the files that they are written to."""
-    parser.add_argument(
+    suppress: list[str] = option(
         "--suppress",
         action="append",
         default=[],
         metavar="FILE",
         help="leave findings out that the file's lines fit; repeatable",
     )
-    parser.add_argument("--gen-suppressions", metavar="FILE", help="write lines that would leave all findings out")
-    parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
-    parser.add_argument(
+    gen_suppressions: str | None = option(
+        "--gen-suppressions", metavar="FILE", help="write lines that would leave all findings out"
+    )
+    sarif: str | None = option("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
+    error_exitcode: int = option(
         "--error-exitcode",
         type=_exit_code,
         default=FOUND,
@@ -74,31 +81,25 @@ def add_files_arguments(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _exit_code(text: str) -> int:
-    if not text.isdecimal() or int(text) > 255:
-        raise argparse.ArgumentTypeError(f"{text!r} is no exit code from 0 to 255")
-    return int(text)
-
-
 class Findings:
     """Findings of a run on their way to the user: what is wanted, what is left out, and the files.
 
     Args:
-        checks: names, separated by commas.
-        args: the command line, with the options of `add_floats_argument` and `add_files_arguments`.
+        checks: names.
+        options: of the command line.
 
     Raises:
         LuthierError: a name or a suppression is wrong, or a file cannot be written.
     """
 
-    def __init__(self, checks: str, args: argparse.Namespace) -> None:
+    def __init__(self, checks: Sequence[str], options: FindingOptions) -> None:
         from luthier.run.findings import suppressions
 
-        self._args = args
-        self._left_out = [one for path in args.suppress for one in suppressions.read(path)]
-        for path in filter(None, (args.sarif, args.gen_suppressions)):
+        self._options = options
+        self._left_out = [line for path in options.suppress for line in suppressions.read(path)]
+        for path in filter(None, (options.sarif, options.gen_suppressions)):
             check_writable(path)
-        self.collector = collector_of(checks, args.fp, args.init)
+        self.collector = collector_of(checks, options.fp, options.init)
 
     @property
     def told(self) -> list[Finding]:
@@ -123,24 +124,24 @@ class Findings:
         from luthier.run.findings.finding import sentences
         from luthier.run.findings.sarif import sarif
 
-        told, args = self.told, self._args
+        told, options = self.told, self._options
         tell(told, len(self.collector.findings) - len(told), unfinished)
         notes = sentences(self.collector.unchecked)
         for note in notes:
             say_text(f"luthier: not checked: {note}", file=sys.stderr)
-        if args.sarif:
-            write_atomically(args.sarif, f"{json.dumps(sarif(told, __version__, notes), indent=2)}\n".encode())
-        if args.gen_suppressions:
-            write_atomically(args.gen_suppressions, suppressions.generate(told).encode())
-        return int(args.error_exitcode) if told else 0
+        if options.sarif:
+            write_atomically(options.sarif, f"{json.dumps(sarif(told, __version__, notes), indent=2)}\n".encode())
+        if options.gen_suppressions:
+            write_atomically(options.gen_suppressions, suppressions.generate(told).encode())
+        return options.error_exitcode if told else 0
 
 
-def collector_of(checks: str, floats: str | None, init: str | None) -> Collector:
+def collector_of(checks: Sequence[str], floats: str | None, init: str | None) -> Collector:
     """Return what takes the findings of checks.
 
     Args:
-        checks: their names, separated by commas.
-        floats: the words of ``--fp``, likewise; None if it is not given.
+        checks: their names.
+        floats: the words of ``--fp``, separated by commas; None if it is not given.
         init: those of ``--init``.
 
     Raises:
@@ -150,24 +151,25 @@ def collector_of(checks: str, floats: str | None, init: str | None) -> Collector
     from luthier.run.findings.finding import CHECKS, kinds_of_init
     from luthier.run.findings.floats import kinds_of
 
-    names = checks.split(",")
-    unknown = [check for check in names if check not in CHECKS]
+    unknown = [check for check in checks if check not in CHECKS]
     if unknown:
         raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
     for check, words in {"fp": floats, "init": init}.items():
-        if words is not None and check not in names:
-            raise LuthierError(f"--{check} is about what the check {check} finds, which is not among {checks}")
+        if words is not None and check not in checks:
+            raise LuthierError(
+                f"--{check} is about what the check {check} finds, which is not among {','.join(checks)}"
+            )
     asked_for = {
         "fp": kinds_of((FLOATS if floats is None else floats).split(",")),
         "init": kinds_of_init((INIT if init is None else init).split(",")),
     }
-    kinds = [asked_for.get(check, CHECKS[check]) for check in names]
+    kinds = [asked_for.get(check, CHECKS[check]) for check in checks]
     return Collector(frozenset[str]().union(*kinds))
 
 
-def unchecked_under_tools(checks: str) -> Sequence[str]:
+def unchecked_under_tools(checks: Sequence[str]) -> Sequence[str]:
     """Return which of these checks do not see kernels that tools have changed."""
-    return [check for check in checks.split(",") if check not in ("memory", "leak", "host")]
+    return [check for check in checks if check not in ("memory", "leak", "host")]
 
 
 def tell(findings: Sequence[Finding], suppressed: int = 0, unfinished: str = "") -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from luthier.cli.captures import checks_of
+from luthier.cli.captures import add_object_argument, checks_of
+from luthier.cli.findings import check_option
+from luthier.cli.options import add_earlier_spelling, add_option
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.replay.jobs import ReplayStatus
@@ -17,22 +19,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help="a capture whose replay fails")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the smaller capture")
-    parser.add_argument("--object", metavar="FILE", help="as of `luthier replay`: it differs from the recorded code")
+    add_object_argument(parser, "as of `luthier replay`: it differs from the recorded code")
     parser.add_argument("--device", metavar="DEVICE", help="as of `luthier replay`")
-    parser.add_argument(
-        "--check",
-        action="append",
-        default=[],
-        metavar="CHECK[,CHECK...]",
-        help="as of `luthier replay`: the first finding is what must remain",
-    )
-    parser.add_argument(
-        "--time-limit",
+    add_option(parser, check_option(help="as of `luthier replay`: the first finding is what must remain"), default=[])
+    budget = parser.add_argument(
+        "--budget",
         type=seconds,
         default=600,
         metavar="SECONDS",
         help="write the smallest capture that was found in so long (default: 600)",
     )
+    add_earlier_spelling(parser, "--time-limit", budget)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         Minimise(
             file=args.file,
             output=args.output,
-            object=args.object,
+            object=args.with_object,
             device=args.device,
             checks=checks_of(args.check),
-            seconds=args.time_limit,
+            seconds=args.budget,
         )
     )
     if row.status == ReplayStatus.IMPOSSIBLE:

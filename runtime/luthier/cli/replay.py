@@ -11,8 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from luthier.cli.captures import add_scheduler_argument, captures_of, checks_of, outcomes
+from luthier.cli.captures import add_object_argument, add_scheduler_argument, captures_of, checks_of, outcomes
 from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
+from luthier.cli.findings import check_option
+from luthier.cli.options import add_option
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.replay.jobs import ReplayOutcome, is_gpu
@@ -38,10 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "launch's memory for pointers; without it a launch with such words is refused",
     )
     parser.add_argument("--times", type=int, default=1, metavar="N", help="how often each is run (default: 1)")
-    parser.add_argument(
-        "--object",
-        metavar="FILE",
-        help="run the kernel of that name in this code object, bundle or executable; --device chooses the target",
+    add_object_argument(
+        parser, "run the kernel of that name in this code object, bundle or executable; --device chooses the target"
     )
     parser.add_argument(
         "--against",
@@ -70,13 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another uses",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
-    parser.add_argument(
-        "--check",
-        action="append",
+    add_option(
+        parser,
+        check_option(
+            help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all of "
+            "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit, fp"
+        ),
         default=[],
-        metavar="CHECK[,CHECK...]",
-        help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all of "
-        "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit, fp",
     )
     parser.epilog = (
         "exit status: 0 all equal to what was recorded, 1 a difference, a fault or a finding, 2 one cannot be run"
@@ -122,7 +122,9 @@ def _replays(args: argparse.Namespace, checks: tuple[str, ...]) -> Iterator[Repl
     if args.split is not None:
         part = ReplayRange(device=args.device, against=args.against)
         return replays_in_ranges(part, files, args.split, args.scheduler, args.time_limit)
-    job = Replay(device=args.device, object=args.object, against=args.against, checks=checks, relocate=args.relocate)
+    job = Replay(
+        device=args.device, object=args.with_object, against=args.against, checks=checks, relocate=args.relocate
+    )
     return outcomes(job, files, args.scheduler, args.time_limit)
 
 
@@ -132,9 +134,9 @@ def _check_on_gpu(args: argparse.Namespace) -> None:
     Raises:
         LuthierError: the command line asks for it.
     """
-    for name in ("tool", "check", "object", "split", "scheduler"):
+    for name in ("tool", "check", "with_object", "split", "scheduler"):
         if getattr(args, name):
-            raise LuthierError(f"--{name} is for emulated devices, not {args.device}")
+            raise LuthierError(f"--{name.replace('_', '-')} is for emulated devices, not {args.device}")
 
 
 def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
@@ -145,8 +147,8 @@ def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
     """
     if args.split < 1:
         raise LuthierError(f"--split must be at least 1, not {args.split}")
-    if args.tool or checks or args.object:
-        raise LuthierError("--split is for the recorded code alone: without -t, --check and --object")
+    if args.tool or checks or args.with_object:
+        raise LuthierError("--split is for the recorded code alone: without -t, --check and --with-object")
 
 
 def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
@@ -163,7 +165,7 @@ def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
     job = ReplayUnderTools(
         files=tuple(map(str, _files(args))),
         device=args.device,
-        object=args.object,
+        object=args.with_object,
         against=args.against,
         checks=checks,
         tools=tuple(args.tool),

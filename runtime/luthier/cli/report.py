@@ -274,7 +274,7 @@ def _write_places(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -
 
 
 def _text(tables: Iterable[Table], args: argparse.Namespace) -> str:
-    return "\n\n".join(shown_tables(tables, args, None if args.output else sys.stdout))
+    return "\n\n".join(shown_tables(tables, None if args.output else sys.stdout, mangled=args.mangled))
 
 
 def _write_text(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from luthier.cli.options import add_option, option
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
@@ -40,16 +42,22 @@ def add_object_arguments(parser: argparse.ArgumentParser, more: str = "") -> Non
     add_kernel_argument(parser)
 
 
-def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
-    parser.add_argument(
+def kernel_option(**more: Any) -> Any:
+    """Return the field of ``--kernel``; arguments as of `option`."""
+    return option(
         "-k",
         "--kernel",
-        action="append",
         default=[],
+        action="append",
         metavar="NAME",
         help="kernels by symbol, C++ name, or glob of either; !NAME leaves out; repeatable (default: all)",
+        **more,
     )
+
+
+def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
+    """Add --kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
+    add_option(parser, kernel_option(), default=[])
 
 
 class Searched(NamedTuple):

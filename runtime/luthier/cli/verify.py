@@ -16,6 +16,7 @@ from luthier.cli.common import (
     print_refusals,
     say_fitting,
 )
+from luthier.cli.options import add_earlier_spelling
 from luthier.cli.progress import Progress
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, is_capture, selected_object
@@ -36,10 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
-    parser.add_argument("--launch", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)")
-    parser.add_argument(
-        "--write-launch", metavar="PLAN.toml", help="run nothing: write the launches that would be made up, to fill in"
+    plan = parser.add_argument(
+        "--plan", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)"
     )
+    add_earlier_spelling(parser, "--launch", plan)
+    written = parser.add_argument(
+        "--write-plan", metavar="PLAN.toml", help="run nothing: write the launches that would be made up, to fill in"
+    )
+    add_earlier_spelling(parser, "--write-launch", written)
     parser.add_argument("--device", metavar="DEVICE", help="of captures, as of `luthier replay`")
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="of captures: one that takes longer cannot be verified"
@@ -57,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
     tools = parse_tools(args.tool)
     object, kernels = selected_object(args)
-    if args.write_launch:
-        write_atomically(args.write_launch, skeleton(object, kernels).encode())
+    if args.write_plan:
+        write_atomically(args.write_plan, skeleton(object, kernels).encode())
         count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
-        say(f"{args.write_launch} is a launch plan of {count}: fill it in, and give it as --launch")
+        say(f"{args.write_plan} is a launch plan of {count}: fill it in, and give it as --plan")
         return 0
-    plans = read_plans(args.launch) if args.launch else None
+    plans = read_plans(args.plan) if args.plan else None
     with Progress("verifying", len(kernels)) as progress:
         verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)
     print_refusals(PatchReport(tuple(verdict.patch for verdict in verdicts if verdict.patch is not None), {}, ()))
@@ -80,7 +85,7 @@ def _verify_captures(args: argparse.Namespace) -> int:
     """Verify the captures that the command line names; the exit status."""
     from luthier.replay.verification import VerifiedOutcome, Verify  # which imports what runs programs
 
-    for name in ("target", "object", "kernel", "launch", "write_launch"):
+    for name in ("target", "object", "kernel", "plan", "write_plan"):
         if getattr(args, name):
             raise LuthierError(
                 f"--{name.replace('_', '-')} is for code objects; a capture has one launch of one kernel"

@@ -279,7 +279,7 @@ def replayed_under_tools_on(
     return ToolsOutcome(
         replays=tuple(rows),
         sections=tuple((table.title, texts([table], mangled=job.mangled)) for table in merged.tool_tables()),
-        tools=merged.summary["tools"],
+        tools=tuple(merged.summary.to_json()["tools"]),
         faults=tuple(faults),
         error=next(iter(errors), ""),
     )

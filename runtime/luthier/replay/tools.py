@@ -74,9 +74,11 @@ class ReplayUnderTools(CaptureJob[ToolsOutcome], frozen=True, kw_only=True):
         error = _error(instrumentation) if any(isinstance(row.instructions, int) for row in rows) else ""
         if recorder is not None:
             status = int(max(row.status for row in rows))
-            summary = results.head(instrumentation, ["luthier", "replay", *self.files], status, reported)
+            command = ["luthier", "replay", *self.files]
+            devices = [f"emu:{device}" for device in run.devices]
             try:
-                recorder.finish(instrumentation, {**summary, "devices": [f"emu:{device}" for device in run.devices]})
+                summary = results.summary(instrumentation, command, status, reported, devices=devices)
+                recorder.finish(instrumentation, summary)
             except LuthierError as problem:
                 error = error or str(problem)
         sections = [*reported, ("coverage", [results.coverage(results.kernels(instrumentation))])]

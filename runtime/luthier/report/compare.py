@@ -58,7 +58,7 @@ def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:
         LuthierError: as of `compared`.
     """
     tables = [table.to_json() for table in compared(run, against)]
-    runs = {"run": run.summary["command"], "against": against.summary["command"]}
+    runs = {"run": run.summary.command, "against": against.summary.command}
     return {"schema": SCHEMA, "commands": runs, "tables": tables}
 
 

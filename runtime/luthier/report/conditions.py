@@ -168,7 +168,7 @@ def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
         LuthierError: there are none.
     """
     found = _NAMED.fullmatch(condition.name)
-    tools = [tool["tool"] for tool in run.summary["tools"]]
+    tools = [tool.tool for tool in run.summary.tools]
     if found is None:
         raise LuthierError(
             f"--fail-if {condition.text!r}: {condition.name!r} names no column; it is TOOL.COLUMN or "
@@ -181,10 +181,10 @@ def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
             f"--fail-if {condition.text!r}: the run has no tool {tool!r}; it has {there}{did_you_mean(tool, tools)}"
         )
     tables = [
-        _by_variable(Table(one["title"], one["columns"], one["rows"]))
-        for each in run.summary["tools"]
-        if each["tool"] == tool
-        for one in each["tables"]
+        _by_variable(Table(one.title, one.columns, one.rows))
+        for each in run.summary.tools
+        if each.tool == tool
+        for one in each.tables
     ]
     if title is not None:
         titles = [one.title for one in tables]

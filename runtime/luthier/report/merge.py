@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from luthier.errors import LuthierError
 from luthier.run import schema
 from luthier.run.folder import Claim, RunFolder
+from luthier.run.summary import ExecutedKernel, MergedRun, ReportedTable, ReportedTool, RunProcess, RunSummary
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
-from luthier.support import strict_json
 
 _KERNEL_SUMS = ("launches", "instrumented")
 _FIRST = ("listings", "blocks")
@@ -47,7 +49,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
                 writer.append(columns)
             writer.close()
             rows_of[name] = writer.rows
-        claim.finish(strict_json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2))
+        claim.finish(_summary(runs, pids, rows_of).text())
 
 
 Pids = list[dict[int, int]]
@@ -58,7 +60,7 @@ def _processes(runs: Sequence[RunFolder]) -> Pids:
     taken: set[int] = set()
     found: Pids = []
     for at, run in enumerate(runs):
-        own = [one["process"] for one in run.summary["processes"]]
+        own = [process.process for process in run.summary.processes]
         used = taken.union(own)
         found.append({})
         for pid in dict.fromkeys(own):
@@ -177,63 +179,65 @@ def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -
         seen |= new
 
 
-def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
+def _summary(runs: Sequence[RunFolder], pids: Pids, tables: dict[str, int]) -> RunSummary:
+    """Return the summary of all runs; what a run can have only one of is the first one's."""
     summaries = [run.summary for run in runs]
-    first = summaries[0]
-    begun = [one["began_ns"] for one in summaries if one.get("began_ns") is not None]
-    ended = [one["ended_ns"] for one in summaries if one.get("ended_ns") is not None]
-    return {
-        "schema": SCHEMA,
-        "luthier": first.get("luthier"),
-        "command": first["command"],
-        "exit_code": next((one["exit_code"] for one in summaries if one["exit_code"]), 0),
-        "devices": list(dict.fromkeys(device for one in summaries for device in one.get("devices") or ())),
-        "tools": _tools(runs),
-        "processes": [
-            {
-                **process,
-                **{key: pids[at].get(process[key], process[key]) for key in ("process", "parent") if key in process},
-            }
-            for at, one in enumerate(summaries)
-            for process in one["processes"]
+    executed = [summary.executed for summary in summaries if summary.executed is not None]
+    return RunSummary(
+        schema=SCHEMA,
+        luthier=summaries[0].luthier,
+        command=summaries[0].command,
+        exit_code=next((summary.exit_code for summary in summaries if summary.exit_code), 0),
+        devices=list(dict.fromkeys(device for summary in summaries for device in summary.devices or ())),
+        options=summaries[0].options,
+        tools=_tools(runs),
+        processes=[
+            _renumbered_process(process, numbers)
+            for numbers, summary in zip(pids, summaries, strict=True)
+            for process in summary.processes
         ],
-        "faults": [fault for one in summaries for fault in one["faults"]],
-        **({"executed": _executed(runs)} if any("executed" in one for one in summaries) else {}),
-        "runs": [
-            {"run": str(run.path), "command": run.summary["command"], "exit_code": run.summary["exit_code"]}
-            for run in runs
-        ],
-        "began_ns": min(begun, default=None),
-        "ended_ns": max(ended, default=None),
-    }
+        faults=[fault for summary in summaries for fault in summary.faults],
+        executed=_executed(executed) if executed else None,
+        executed_notes=[note for summary in summaries for note in summary.executed_notes],
+        ended_before=" and ".join(filter(None, dict.fromkeys(summary.ended_before for summary in summaries))),
+        unfinished=[launch for summary in summaries for launch in summary.unfinished],
+        runs=[MergedRun(str(run.path), run.summary.command, run.summary.exit_code) for run in runs],
+        began_ns=min((summary.began_ns for summary in summaries if summary.began_ns is not None), default=None),
+        ended_ns=max((summary.ended_ns for summary in summaries if summary.ended_ns is not None), default=None),
+        tables=tables,
+    )
 
 
-def _executed(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+def _renumbered_process(process: RunProcess, numbers: dict[int, int]) -> RunProcess:
+    parent = None if process.parent is None else numbers.get(process.parent, process.parent)
+    return replace(process, process=numbers[process.process], parent=parent)
+
+
+def _executed(runs: Sequence[Sequence[ExecutedKernel]]) -> list[ExecutedKernel]:
     """Return what the virtual devices counted, added up."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for run in runs:
-        for row in run.summary.get("executed", ()):
-            key = row["kernel"], row["object"], row.get("digest")
-            entry = found.setdefault(key, {**row, "wave_instructions": 0, "lane_instructions": 0})
-            for name in ("wave_instructions", "lane_instructions"):
-                entry[name] += row[name]
-    return list(found.values())
+    sums: dict[tuple[Any, ...], ExecutedKernel] = {}
+    for row in itertools.chain.from_iterable(runs):
+        key = row.kernel, row.object, row.digest
+        entry = sums.setdefault(key, replace(row, wave_instructions=0, lane_instructions=0))
+        entry.wave_instructions += row.wave_instructions
+        entry.lane_instructions += row.lane_instructions
+    return list(sums.values())
 
 
-def _tools(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+def _tools(runs: Sequence[RunFolder]) -> list[ReportedTool]:
     """Return the tools' tables, merged where tool, title and columns are the same.
 
     They get a column for the run of each row.
     """
-    found: dict[str, dict[str, Any]] = {}
-    tables: dict[tuple[Any, ...], dict[str, Any]] = {}
+    tools: dict[str, ReportedTool] = {}
+    tables: dict[tuple[str, ...], ReportedTable] = {}
     for at, run in enumerate(runs):
-        for tool in run.summary["tools"]:
-            entry = found.setdefault(tool["tool"], {"tool": tool["tool"], "options": tool.get("options"), "tables": []})
-            for table in tool["tables"]:
-                key = (tool["tool"], table["title"], *table["columns"])
+        for tool in run.summary.tools:
+            entry = tools.setdefault(tool.tool, ReportedTool(tool.tool, [], tool.options))
+            for table in tool.tables:
+                key = (tool.tool, table.title, *table.columns)
                 if key not in tables:
-                    tables[key] = {"title": table["title"], "columns": ["run", *table["columns"]], "rows": []}
-                    entry["tables"].append(tables[key])
-                tables[key]["rows"] += [[f"{at}: {run.path.name}", *row] for row in table["rows"]]
-    return list(found.values())
+                    tables[key] = ReportedTable(table.title, ["run", *table.columns], [])
+                    entry.tables.append(tables[key])
+                tables[key].rows += [[f"{at}: {run.path.name}", *row] for row in table.rows]
+    return list(tools.values())

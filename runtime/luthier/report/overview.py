@@ -74,7 +74,7 @@ def is_emulated(run: RunFolder) -> bool:
 
     A run that does not say what its devices were is taken for an emulated one.
     """
-    devices = [str(device) for device in run.summary.get("devices") or ()]
+    devices = run.summary.devices or ()
     return not devices or any(device.startswith("emu:") for device in devices)
 
 
@@ -118,15 +118,15 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
 def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
     """Return what the tools reported, and how many tables the page has no room for."""
     shown, left_out, cells = [], 0, 0
-    for tool in run.summary["tools"]:
-        for table in tool["tables"]:
-            size = len(table["columns"]) * len(table["rows"])
-            if not table["rows"] or cells + size > _CELLS:
-                left_out += bool(table["rows"])
+    for tool in run.summary.tools:
+        for table in tool.tables:
+            size = len(table.columns) * len(table.rows)
+            if not table.rows or cells + size > _CELLS:
+                left_out += bool(table.rows)
                 continue
             cells += size
-            rows = [[plain(cell) for cell in row] for row in table["rows"]]
-            shown.append({"tool": tool["tool"], "title": table["title"], "columns": table["columns"], "rows": rows})
+            rows = [[plain(cell) for cell in row] for row in table.rows]
+            shown.append({"tool": tool.tool, "title": table.title, "columns": table.columns, "rows": rows})
     return shown, left_out
 
 

@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec.structs import replace
+
 from luthier import __version__
 from luthier.report import overview
 from luthier.report.blocks import changes
@@ -28,6 +30,7 @@ from luthier.report.shapes import shapes
 from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
+from luthier.run.summary import ReportedTool
 from luthier.support import strict_json
 from luthier.terminal import say, visible_json
 
@@ -35,7 +38,6 @@ _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", 
 """In this order: later ones use earlier ones."""
 _BLOCKS = 5_000
 """Blocks that ran another number of times which a comparison has at most; those that differ most come first."""
-_SUMMARY = ("luthier", "command", "exit_code", "began_ns", "ended_ns", "devices", "processes", "faults")
 
 
 def document(
@@ -59,8 +61,10 @@ def document(
     sizes, sizes_left_out = shapes(run, numbers, kernels)
     paths: dict[str, int] = {}
     data = {
-        "summary": {key: run.summary.get(key) for key in _SUMMARY}
-        | {"tools": [{"tool": tool["tool"], "options": tool.get("options")} for tool in run.summary["tools"]]},
+        "summary": replace(
+            run.summary, tools=[ReportedTool(tool.tool, [], tool.options) for tool in run.summary.tools]
+        ).to_json(),
+        "options": run.summary.option_words(),
         "kernels": [kernel | {"units": _units(found.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(found),
         "hot": hot_lines(found, paths),
@@ -75,7 +79,7 @@ def document(
         "written_by": __version__,
     }
     code = {number: one.to_json(paths) for number, one in found.items()}
-    shown = read_sources(paths, roots, run.summary.get("began_ns"))
+    shown = read_sources(paths, roots, run.summary.began_ns)
     if places := [one.place for one in shown if one.lines is not None]:
         say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
     sources = [{"path": one.path, "lines": one.lines, "note": one.note} for one in shown]
@@ -117,9 +121,9 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
     """
     rows, left, same = changes(run, against)
     data = {
-        "commands": [one.summary["command"] for one in (run, against)],
+        "commands": [one.summary.command for one in (run, against)],
         "paths": [str(one.path) for one in (run, against)],
-        "tools": [[tool["tool"] for tool in one.summary["tools"]] for one in (run, against)],
+        "tools": [[tool.tool for tool in one.summary.tools] for one in (run, against)],
         "tables": [table.to_json() for table in compared(run, against)],
         "blocks": rows[:_BLOCKS],
         "blocks_left_out": max(len(rows) - _BLOCKS, 0),

@@ -6,13 +6,13 @@ import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.objects import CodeObject
 from luthier.objects.parts import parts
+from luthier.run.summary import ExecutedKernel
 from luthier.support.table import Table
 
 
@@ -82,24 +82,17 @@ class Executed:
         ]
         return Table("", ("kernel", "wave-instructions", "lane-instructions"), rows)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return `rows` as plain data.
+    def to_json(self) -> list[ExecutedKernel]:
+        """Return `rows` for the summary of the run.
 
         The last one, without an object, is what is in no code object of the program.
         """
         from luthier.run.patching import digest_of  # slow to import
 
-        found: list[dict[str, Any]] = [
-            {
-                "kernel": kernel,
-                "object": object.name,
-                "digest": digest_of(object),
-                "wave_instructions": waves,
-                "lane_instructions": lanes,
-            }
+        rows = [
+            ExecutedKernel(kernel, object.name, waves, lanes, digest_of(object))
             for object, kernel, waves, lanes in self.rows()
         ]
         if self.elsewhere:
-            nowhere = {"kernel": None, "object": None, "digest": None}
-            found.append({**nowhere, "wave_instructions": self.elsewhere, "lane_instructions": self.elsewhere_lanes})
-        return found
+            rows.append(ExecutedKernel(None, None, self.elsewhere, self.elsewhere_lanes))
+        return rows

@@ -14,7 +14,7 @@ from typing import IO, Any
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
 from luthier.run import schema
-from luthier.run.summary import read_summary
+from luthier.run.summary import RunSummary, read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
 from luthier.support import strict_json
 from luthier.support.files import make_private
@@ -136,7 +136,7 @@ class RunFolder:
             if table.name not in self.names and table.name not in schema.ADDED:
                 raise LuthierError(f"{path} lacks {table.name}{SUFFIX}")
 
-    def _read_summary(self) -> dict[str, Any]:
+    def _read_summary(self) -> RunSummary:
         file = self.path / SUMMARY
         if not file.exists() and any(self.path.glob("*.partial")):
             raise LuthierError(f"{self.path} is of a run that has not ended, or was killed")
@@ -175,12 +175,12 @@ class RunFolder:
         """Return the tables that the tools reported."""
         return [
             Table(
-                f"{tool['tool']} {table['title']}".strip(),
-                table["columns"],
-                [[strict_json.number(cell) for cell in row] for row in table["rows"]],
+                f"{tool.tool} {table.title}".strip(),
+                table.columns,
+                [[strict_json.number(cell) for cell in row] for row in table.rows],
             )
-            for tool in self.summary["tools"]
-            for table in tool["tables"]
+            for tool in self.summary.tools
+            for table in tool.tables
         ]
 
     def shown(self) -> Iterator[Table]:
@@ -189,13 +189,14 @@ class RunFolder:
         Raises:
             LuthierError: a file is damaged.
         """
+        yield self.summary.facts()
         yield from self.tool_tables()
         yield self._first("kernels", "kernel", "launches", "instrumented", "sites", "requested_sites", "reason")
         yield self._variables()
         yield self.executed()
         yield self._first("launches", "process", "device", "kernel", "number", "instrumented", *_SIZES)
         yield self._first("counts", "kernel", "address", "mnemonic", "executions", "active_lanes")
-        yield Table("faults", ("fault",), [[fault] for fault in self.summary["faults"]])
+        yield Table("faults", ("fault",), [[fault] for fault in self.summary.faults])
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the tables of `shown`, with kernels by their names in the source."""
@@ -224,4 +225,6 @@ class RunFolder:
     def executed(self) -> Table:
         """Return a table of what the virtual devices counted, where that was asked for."""
         columns = ("kernel", "object", "wave_instructions", "lane_instructions")
-        return Table("executed", columns, [[row[name] for name in columns] for row in self.summary.get("executed", ())])
+        return Table(
+            "executed", columns, [[getattr(row, name) for name in columns] for row in self.summary.executed or ()]
+        )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
@@ -25,9 +26,9 @@ from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.patching import digest_of
 from luthier.run.sessions import Session
+from luthier.run.summary import RunSummary
 from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
-from luthier.support import strict_json
 from luthier.tool import Share
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import ApiEvent, LiveVariable
@@ -150,11 +151,11 @@ class Recorder:
 
     # At its end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, instrumentation: Instrumentation, summary: Mapping[str, Any]) -> None:
+    def finish(self, instrumentation: Instrumentation, summary: RunSummary) -> None:
         """Write all that is left.
 
         Args:
-            summary: what ``summary.json`` gets, besides what is known here.
+            summary: without the times and tables, which are known here.
 
         Raises:
             LuthierError: something could not be written; the folder lacks the summary then.
@@ -181,10 +182,8 @@ class Recorder:
                 writer = self._table(table)
                 writer.close()
                 rows_of[table.name] = writer.rows
-            text = strict_json.dumps(
-                {**summary, "began_ns": self._began, "ended_ns": time.time_ns(), "tables": rows_of}, indent=2
-            )
-            self._claim.finish(text)
+            whole = replace(summary, began_ns=self._began, ended_ns=time.time_ns(), tables=rows_of)
+            self._claim.finish(whole.text())
         finally:
             self.discard()
 

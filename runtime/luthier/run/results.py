@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from luthier import __version__
 from luthier.errors import LuthierError, ToolCodeError, ToolError
 from luthier.patch import KernelReport, by_kind
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
+from luthier.run.summary import ReportedTable, ReportedTool, RunProcess, RunSummary
 from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.support.losses import losses
@@ -18,6 +20,9 @@ from luthier.support.table import Table
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import LiveVariable
 from luthier.tool.tool import failed
+
+if TYPE_CHECKING:
+    from luthier.run.program import Unfinished
 
 
 def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
@@ -65,55 +70,60 @@ def _instrumented(report: KernelReport | None) -> tuple[str, str]:
     return hooks, "in registers" if report.counts else ""
 
 
-def head(
-    instrumentation: Instrumentation,
-    command: Sequence[str] | None,
-    code: int,
-    reported: Iterable[tuple[str, list[Table]]],
-    executed: Executed | None = None,
-) -> dict[str, Any]:
-    """Return as plain data what the tables of a run directory do not hold.
-
-    Args:
-        command: None: command lines are left out, the processes' too.
-        executed: what the virtual devices counted.
-    """
-    reported = list(reported)  # may add faults
-    options = [dataclasses.asdict(tool.options) for tool in instrumentation.tools.tools]
-    return {
-        "schema": SCHEMA,
-        "luthier": __version__,
-        "command": list(command or ()),
-        "exit_code": code,
-        "tools": [
-            {"tool": name, "options": given, "tables": [table.to_json() for table in of_tool]}
-            for (name, of_tool), given in zip(reported, options, strict=True)
-        ],
-        "processes": [
-            {
-                "process": session.pid,
-                **session.about,
-                "command": "" if command is None else session.command,
-                "launches": session.launches,
-                "kernels": len(session.kernels),
-            }
-            for session in instrumentation.sessions
-        ],
-        "faults": list(dict.fromkeys((*instrumentation.faults, *losses()))),
-        **({} if executed is None else {"executed": executed.to_json()}),
-    }
-
-
 def summary(
     instrumentation: Instrumentation,
     command: Sequence[str] | None,
     code: int,
     reported: Iterable[tuple[str, list[Table]]],
     executed: Executed | None = None,
-) -> dict[str, Any]:
-    """Return everything as plain data, except for single launches and sites; arguments as of `head`."""
+    devices: Sequence[str] = (),
+    options: Mapping[str, Any] = MappingProxyType({}),
+    unfinished: Unfinished | None = None,
+) -> RunSummary:
+    """Return the summary of a run that has ended.
+
+    Args:
+        command: None: command lines are left out, the processes' too.
+        executed: what the virtual devices counted.
+        devices: their names.
+        options: as of `RunSummary`.
+        unfinished: what was ended before its end.
+    """
+    reported = list(reported)  # may add faults
+    tool_options = [dataclasses.asdict(tool.options) for tool in instrumentation.tools.tools]
+    return RunSummary(
+        schema=SCHEMA,
+        luthier=__version__,
+        command=list(command or ()),
+        exit_code=code,
+        devices=list(devices) or None,
+        options=dict(options),
+        tools=[
+            ReportedTool(name, [ReportedTable(**table.to_json()) for table in of_tool], given)
+            for (name, of_tool), given in zip(reported, tool_options, strict=True)
+        ],
+        processes=[
+            RunProcess(
+                process=session.pid,
+                **session.about,
+                command="" if command is None else session.command,
+                launches=session.launches,
+                kernels=len(session.kernels),
+            )
+            for session in instrumentation.sessions
+        ],
+        faults=list(dict.fromkeys((*instrumentation.faults, *losses()))),
+        executed=None if executed is None else executed.to_json(),
+        executed_notes=[] if executed is None else list(executed.notes),
+        ended_before="" if unfinished is None else unfinished.what,
+        unfinished=[] if unfinished is None else unfinished.to_json(),
+    )
+
+
+def document(instrumentation: Instrumentation, summary: RunSummary) -> dict[str, Any]:
+    """Return everything as plain data, except for single launches and sites."""
     return {
-        **head(instrumentation, command, code, reported, executed),
+        **summary.to_json(),
         "kernels": [kernel.to_json() for kernel in kernels(instrumentation)],
         "variables": [
             {

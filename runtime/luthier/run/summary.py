@@ -1,66 +1,136 @@
-"""Contents of ``summary.json`` of a run directory, and the check of them: it may come from strangers."""
+"""Summary of a run: ``summary.json`` of a run directory, which may come from strangers, and the head of ``--json``."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from luthier.errors import LuthierError
+from luthier.support import strict_json
+from luthier.support.table import Cell, Table
 
-_Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-_Cell = str | int | float | bool | None
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class _Table(msgspec.Struct):
+class ReportedTable(Struct):
+    """Table that a tool reported, as `luthier.support.table.Table.to_json` gives it."""
+
     title: str
     columns: list[str]
-    rows: list[list[_Cell]]
+    rows: list[list[Cell]]
 
     def __post_init__(self) -> None:
-        if any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError("a row has not as many cells as there are columns")
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"row has {len(row)} cells, expected {len(self.columns)}")
 
 
-class _Tool(msgspec.Struct):
+class ReportedTool(Struct):
+    """Tool of a run."""
+
     tool: str
-    tables: list[_Table]
+    tables: list[ReportedTable]
     options: Any = None
 
 
-class _Process(msgspec.Struct):
-    process: _Number
-    parent: _Number | None = None
-    rank: _Number | None = None
+class RunProcess(Struct):
+    """Process of a run."""
+
+    process: Number
+    parent: Number | None = None
+    rank: Number | None = None
     command: str | None = None
+    launches: Number | None = None
+    kernels: Number | None = None
 
 
-class _Executed(msgspec.Struct):
+class ExecutedKernel(Struct):
+    """Number of instructions that virtual devices executed of a kernel."""
+
     kernel: str | None
     object: str | None
-    wave_instructions: _Number
-    lane_instructions: _Number
+    wave_instructions: Number
+    lane_instructions: Number
     digest: str | None = None
 
 
-class _Summary(msgspec.Struct):
+class MergedRun(Struct):
+    """Run that was merged with others."""
+
+    run: str
     command: list[str]
-    exit_code: _Number
-    tools: list[_Tool]
-    processes: list[_Process]
-    faults: list[str]
-    tables: dict[str, _Number]
-    executed: list[_Executed] = []
-    luthier: str | None = None
+    exit_code: Number
+
+
+class RunSummary(Struct, kw_only=True, omit_defaults=True):
+    """Everything about a run that the tables of its directory do not hold. Whoever writes or reads one has this."""
+
+    schema: int
+    luthier: str | None
+    """Version that wrote it."""
+    command: list[str]
+    exit_code: Number
     devices: list[str] | None = None
-    began_ns: _Number | None = None
-    ended_ns: _Number | None = None
+    """Names of the devices: ``emu:gfx90a``, ``hip:0``."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of ``luthier run`` that decide what the results are, as they were given: name -> value."""
+    tools: list[ReportedTool]
+    processes: list[RunProcess]
+    faults: list[str]
+    executed: list[ExecutedKernel] | None = None
+    """None: it was not asked for."""
+    executed_notes: list[str] = field(default_factory=list)
+    """Reasons why counts of `executed` are too small."""
+    ended_before: str = ""
+    """Launches and processes that a limit or a signal ended, in words."""
+    unfinished: list[Any] = field(default_factory=list)
+    """The same launches with what they were doing."""
+    runs: list[MergedRun] | None = None
+    """Runs that were merged."""
+    began_ns: Number | None = None
+    ended_ns: Number | None = None
+    tables: dict[str, Number] = field(default_factory=dict)
+    """Rows of each table."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain data."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def option_words(self) -> str:
+        """Return the options as words of a shell: ``--kernel 'gemm*' --unique-grid``."""
+        words = []
+        for name, value in self.options.items():
+            for single in value if isinstance(value, list) else [value]:
+                flag = f"--no-{name}" if single is False else f"--{name}"
+                words += [flag] if isinstance(single, bool) else [flag, str(single)]
+        return shlex.join(words)
+
+    def facts(self) -> Table:
+        """Return what people want to know about the run as a whole."""
+        seconds = (self.ended_ns - self.began_ns) / 1e9 if self.began_ns and self.ended_ns else None
+        rows: list[tuple[str, Cell]] = [
+            ("command", shlex.join(self.command)),
+            ("options", self.option_words()),
+            ("exit code", self.exit_code),
+            ("devices", ", ".join(self.devices or ())),
+            ("seconds", None if seconds is None else round(seconds, 3)),
+            ("ended before", self.ended_before),
+        ]
+        return Table("run", ("fact", "value"), [row for row in rows if row[1] not in ("", None)])
+
+    def text(self) -> str:
+        """Return the contents of ``summary.json``."""
+        return strict_json.dumps(self.to_json(), indent=2)
 
 
-def read_summary(text: bytes, file: Path, schema: int) -> dict[str, Any]:
-    """Return the summary as parsed from JSON, checked.
+def read_summary(text: bytes, file: Path, schema: int) -> RunSummary:
+    """Return the summary of a text.
 
     Args:
         text: contents of the file.
@@ -71,15 +141,14 @@ def read_summary(text: bytes, file: Path, schema: int) -> dict[str, Any]:
         LuthierError: it is damaged, no summary, or of another schema.
     """
     try:
-        summary = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise LuthierError(f"{file} is damaged: {problem}") from None
-    if not isinstance(summary, dict) or "schema" not in summary:
+    if not isinstance(data, dict) or "schema" not in data:
         raise LuthierError(f"{file} is no summary of a run")
-    if summary["schema"] != schema:
-        raise LuthierError(f"{file.parent} has schema {summary['schema']!r:.40}, this Luthier reads {schema}")
+    if data["schema"] != schema:
+        raise LuthierError(f"{file.parent} has schema {data['schema']!r:.40}, this Luthier reads {schema}")
     try:
-        msgspec.convert(summary, _Summary)
+        return msgspec.convert({"luthier": None, **data}, RunSummary)
     except (msgspec.ValidationError, RecursionError) as problem:
         raise LuthierError(f"{file} is damaged: {problem}") from None
-    return summary

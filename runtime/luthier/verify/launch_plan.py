@@ -189,7 +189,7 @@ def default_plan(kernel: Kernel) -> LaunchPlan:
         if made_up is None:
             raise LuthierError(
                 f"cannot make up argument {argument.name or len(arguments) + 1} ({argument.value_kind}, "
-                f"{argument.size} bytes); give a launch plan: --write-launch PLAN.toml writes one to fill in",
+                f"{argument.size} bytes); give a launch plan: --write-plan PLAN.toml writes one to fill in",
                 kernel=kernel.name,
             )
         arguments.append(made_up)

@@ -31,7 +31,7 @@ def structures_in(object: CodeObject, kernel: Kernel) -> list[tuple[int, Argumen
 
 def skeleton(object: CodeObject, kernels: Iterable[str]) -> str:
     """Return the text of a launch plan for kernels, as `read_plans` reads it."""
-    lines = ["# Written by `luthier verify --write-launch`. Numbers and buffers are made up; fill in structures."]
+    lines = ["# Written by `luthier verify --write-plan`. Numbers and buffers are made up; fill in structures."]
     variables = VariableMap(object.elf) if ".debug_info" in object.elf.section_names else None
     for name in kernels:
         kernel = object.kernels[name]

@@ -30,7 +30,7 @@ def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
     for hazard in verdict.hazards:
         yield f"  NOTE: {hazard}"
     for text in verdict.made_up:
-        yield f"  NOTE: {text}; --write-launch PLAN.toml writes a launch plan to fill in"
+        yield f"  NOTE: {text}; --write-plan PLAN.toml writes a launch plan to fill in"
     for problem in verdict.problems:
         yield f"  PROBLEM: {problem}"
     if not verdict.equal:

@@ -146,8 +146,8 @@ class Binder:
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._registers = Registers(isa)
         self._banked = self.target.addressable_vgprs > self.target.named_vgprs
-        self._has_index_mode = "s_set_gpr_idx_on" in operations_of(self.target.emulated_major)
         """VGPR numbers have upper bits elsewhere (``s_set_vgpr_msb``)."""
+        self._has_index_mode = "s_set_gpr_idx_on" in operations_of(self.target.emulated_major)
 
     def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
         """Return the operand positions that determine the code of this instruction's opcode, each with its role.

@@ -7,7 +7,7 @@ function drawHead(data) {
   byId("command").title = commandLine(summary.command);
   document.title = `${summary.command[0]?.split("/").pop() ?? "run"} · Luthier`;
   const tools = summary.tools.map((one) => one.tool).join(", ");
-  byId("about").textContent = [(summary.devices ?? []).join(", "), tools, span, summary.exit_code ? `exit code ${summary.exit_code}` : ""].filter(Boolean).join(" · ");
+  byId("about").textContent = [(summary.devices ?? []).join(", "), tools, data.options, span, summary.exit_code ? `exit code ${summary.exit_code}` : ""].filter(Boolean).join(" · ");
   if (summary.faults.length) {
     byId("problem").hidden = false;
     byId("problem").append(...summary.faults.slice(0, 20).map((one) => h("div", {}, String(one))));

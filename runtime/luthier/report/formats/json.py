@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
     """Write the summary and all tables as one object. Bytes are hexadecimal."""
-    out.write(b'{"summary": ' + strict_json.dumps(folder.summary).encode() + b',\n"tables": {')
+    out.write(b'{"summary": ' + strict_json.dumps(folder.summary.to_json()).encode() + b',\n"tables": {')
     for number, name in enumerate(folder.names):
         out.write((",\n" if number else "\n").encode() + strict_json.dumps(name).encode() + b": ")
         _write_rows(folder, name, out)

@@ -27,7 +27,7 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
       memory have a category of their own. Around them are the program's own ranges (roctx), and its marks. Ranges that
       need not be nested have tracks of their own.
     """
-    began = folder.summary.get("began_ns") or 0
+    began = folder.summary.began_ns or 0
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
     separator, pids = b"\n", _Pids()
     for event in _TimeLine(folder, began).events():
@@ -76,11 +76,11 @@ class _TimeLine:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield them, each track's name before what is on it."""
-        for process in self._folder.summary["processes"]:
-            rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
-            number = "" if _fits(process["process"]) else f" (process {process['process']})"
-            name = f"{rank}{process.get('command') or ''}{number}".strip()
-            yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
+        for process in self._folder.summary.processes:
+            rank = "" if process.rank is None else f"rank {process.rank}: "
+            number = "" if _fits(process.process) else f" (process {process.process})"
+            name = f"{rank}{process.command or ''}{number}".strip()
+            yield {"ph": "M", "name": "process_name", "pid": process.process, "args": {"name": name}}
         yield from self._launches()
         if "calls" in self._folder.names:
             yield from self._calls()
