@@ -55,21 +55,33 @@ LOOP = ["v_add_u32 v0, v0, v1", "s_cbranch_scc1 65530"]
 LAST = ["global_store_dword v1, v0, s[0:1]", "s_endpgm"]
 
 
+Side = tuple[int, int, int, int] | None
+
+
+def changed(kernel: str, first: str, run: Side, against: Side) -> dict[str, Any]:
+    """A change as data; of each side the block's number, address, executions and executed instructions."""
+
+    def side(given: Side) -> dict[str, Any] | None:
+        return given and dict(zip(("number", "address", "executions", "executed"), given, strict=True)) | {"lines": ""}
+
+    return {"kernel": kernel, "target": "gfx90a", "first": first, "run": side(run), "against": side(against)}
+
+
 def test_blocks_of_the_same_and_of_another_build(tmp_path: Path) -> None:
     """Of the same code by number; of another by what the blocks do, whatever branches say of where they go."""
     old = RunFolder(build(tmp_path / "old", "a", {1: 10}, [FIRST, LOOP, LAST]))
     again = RunFolder(build(tmp_path / "again", "a", {1: 30}, [FIRST, LOOP, LAST]))
     (row,), left, same = changes(again, old)
-    assert row == ["k", "gfx90a", 1, 1, 0x1008, 0x1008, LOOP[0], 30, 10, "", "", 60, 20]
+    assert row.to_json() == changed("k", LOOP[0], (1, 0x1008, 30, 60), (1, 0x1008, 10, 20))
     assert (left, same) == ([], 2)
     added = ["v_nop"]
     new = RunFolder(
         build(tmp_path / "new", "b", {2: 10, 3: 7}, [FIRST, added, [LOOP[0], "s_cbranch_scc1 65528"], LAST])
     )
     found, left, same = changes(new, old)
-    assert found == [
-        ["k", "gfx90a", 3, 2, 0x1014, 0x1010, LAST[0], 7, 1, "", "", 14, 2],
-        ["k", "gfx90a", 1, None, 0x1008, None, "v_nop", 1, None, "", "", 1, None],
+    assert [row.to_json() for row in found] == [
+        changed("k", LAST[0], (3, 0x1014, 7, 14), (2, 0x1010, 1, 2)),
+        changed("k", "v_nop", (1, 0x1008, 1, 1), None),
     ]
     assert (left, same) == ([], 2)
 

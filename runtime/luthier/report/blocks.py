@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -83,63 +83,95 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
     return result
 
 
-def changes(run: RunFolder, against: RunFolder) -> tuple[list[list[Any]], list[list[str]], int]:
+class BlockChange(Struct):
+    """A block that ran another number of times in two runs, or is in one of them only."""
+
+    kernel: str
+    target: str
+    run: Block | None
+    against: Block | None
+
+    @property
+    def executed(self) -> int:
+        """Return by how many executed instructions the runs differ."""
+        return (self.run.executed if self.run else 0) - (self.against.executed if self.against else 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as plain data, without the texts of all but the first instruction."""
+        texts = next((block.texts for block in (self.run, self.against) if block), [])
+        sides = {name: _side(block) for name, block in (("run", self.run), ("against", self.against))}
+        return {"kernel": self.kernel, "target": self.target, "first": texts[0] if texts else "", **sides}
+
+
+def _side(block: Block | None) -> dict[str, Any] | None:
+    names = ("number", "address", "executions", "lines", "executed")
+    return None if block is None else {name: getattr(block, name) for name in names}
+
+
+def changes(run: RunFolder, against: RunFolder) -> tuple[list[BlockChange], list[list[str]], int]:
     """Return the blocks that ran another number of times, or are in one run only.
 
     Returns:
-        rows of kernel, target, block here and there, address here and there, first instruction, executions here and
-        there, lines of the source here and there, and executed instructions here and there, those first of which these
-        differ most; kernels whose blocks were not compared, and why; how many blocks ran equally often.
+        the changes, those first that differ most in executed instructions; kernel, target and reason of kernels whose
+        blocks were not compared; how many blocks ran equally often.
 
     Raises:
         LuthierError: one of the runs is damaged.
     """
-    here, there = counted_blocks(run), counted_blocks(against)
-    rows: list[list[Any]] = []
+    blocks, other_blocks = counted_blocks(run), counted_blocks(against)
+    different: list[BlockChange] = []
     left: list[list[str]] = []
     same = 0
-    for key in dict.fromkeys((*here, *there)):
-        ones, others = here.get(key, {}), there.get(key, {})
-        if not ones or not others:
-            left.append([*key, f"counted in {'this' if ones else 'the other'} run only"])
-            continue
-        shared = ones.keys() & others.keys()
-        pairs = [(ones[digest], others[digest]) for digest in shared]
-        rest = [blocks for digest, blocks in ones.items() if digest not in shared]
-        other_rest = [blocks for digest, blocks in others.items() if digest not in shared]
-        if len(rest) == len(other_rest) == 1:
-            pairs.append((rest[0], other_rest[0]))
-        elif rest or other_rest:
-            left.append([*key, "several code objects have it, in different builds"])
-        for one, other in pairs:
-            matched = _matched(one, other)
-            if matched is None:
-                left.append([*key, f"of different code, and more than {ALIGNED} blocks or no listing"])
-                continue
-            for mine, its in matched:
-                counts = [block.executions if block else None for block in (mine, its)]
-                if mine and its and counts[0] == counts[1]:
-                    same += 1
-                    continue
-                places = [(block.number, block.address) if block else (None, None) for block in (mine, its)]
-                texts = (mine or its or Block(0, 0, 0)).texts
-                rows.append(
-                    [*key, *(p[0] for p in places), *(p[1] for p in places), texts[0] if texts else "", *counts]
-                )
-                rows[-1] += [block.lines if block else "" for block in (mine, its)]
-                rows[-1] += [block.executed if block else None for block in (mine, its)]
-    rows.sort(key=lambda row: -abs((row[-2] or 0) - (row[-1] or 0)))
-    return rows, left, same
+    for key in dict.fromkeys((*blocks, *other_blocks)):
+        pairs, reasons = _pairs(blocks.get(key, {}), other_blocks.get(key, {}))
+        left += [[*key, reason] for reason in reasons]
+        for block, other in pairs:
+            if block and other and block.executions == other.executions:
+                same += 1
+            else:
+                different.append(BlockChange(*key, block, other))
+    different.sort(key=lambda change: -abs(change.executed))
+    return different, left, same
 
 
-def _matched(ones: Sequence[Block], others: Sequence[Block]) -> list[tuple[Block | None, Block | None]] | None:
+BlockPairs = list[tuple[Block | None, Block | None]]
+
+
+def _pairs(by_digest: Mapping[str, list[Block]], others: Mapping[str, list[Block]]) -> tuple[BlockPairs, list[str]]:
+    """Return the blocks of a kernel in both runs, and reasons why some are not among them.
+
+    Args:
+        by_digest, others: blocks of both runs by the digest of the code object.
+    """
+    if not by_digest or not others:
+        return [], [f"counted in {'this' if by_digest else 'the other'} run only"]
+    shared = by_digest.keys() & others.keys()
+    alike = [(by_digest[digest], others[digest]) for digest in shared]
+    rest = [blocks for digest, blocks in by_digest.items() if digest not in shared]
+    other_rest = [blocks for digest, blocks in others.items() if digest not in shared]
+    reasons = []
+    if len(rest) == len(other_rest) == 1:
+        alike.append((rest[0], other_rest[0]))
+    elif rest or other_rest:
+        reasons.append("several code objects have it, in different builds")
+    pairs: BlockPairs = []
+    for blocks, other_blocks in alike:
+        matched = _matched(blocks, other_blocks)
+        if matched is None:
+            reasons.append(f"of different code, and more than {ALIGNED} blocks or no listing")
+        else:
+            pairs += matched
+    return pairs, reasons
+
+
+def _matched(ones: Sequence[Block], others: Sequence[Block]) -> BlockPairs | None:
     """Return pairs of blocks, with None beside one that has no counterpart; None if they cannot be matched."""
     if [(one.number, one.address, one.texts) for one in ones] == [(o.number, o.address, o.texts) for o in others]:
         return list(zip(ones, others, strict=True))
     if max(len(ones), len(others)) > ALIGNED or not all(one.texts for one in (*ones, *others)):
         return None
     first, second = [one.shape for one in ones], [one.shape for one in others]
-    pairs: list[tuple[Block | None, Block | None]] = []
+    pairs: BlockPairs = []
     for _, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         if first[a:b] == second[c:d] or b - a == d - c:  # alike, or as many that were changed in place
             pairs += zip(ones[a:b], others[c:d], strict=True)

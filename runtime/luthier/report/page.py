@@ -125,7 +125,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
         "paths": [str(one.path) for one in (run, against)],
         "tools": [[tool.tool for tool in one.summary.tools] for one in (run, against)],
         "tables": [table.to_json() for table in compared(run, against)],
-        "blocks": rows[:_BLOCKS],
+        "blocks": [row.to_json() for row in rows[:_BLOCKS]],
         "blocks_left_out": max(len(rows) - _BLOCKS, 0),
         "blocks_same": same,
         "not_compared": left,

@@ -17,7 +17,7 @@ from luthier.patch.layout.slots import Branch, Layout, lay_out, next_hop
 from luthier.patch.payloads.code import OFFSET_3F
 from luthier.patch.payloads.entry import BRANCH_SIZE, EntryCode
 from luthier.patch.payloads.zones import Zone
-from luthier.patch.splicing.splicer import Splicer
+from luthier.patch.splicing.splicer import Spliced
 
 ENTRY_ALIGNMENT = 256
 """Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
@@ -45,7 +45,7 @@ class Calls(NamedTuple):
     """Payloads that are placed once, and what calls them."""
 
     bodies: NDArray[np.int64]
-    """[b] position in `Splicer.payloads` of each."""
+    """[b] position in `Spliced.payloads` of each."""
     callers: NDArray[np.int64]
     """[c] payloads that call one, among those that are spliced in."""
     places: NDArray[np.int64]
@@ -53,23 +53,23 @@ class Calls(NamedTuple):
     callees: NDArray[np.int64]
     """[c] which of the bodies it calls."""
 
-    def links(self, splicer: Splicer) -> NDArray[np.int64]:
+    def links(self, spliced: Spliced) -> NDArray[np.int64]:
         """Return [b] the first SGPR of the pair for the return address of calls of a body, the same in all of them."""
         _, first = np.unique(self.callees, return_index=True)
-        calls = zip(splicer.placements.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
-        words = [int.from_bytes(splicer.payloads[number].code[at : at + 4], "little") for number, at in calls]
+        calls = zip(spliced.placements.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
+        words = [int.from_bytes(spliced.payloads[number].code[at : at + 4], "little") for number, at in calls]
         return np.array(words, np.int64) >> 16 & (1 << 7) - 1  # SDST of SOPK
 
 
-def calls_of(splicer: Splicer) -> Calls:
+def calls_of(spliced: Spliced) -> Calls:
     """Return the calls of payloads that are placed once."""
-    body = np.full(len(splicer.payloads), -1)
-    place = np.zeros(len(splicer.payloads), np.int64)
-    for number, callee in splicer.called.items():
+    body = np.full(len(spliced.payloads), -1)
+    place = np.zeros(len(spliced.payloads), np.int64)
+    for number, callee in spliced.called.items():
         body[number] = callee
-        place[number] = splicer.payloads[number].call or 0
-    callers = np.flatnonzero(body[splicer.placements.numbers] >= 0)
-    numbers = splicer.placements.numbers[callers]
+        place[number] = spliced.payloads[number].call or 0
+    callers = np.flatnonzero(body[spliced.placements.numbers] >= 0)
+    numbers = spliced.placements.numbers[callers]
     bodies, callees = np.unique(body[numbers], return_inverse=True)
     return Calls(bodies, callers, place[numbers], callees)
 

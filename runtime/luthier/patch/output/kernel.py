@@ -26,7 +26,7 @@ from luthier.patch.payloads.code import Reference, assemble_payload
 from luthier.patch.payloads.entry import EntryCode, entry_code
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.splicing.attempts import splice
-from luthier.patch.splicing.splicer import Splicer
+from luthier.patch.splicing.splicer import Spliced
 from luthier.tool.counts import KernelCounters
 from luthier.tool.task import InstrumentationTask
 
@@ -105,11 +105,11 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
             offset=finding.address,
             target=str(lifted.object.target),
         )
-    splicer = splice(task)
-    parts = _Parts.of(lifted, splicer)
-    placed = _placed(lifted, splicer, parts)
-    code = _NewCode(lifted, splicer, parts, placed)
-    descriptor = _descriptor(lifted, splicer)
+    spliced = splice(task)
+    parts = _Parts.of(lifted, spliced)
+    placed = _placed(lifted, spliced, parts)
+    code = _NewCode(lifted, spliced, parts, placed)
+    descriptor = _descriptor(lifted, spliced)
     return PatchedKernel(
         lifted.kernel,
         code.words.tobytes(),
@@ -118,11 +118,11 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
         tuple(placed.literals()),
         tuple(tuple(placed.offset_of(target) for target in table.targets) for table in lifted.code_tables),
         descriptor,
-        *splicer.needs,
-        _report(task, placed, descriptor, splicer, code.instructions, parts.calls),
-        splicer.counting.result,
+        *spliced.needs,
+        _report(task, placed, descriptor, spliced, code.instructions, parts.calls),
+        spliced.counting.result,
         placed.moved(),
-        _origins(lifted, splicer, placed, parts, len(code.words) * 4),
+        _origins(lifted, spliced, placed, parts, len(code.words) * 4),
     )
 
 
@@ -140,36 +140,36 @@ class _Parts(Struct, frozen=True):
     """Instruction -> what takes its place."""
 
     @classmethod
-    def of(cls, lifted: LiftedRepresentation, splicer: Splicer) -> _Parts:
+    def of(cls, lifted: LiftedRepresentation, spliced: Spliced) -> _Parts:
         return cls(
-            _entry(lifted, splicer),
-            np.array([len(payload.code) for payload in splicer.payloads], np.int64),
-            calls_of(splicer),
-            dispatchers(lifted, splicer.counting.leaving),
-            replacements(lifted, splicer.edited.replaced),
+            _entry(lifted, spliced),
+            np.array([len(payload.code) for payload in spliced.payloads], np.int64),
+            calls_of(spliced),
+            dispatchers(lifted, spliced.counting.leaving),
+            replacements(lifted, spliced.edited.replaced),
         )
 
 
-def _entry(lifted: LiftedRepresentation, splicer: Splicer) -> EntryCode:
+def _entry(lifted: LiftedRepresentation, spliced: Spliced) -> EntryCode:
     """Return the code that runs at each place where the hardware may start the kernel: launch state and counters are
     set up before hooks run there, which may ask for both."""
-    starting = [assemble_payload(lifted.isa, lines)] if (lines := splicer.starting) else []
-    mode_writes = ModeWrites(splicer.lifted)
+    starting = [assemble_payload(lifted.isa, lines)] if (lines := spliced.starting) else []
+    mode_writes = ModeWrites(spliced.lifted)
     at_entry = []
-    for address, counters in zip(lifted.hardware_entries, splicer.counting.entries, strict=True):
+    for address, counters in zip(lifted.hardware_entries, spliced.counting.entries, strict=True):
         own = [*starting, *counters]
         if settling := after_entry(lifted.isa, b"".join(piece.code for piece in own)):
             own.append(assemble_payload(lifted.isa, settling))
         index = lifted.index_at(address)
         if own and index is not None and (apart := mode_writes.behind(index)):
             own.append(assemble_payload(lifted.isa, apart))
-        at_entry.append([*own, *splicer.entries])
+        at_entry.append([*own, *spliced.entries])
     return entry_code(lifted, at_entry)
 
 
-def _placed(lifted: LiftedRepresentation, splicer: Splicer, parts: _Parts) -> Placement:
+def _placed(lifted: LiftedRepresentation, spliced: Spliced, parts: _Parts) -> Placement:
     """Everything at its new place."""
-    placements = splicer.placements
+    placements = spliced.placements
     return Placement(
         lifted,
         placements.indices,
@@ -191,13 +191,13 @@ class _NewCode:
         instructions: those that were added.
     """
 
-    def __init__(self, lifted: LiftedRepresentation, splicer: Splicer, parts: _Parts, placed: Placement) -> None:
-        placements = splicer.placements
+    def __init__(self, lifted: LiftedRepresentation, spliced: Spliced, parts: _Parts, placed: Placement) -> None:
+        placements = spliced.placements
         points = (placements.indices + (placements.zones == Zone.BEHIND))[placements.disturbs]
         self.words = placed.code(np.append(points, np.array(list(parts.replaced), np.int64)))
         self.instructions = parts.entry.instructions
         self._symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
-        self._write_payloads(splicer, parts.calls, placed)
+        self._write_payloads(spliced, parts.calls, placed)
         placed.write_calls(self.words)
         for dispatcher, place in zip(parts.dispatchers, placed.dispatchers.tolist(), strict=True):
             self.instructions += dispatcher.instructions
@@ -216,14 +216,14 @@ class _NewCode:
         for field in references:
             self._symbols.setdefault(field.key, []).append(at + field.offset)
 
-    def _write_payloads(self, splicer: Splicer, calls: Calls, placed: Placement) -> None:
+    def _write_payloads(self, spliced: Spliced, calls: Calls, placed: Placement) -> None:
         """Write each payload at all its places at once."""
-        numbers = splicer.placements.numbers
+        numbers = spliced.placements.numbers
         by_payload = np.argsort(numbers, kind="stable")
-        ends = np.cumsum(np.bincount(numbers, minlength=len(splicer.payloads))).tolist()
+        ends = np.cumsum(np.bincount(numbers, minlength=len(spliced.payloads))).tolist()
         body_at = dict(zip(calls.bodies.tolist(), placed.bodies.tolist(), strict=True))
         begin = 0
-        for number, (payload, end) in enumerate(zip(splicer.payloads, ends, strict=True)):
+        for number, (payload, end) in enumerate(zip(spliced.payloads, ends, strict=True)):
             which = by_payload[begin:end]
             begin = end
             at = placed.payloads[which] if number not in body_at else np.array([body_at[number]])
@@ -232,37 +232,37 @@ class _NewCode:
             self.words[(at // 4)[:, None] + np.arange(len(code))] = code
             self._refer(payload.references, at)
             if payload.immediates and len(which):
-                own = np.array([splicer.placements.immediates[one] for one in which.tolist()], np.uint32)
+                own = np.array([spliced.placements.immediates[one] for one in which.tolist()], np.uint32)
                 self.words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = own
 
 
-def _descriptor(lifted: LiftedRepresentation, splicer: Splicer) -> KernelDescriptor:
+def _descriptor(lifted: LiftedRepresentation, spliced: Spliced) -> KernelDescriptor:
     """The kernel's descriptor with the registers and the memory that it needs now."""
-    changes = dict(splicer.state.changes)
-    if private := splicer.private_memory:
+    changes = dict(spliced.state.changes)
+    if private := spliced.private_memory:
         changes["private_segment_fixed_size"] = private
-    if splicer.lds:
-        changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + splicer.lds
-    needs = splicer.needs
+    if spliced.lds:
+        changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + spliced.lds
+    needs = spliced.needs
     return replace(lifted.kernel.descriptor, **changes).with_registers(
         vgprs=needs.vgprs or None, agprs=needs.agprs, sgprs=needs.sgprs or None
     )
 
 
-def _origins(lifted: LiftedRepresentation, splicer: Splicer, placed: Placement, parts: _Parts, size: int) -> Origins:
+def _origins(lifted: LiftedRepresentation, spliced: Spliced, placed: Placement, parts: _Parts, size: int) -> Origins:
     """Whose the new code is.
 
     Args:
         size: bytes of all.
     """
     addresses, _, originals = placed.moved()
-    names, calls, numbers = splicer.names.all(), parts.calls, splicer.placements.numbers
-    where, bytes_of = np.asarray(lifted.code.addresses)[splicer.placements.indices].tolist(), parts.sizes.tolist()
+    names, calls, numbers = spliced.names.all(), parts.calls, spliced.placements.numbers
+    where, bytes_of = np.asarray(lifted.code.addresses)[spliced.placements.indices].tolist(), parts.sizes.tolist()
     pieces = [
         (start, start + bytes_of[number], point, names[number], NO_LINK)
         for start, number, point in zip(placed.payloads.tolist(), numbers.tolist(), where, strict=True)
     ]
-    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), calls.links(splicer).tolist(), strict=True)
+    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), calls.links(spliced).tolist(), strict=True)
     pieces += [(start, start + bytes_of[number], NO_POINT, names[number], link) for start, number, link in bodies]
     for start, dispatcher in zip(placed.dispatchers.tolist(), parts.dispatchers, strict=True):
         first, *others = dispatcher.callers
@@ -270,7 +270,7 @@ def _origins(lifted: LiftedRepresentation, splicer: Splicer, placed: Placement, 
         pieces.append((start, start + len(dispatcher.code), point, "", NO_LINK))
     if parts.entry.code:
         start = placed.entry_offset
-        pieces.append((start, start + len(parts.entry.code), lifted.kernel.entry, splicer.names.entry, NO_LINK))
+        pieces.append((start, start + len(parts.entry.code), lifted.kernel.entry, spliced.names.entry, NO_LINK))
     functions = tuple(sorted((function.entry, function.name) for function in lifted.functions))
     return Origins(lifted.kernel.name, 0, size, addresses, originals, Inserted.of(pieces), functions)
 
@@ -279,11 +279,11 @@ def _report(
     task: InstrumentationTask,
     placed: Placement,
     after: KernelDescriptor,
-    splicer: Splicer,
+    spliced: Spliced,
     added_instructions: int,
     calls: Calls,
 ) -> KernelReport:
-    lifted, refusals, tally = task.lifted, tuple(splicer.refusals), splicer.tally
+    lifted, refusals, tally = task.lifted, tuple(spliced.refusals), spliced.tally
     kernel = lifted.kernel
     before = kernel.descriptor
     return KernelReport(
@@ -301,7 +301,7 @@ def _report(
         len({insertion.at for insertion in task.insertions}),
         refusals,
         len(task.counts),
-        splicer.counting.counters,
+        spliced.counting.counters,
         tally.hoisted,
         len(task.edits),
         len(calls.callers),

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.errors import LuthierError, PatchError
@@ -82,50 +83,50 @@ class TooFewRegisters(PatchError):
     """There are not enough registers at a point."""
 
 
+class BindingLimits(Struct, frozen=True):
+    """Limits that payloads have to keep to."""
+
+    edits: Sequence[Edit]
+    """Changes of the application's instructions."""
+    enough: bool
+    """Whether there are to be enough registers at every point."""
+    budget: RegisterBudget
+    """The kernel's register files."""
+    asked: HookBudget | None
+    """The task's budget, if there is one."""
+    no_spill: str
+    """Why nothing can be spilled, if it cannot, or no more than so much."""
+    counters: int
+    """Bit set of the units of counters,"""
+    reserved: int
+    """and of those that no payload may overwrite: of counters, and of all plans."""
+    outstanding: Callable[[], Outstanding | None]
+    """Finds what the application has outstanding; None where that is not known."""
+    others: Sequence[tuple[int, bytes]]
+    """Code that is spliced in besides, with the instruction that it stands before."""
+
+
 class Binder:
     """Gives hooks registers.
-
-    Args:
-        edits: what changes of the application's instructions.
-        enough: whether there are to be enough registers at every point.
-        budget: the kernel's register files.
-        asked: the task's budget, if there is one.
-        no_spill: why nothing can be spilled, if it cannot, or no more than so much.
-        reserved: bit set of units that no payload may overwrite: of counters, and of all plans.
-        outstanding: what the application has outstanding, as `Outstanding`; None where that is not known.
-        others: code that is spliced in besides, with the instruction that it stands before.
 
     Attributes:
         starved: sites, by their numbers, at whose points there were too few registers.
     """
 
     def __init__(
-        self,
-        lifted: LiftedRepresentation,
-        payloads: Payloads,
-        refusals: Refusals,
-        *,
-        edits: Sequence[Edit],
-        enough: bool,
-        budget: RegisterBudget,
-        asked: HookBudget | None,
-        no_spill: str,
-        reserved: tuple[int, int],
-        outstanding: Callable[[], Outstanding | None],
-        others: Sequence[tuple[int, bytes]],
+        self, lifted: LiftedRepresentation, payloads: Payloads, refusals: Refusals, limits: BindingLimits
     ) -> None:
-        self._lifted, self._payloads, self._refusals = lifted, payloads, refusals
-        self._enough, self._budget, self._asked, self._no_spill = enough, budget, asked, no_spill
-        self._find_outstanding, self._others = outstanding, others
+        self._lifted, self._payloads, self._refusals, self._given = lifted, payloads, refusals, limits
+        self._budget, edits = limits.budget, limits.edits
         self._boundaries, self._mode_writes = Boundaries(lifted), ModeWrites(lifted)
         self._endings = Endings(lifted, edited=bool(edits))
         self._masks = LaneMasks(lifted, edited=bool(edits))
         changed = any(edit.place == "instead" for edit in edits)
         self._neighbours = Neighbours(lifted, added=(edit.code for edit in edits), changed=changed)
         self._results = VectorResults(lifted, changed=bool(edits))
-        counters, self._reserved = reserved
+        self._reserved = limits.reserved
         if self._endings.needed:  # counters do not wait for hooks that read the other SGPR
-            self._reserved |= pairs(counters)
+            self._reserved |= pairs(limits.counters)
         self._exec = lifted.effect_table.exec
         self.starved: set[int] = set()
         self._live_at: dict[int, tuple[LivePoints, int]] = {}
@@ -182,7 +183,7 @@ class Binder:
         by_template: defaultdict[Template, list[int]] = defaultdict(list)
         for alike in by_use.values():
             by_template[sites[alike[0]].use.template] += alike
-        if self._enough and not self._budget.spills:
+        if self._given.enough and not self._budget.spills:
             self._see_that_there_are_enough(sites, live, by_template)
         for template, alike in by_template.items():
             if _is_large(template) and sum(sites[number].zone is not None for number in alike) > 1:
@@ -193,7 +194,7 @@ class Binder:
             left = [number for number in alike if bounds[number] is None]
             for number, bound in self._choose_alike(sites, live, left):
                 bounds[number] = bound
-            starved = [number for number in alike if bounds[number] is None] if self._enough else []
+            starved = [number for number in alike if bounds[number] is None] if self._given.enough else []
             if starved:
                 raise self._located(self._too_few(sites[starved[0]].use), sites[starved[0]])
         return bounds
@@ -233,7 +234,7 @@ class Binder:
             self._budget,
             self._lifted.wave_size,
             called=called,
-            all_or_none=self._enough and not called,
+            all_or_none=self._given.enough and not called,
         )
         points = live.only(alike)
         if called:  # the place of a called payload must not depend on where inputs are
@@ -268,7 +269,7 @@ class Binder:
                 kind: RefusalKind = "hook"
                 if isinstance(problem, TooFewRegisters):
                     self.starved.add(site.number)
-                    over = self._asked is not None and self._asked.on_excess != "keep"
+                    over = self._given.asked is not None and self._given.asked.on_excess != "keep"
                     kind = "over budget" if over else "too few registers"
                 failed.append((site, kind, problem))
                 if self._refusals.strict:
@@ -279,8 +280,8 @@ class Binder:
         what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
         unspilled = ""
         if not self._budget.spill:
-            refused = self._asked is not None and self._asked.on_excess == "refuse"
-            why = "its budget says so" if refused else self._no_spill
+            refused = self._given.asked is not None and self._given.asked.on_excess == "refuse"
+            why = "its budget says so" if refused else self._given.no_spill
             few = "none" if self._budget.lds is None else "too few"
             unspilled = f", and {few} can be spilled: {why}"
         return TooFewRegisters(
@@ -305,7 +306,7 @@ class Binder:
 
     @functools.cached_property
     def _outstanding(self) -> Outstanding | None:
-        return self._find_outstanding()
+        return self._given.outstanding()
 
     @functools.cached_property
     def _stretches(self) -> Sequence[int]:
@@ -342,7 +343,7 @@ class Binder:
             return
         heads: dict[int, int] = {}
         begins = [self._payloads.begins_with(number) for number in set(numbers) if number >= 0]
-        begins += [begins_with(self._lifted.isa, code) for code in {code for _, code in self._others}]
+        begins += [begins_with(self._lifted.isa, code) for code in {code for _, code in self._given.others}]
         for use in itertools.chain(*begins):
             heads[use.rule] = min(heads.get(use.rule, use.states), use.states)
         late = {number: self._payloads.ends_with(number) for number in set(numbers) if number >= 0}
@@ -351,7 +352,7 @@ class Binder:
         hooks = Counter(
             site.point for site, number in zip(sites, numbers, strict=True) if number >= 0 and site.zone is not None
         )
-        hooks.update(point for point, _ in self._others)
+        hooks.update(point for point, _ in self._given.others)
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
             if bound is None or numbers[place] < 0 or not late[numbers[place]]:
                 continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 
 from luthier.patch.payloads.assignment import TooFewRegisters
-from luthier.patch.splicing.splicer import Attempt, Splicer
+from luthier.patch.splicing.splicer import Attempt, Spliced, spliced
 from luthier.tool.task import InstrumentationTask
 
 
-def splice(task: InstrumentationTask) -> Splicer:
+def splice(task: InstrumentationTask) -> Spliced:
     """Compile and bind the insertions of one task. Where registers are too few at some point, payloads of that kernel
     may spill, unless the task's budget says otherwise.
 
@@ -20,22 +20,22 @@ def splice(task: InstrumentationTask) -> Splicer:
     strict, budget = task.options.strict, task.options.hook_budget
     on_excess = "keep" if budget is None else budget.on_excess
     if on_excess == "refuse":
-        return Splicer(task, Attempt(strict, spill=False))
+        return spliced(task, Attempt(strict, spill=False))
     sample = on_excess == "sample"
     try:
-        splicer = Splicer(task, Attempt(strict and not sample, spill=False, enough=not sample))
+        first = spliced(task, Attempt(strict and not sample, spill=False, enough=not sample))
     except TooFewRegisters:
         return _spilling(task, strict=strict)
-    if not splicer.starved and not splicer.state.homeless:
-        return Splicer(task, Attempt(strict=True, spill=False)) if strict and splicer.refusals else splicer
+    if not first.starved and not first.state.homeless:
+        return spliced(task, Attempt(strict=True, spill=False)) if strict and first.refusals else first
     every = 1 if budget is None else budget.every
-    left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
+    left_out = {number for count, number in enumerate(sorted(first.starved)) if count % every}
     return _spilling(task, strict=strict, left_out=left_out)
 
 
-def _spilling(task: InstrumentationTask, *, strict: bool, left_out: Container[int] = frozenset()) -> Splicer:
+def _spilling(task: InstrumentationTask, *, strict: bool, left_out: Container[int] = frozenset()) -> Spliced:
     """Splice with spills. A kernel in which none is in LDS is as if there were no LDS for that."""
-    splicer = Splicer(task, Attempt(strict, spill=True, left_out=left_out))
-    if splicer.state.wave_lds is None or splicer.lds > splicer.hook_lds:
-        return splicer
-    return Splicer(task, Attempt(strict, spill=True, left_out=left_out, no_lds=splicer.no_lds))
+    first = spliced(task, Attempt(strict, spill=True, left_out=left_out))
+    if first.state.wave_lds is None or first.lds > first.hook_lds:
+        return first
+    return spliced(task, Attempt(strict, spill=True, left_out=left_out, no_lds=first.no_lds))

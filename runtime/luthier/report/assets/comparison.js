@@ -64,16 +64,24 @@ function drawKernels(kernels) {
 function drawBlocks(data) {
   const place = byId("block-table");
   if (data.blocks.length) {
-    const targets = new Set(data.blocks.map((row) => row[1])).size > 1;
-    const most = data.blocks.reduce((top, row) => Math.max(top, Math.abs((row[11] ?? 0) - (row[12] ?? 0))), 0);
+    const targets = new Set(data.blocks.map((row) => row.target)).size > 1;
+    const by = (row) => (row.run?.executed ?? 0) - (row.against?.executed ?? 0);
+    const lines = (row) => row.run?.lines || row.against?.lines;
+    const bothLines = (row) => (row.run?.lines && row.against?.lines && row.run.lines !== row.against.lines ? `${row.against.lines} → ${row.run.lines}` : lines(row));
+    const most = data.blocks.reduce((top, row) => Math.max(top, Math.abs(by(row))), 0);
     place.append(sortable([
-      { name: "kernel", get: (row) => row[0], show: (value) => h("span", { class: "mono" }, cut(value, 50)), hint: (row) => row[0] }, ...(targets ? [{ name: "target", get: (row) => row[1] }] : []),
-      { name: "block", right: true, get: (row) => row[2] }, { name: "at", right: true, get: (row) => row[4], show: hex }, { name: "other's block", right: true, get: (row) => row[3] }, { name: "other's at", right: true, get: (row) => row[5], show: hex },
-      ...(data.blocks.some((row) => row[9] || row[10]) ? [{ name: "lines", title: "In this run, and where that differs, in the other one", get: (row) => row[9] || row[10], show: (_, row) => h("span", { class: "mono" }, row[9] && row[10] && row[9] !== row[10] ? `${row[10]} → ${row[9]}` : row[9] || row[10]) }] : []),
-      { name: "begins with", get: (row) => row[6], show: (value) => h("span", { class: "mono" }, cut(value, 50)) },
-      { name: "entered", right: true, get: (row) => row[7], show: exact }, { name: "against", right: true, get: (row) => row[8], show: exact },
-      { name: "instructions", title: "By how many executed instructions it differs", right: true, most, get: (row) => Math.abs((row[11] ?? 0) - (row[12] ?? 0)), show: (_, row) => { const by = (row[11] ?? 0) - (row[12] ?? 0); return by ? (by > 0 ? "+" : "−") + exact(Math.abs(by)) : "="; } },
-      { name: "change", right: true, get: (row) => (row[8] ? (row[7] ?? 0) / row[8] : null), show: (_, row) => changed(row[7], row[8]) }], data.blocks, { label: "Blocks" }).element);
+      { name: "kernel", get: (row) => row.kernel, show: (value) => h("span", { class: "mono" }, cut(value, 50)), hint: (row) => row.kernel },
+      ...(targets ? [{ name: "target", get: (row) => row.target }] : []),
+      { name: "block", right: true, get: (row) => row.run?.number ?? null },
+      { name: "at", right: true, get: (row) => row.run?.address ?? null, show: hex },
+      { name: "other's block", right: true, get: (row) => row.against?.number ?? null },
+      { name: "other's at", right: true, get: (row) => row.against?.address ?? null, show: hex },
+      ...(data.blocks.some(lines) ? [{ name: "lines", title: "In this run, and where that differs, in the other one", get: lines, show: (_, row) => h("span", { class: "mono" }, bothLines(row)) }] : []),
+      { name: "begins with", get: (row) => row.first, show: (value) => h("span", { class: "mono" }, cut(value, 50)) },
+      { name: "entered", right: true, get: (row) => row.run?.executions ?? null, show: exact },
+      { name: "against", right: true, get: (row) => row.against?.executions ?? null, show: exact },
+      { name: "instructions", title: "By how many executed instructions it differs", right: true, most, get: (row) => Math.abs(by(row)), show: (_, row) => (by(row) ? (by(row) > 0 ? "+" : "−") + exact(Math.abs(by(row))) : "=") },
+      { name: "change", right: true, get: (row) => (row.against?.executions ? (row.run?.executions ?? 0) / row.against.executions : null), show: (_, row) => changed(row.run?.executions ?? null, row.against?.executions ?? null) }], data.blocks, { label: "Blocks" }).element);
   }
   const notes = [data.blocks.length ? "" : "No block that both runs counted ran another number of times.", `${amount(data.blocks_same, "block")} ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ, each by less than these.` : ""];
   place.append(h("p", { class: "quiet" }, notes.filter(Boolean).join(" ")));
