@@ -18,12 +18,14 @@ from luthier.run.shared_memory import SharedMemory
 LIMIT = ("prlimit", "--nofile=48:48")
 
 
-def test_processes_that_have_ended_hold_no_files(build_program: Callable[..., Path], tmp_path: Path) -> None:
-    """More processes one after the other than the service may have files."""
-    loop = f"for number in $(seq 20); do {build_program('told')} || exit 3; done"
+def test_processes_that_have_ended_hold_nothing(build_program: Callable[..., Path], tmp_path: Path) -> None:
+    """More processes one after the other than the service may have files; what it decoded for them goes with them."""
+    loop = f"for number in $(seq 20); do {build_program('told')} || exit 3; grep RssAnon: /proc/$PPID/status; done"
     command = "run", "-t", "instr_count", "-o", tmp_path / "run", "--", "sh", "-c", loop
     done = run_luthier(*command, before=LIMIT)
     assert done.returncode == 0, done
+    memory = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("RssAnon:")]
+    assert (len(memory), memory[-1] < memory[9] + 3000) == (20, True), memory
     assert len(json.loads((tmp_path / "run/summary.json").read_text())["processes"]) == 20
 
 

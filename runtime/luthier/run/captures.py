@@ -107,7 +107,7 @@ class Captures(Struct):
     def _begin(self, pid: int, request: Reader, devices: Sequence[VirtualGpu], planner: Planner) -> bool:
         wanted = request.numbers(messages.Capture)
         packet, rows, aliases = request.string(), request.string(), request.string()
-        if wanted.plan >= len(planner.plans) or wanted.gpu >= len(devices) or len(packet) != PACKET.size:
+        if wanted.plan not in planner.plans or wanted.gpu >= len(devices) or len(packet) != PACKET.size:
             raise ProtocolError("a malformed request for a capture")
         plan = planner.plans[wanted.plan]
         kernel = plan.kernel.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -111,6 +112,8 @@ class Instrumentation:
         self._lock = threading.RLock()
         """Lock whose holder waits for no thread that hands over records: tools get them under it."""
         self._has_ended = threading.Event()
+        self._objects: dict[tuple[str, bytes], CodeObject] = {}
+        """By name and digest."""
 
     @property
     def watches_launches(self) -> bool:
@@ -371,8 +374,18 @@ class Instrumentation:
 
     def _object(self, session: Session, uri: str, contents: bytes) -> int:
         data = contents or read_uri(uri, session.pid)
-        session.objects.append(CodeObject(data, unquote(uri.partition("#")[0]).removeprefix("file://")))
-        return len(session.objects) - 1
+        name = unquote(uri.partition("#")[0]).removeprefix("file://")
+        with self._lock:
+            session.objects.append(self._object_of(name, data))
+            return len(session.objects) - 1
+
+    def _object_of(self, name: str, data: bytes | memoryview) -> CodeObject:
+        """Return a code object, the same for all processes."""
+        key = name, hashlib.blake2b(data).digest()
+        found = self._objects.get(key)
+        if found is None:
+            found = self._objects[key] = CodeObject(data, name)
+        return found
 
     def _kernel(self, session: Session, request: Reader) -> Writer:
         wanted = request.numbers(messages.FindKernel)
@@ -475,7 +488,7 @@ class Instrumentation:
             raise ProtocolError("a kernel that was never patched")
         blocks = {block.symbol: address for block, address in zip(companion.blocks, addresses, strict=True)}
         session.companions[kernel.gpu, loaded.delta] = LoadedCompanion(
-            CodeObject(companion.data, kernel.object.name),
+            self._object_of(kernel.object.name, companion.data),
             loaded.delta,
             kernel.object,
             loaded.original_delta,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +24,15 @@ from luthier.objects import CodeObject, Kernel, KernelDescriptor
 from luthier.objects.loaded_image import file_of_image
 from luthier.objects.origins import teller
 from luthier.run.selection import is_of_runtime
-from luthier.run.space import SharedSpace
+from luthier.run.space import Part, SharedSpace
 
 if TYPE_CHECKING:
     from luthier.run.watching import Watching
 
 ReadMemory = Callable[[int, int], bytes]
 """Returns bytes of a program's memory, from an address on."""
+MEMORY = "memory"
+"""Where an object is from of which no file is known."""
 
 
 class OtherCode(Struct, frozen=True):
@@ -50,6 +54,12 @@ class PlannedCode(Struct):
     code: Code
     copy: NDArray[np.uint8]
     """The bytes that were decoded, from the code's base on."""
+    part: Part
+    """The shared memory of all of this."""
+    of_process: bool
+    """It is at addresses of the processes that use it, and goes with the last of them."""
+    users: int = 0
+    """Those processes."""
     others: dict[tuple[bytes, int], OtherCode] = field(default_factory=dict)
     """Code of other objects that it calls, by digest and distance."""
     watching: Watching | None = None
@@ -103,10 +113,44 @@ class Planner:
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
         self._plans: dict[Any, Plan] = {}
-        self.plans: list[Plan] = []
+        self.plans: dict[int, Plan] = {}
+        """By their numbers, which are never given to others."""
+        self.codes: dict[int, PlannedCode] = {}
         """By their numbers."""
-        self.codes: list[PlannedCode] = []
-        """By their numbers."""
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def holding(self, held: set[int]) -> Iterator[Callable[[Plan], Plan]]:
+        """Let nobody forget a plan between its making and a process's having it.
+
+        Args:
+            held: gets the numbers of codes that the process keeps, until it is given to `let_go`.
+        """
+
+        def hold(plan: Plan) -> Plan:
+            if plan.code.of_process and plan.code.number not in held:
+                held.add(plan.code.number)
+                plan.code.users += 1
+            return plan
+
+        with self._lock:
+            yield hold
+
+    def let_go(self, held: set[int]) -> None:
+        """Forget the codes that no process has any more, since one has ended."""
+        with self._lock:
+            for number in held:
+                self.codes[number].users -= 1
+            gone = {number for number in held if self.codes[number].users == 0}
+            if gone:
+                objects = {id(self.codes.pop(number).object) for number in gone}
+                self.plans = {number: plan for number, plan in self.plans.items() if plan.code.number not in gone}
+                self._plans = {key: plan for key, plan in self._plans.items() if plan.code.number not in gone}
+                self._codes = {key: code for key, code in self._codes.items() if code.number not in gone}
+                used = {id(code.object) for code in self.codes.values()}
+                self._objects = {
+                    key: one for key, one in self._objects.items() if id(one) in used or id(one) not in objects
+                }
 
     def plan_file(
         self,
@@ -148,7 +192,9 @@ class Planner:
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
             if kernel is None:
                 return None
-            code = self._code((target, digest, kernel.wave_size, *place), target, kernel.wave_size, ranges, object)
+            key = (target, digest, kernel.wave_size, *place)
+            of_process = bool(place) or uri == MEMORY  # which may hold addresses of its own, too
+            code = self._code(key, target, kernel.wave_size, ranges, object, of_process=of_process)
             code.code.origin = teller(object)
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
@@ -163,7 +209,7 @@ class Planner:
         """
         image = file_of_image(contents)
         if image is not None:
-            plan = self.plan_file(target, address, start, "memory", image)
+            plan = self.plan_file(target, address, start, MEMORY, image)
             if plan is not None:
                 return plan
         # Kernels that ROCr itself brings begin with an amd_kernel_code_t, in which other fields are where a descriptor
@@ -182,7 +228,7 @@ class Planner:
             ranges = [part for part in ((start, before), (entry, after)) if part[1]]
             code = self._code(key, target, decoded.wave_size, ranges)
             kernel = _nameless(f"kernel at {address:#x}", address, decoded)
-            plan = self._plans[key, address] = self._make(target, kernel, "memory", code)
+            plan = self._plans[key, address] = self._make(target, kernel, MEMORY, code)
             return plan
 
     def plan_code(self, target: TargetId, kernel: Kernel, object: str, code: list[tuple[int, bytes]]) -> Plan:
@@ -207,9 +253,9 @@ class Planner:
             DeviceError: there is no such plan, table or record.
         """
         with self._lock:
-            if number >= len(self.plans) or key >= layout.TABLES or record >= self.plans[number].code.code.count:
+            plan = self.plans.get(number)
+            if plan is None or key >= layout.TABLES or record >= plan.code.code.count:
                 raise DeviceError("a request for code that was never planned")
-            plan = self.plans[number]
             plan.code.code.ensure(key, record)
             if record not in plan.roots:
                 plan.roots.add(record)
@@ -229,7 +275,7 @@ class Planner:
             DeviceError: there is no such plan.
         """
         with self._lock:
-            if number >= len(self.plans):
+            if number not in self.plans:
                 raise DeviceError("a request for code that was never planned")
             planned = self.plans[number].code
             delta = code - planned.code.base
@@ -246,7 +292,7 @@ class Planner:
                 records = range(first, planned.code.count)
                 other = planned.others[digest, distance] = OtherCode(object, records, distance)
                 # After the records themselves: a process may read meanwhile.
-                for plan in self.plans:
+                for plan in self.plans.values():
                     if plan.code is planned:
                         put_field(plan.fields, layout.PLAN, "record_count", planned.code.count + 1)
                         if get_field(plan.fields, layout.PLAN, "uses"):
@@ -277,16 +323,19 @@ class Planner:
         wave_size: int,
         ranges: list[tuple[int, bytes]],
         object: CodeObject | None = None,
+        *,
+        of_process: bool = True,
     ) -> PlannedCode:
         found = self._codes.get(key)
         if found is not None:
             return found
-        code = Code(Isa.of(target, wave_size), ranges, self._space.zeros)
-        copy = self._space.bytes(code.size)
+        part = Part(self._space)
+        code = Code(Isa.of(target, wave_size), ranges, part.zeros)
+        copy = part.bytes(code.size)
         for start, data in ranges:
             copy[start - code.base :][: len(data)] = np.frombuffer(data, np.uint8)
-        planned = self._codes[key] = PlannedCode(len(self.codes), object, code, copy)
-        self.codes.append(planned)
+        number = next(self._numbers)
+        planned = self._codes[key] = self.codes[number] = PlannedCode(number, object, code, copy, part, of_process)
         return planned
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
@@ -302,19 +351,19 @@ class Planner:
         if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._watch(planned, planned.object.target)
         code.ensure(fields["key"], entry)
-        plan = Plan(len(self.plans), kernel, object, planned, self._space.bytes(layout.PLAN.size), {entry})
+        plan = Plan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
         for name, value in values.items():
             put_field(plan.fields, layout.PLAN, name, value)
         self._look_at(plan)
-        self.plans.append(plan)
+        self.plans[plan.number] = plan
         return plan
 
     def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
         """Return the fields of the plan of a kernel that tells what it accesses."""
         from luthier.emulator.inspection.uses import Uses  # few runs need it
 
-        uses = planned.code.watcher(Uses, lambda: Uses(planned.code, self._space.zeros))
+        uses = planned.code.watcher(Uses, lambda: Uses(planned.code, planned.part.zeros))
         uses.fill(())  # code may have come
         return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
 
@@ -323,7 +372,7 @@ class Planner:
         from luthier.run.watching import Watching  # few runs need it
 
         if planned.watching is None:
-            planned.watching = Watching(planned.code, target, self._space, waits=self._waits, hazards=self._hazards)
+            planned.watching = Watching(planned.code, target, planned.part, waits=self._waits, hazards=self._hazards)
         return {"watch": planned.watching.address}
 
     def _look_at(self, plan: Plan) -> None:
@@ -333,7 +382,7 @@ class Planner:
         # What is called in other objects is looked up anew in each launch.
         spans = [(begin, end) for begin, end in code.spans(reached) if 0 <= begin - code.base < code.size]
         stretches = [(begin - code.base, end - begin) for begin, end in spans]
-        checks = self._space.bytes(max(len(stretches), 1) * layout.CHECK.size)
+        checks = plan.code.part.bytes(max(len(stretches), 1) * layout.CHECK.size)
         for index, (offset, size) in enumerate(stretches):
             put_field(checks, layout.CHECK, "offset", offset, index * layout.CHECK.size)
             put_field(checks, layout.CHECK, "size", size, index * layout.CHECK.size)
@@ -343,7 +392,7 @@ class Planner:
         for _, found, _ in beyond(plan.kernel, code, mask):
             refused[found] = True
         records = np.flatnonzero(refused).astype(np.uint32)  # `np.unique` imports masked arrays, for 15 ms
-        shared = self._space.zeros(max(len(records), 1), np.uint32)
+        shared = plan.code.part.zeros(max(len(records), 1), np.uint32)
         shared[: len(records)] = records
         # A process may read meanwhile: never a count with a shorter list.
         for name, value in (

@@ -173,14 +173,16 @@ class Service:
     def _serve(self, connection: socket.socket, pid: int) -> None:
         """Answer a process; `pid` is its number here, whatever it is in a namespace of its own, or 0: it has none."""
         sessions: list[Session] = []
-        shared: set[int] = set()
+        shared, held = set[int](), set[int]()
         counting: list[_Counting] = []
         try:
-            self._converse(connection, pid, sessions, shared, counting)
+            self._converse(connection, pid, sessions, shared, held, counting)
         finally:
             self._unshare(shared)
             for counts in counting:
                 counts.ended = time.monotonic()
+            if connection not in self._counting:  # else its codes are wanted at the end
+                self._planner.let_go(held)
             for session in sessions:
                 if self._instrumentation is not None:
                     self._instrumentation.disconnect(session)
@@ -191,6 +193,7 @@ class Service:
         pid: int,
         sessions: list[Session],
         shared: set[int],
+        held: set[int],
         counting: list[_Counting],
     ) -> None:
         told, is_known = 0, False
@@ -234,7 +237,7 @@ class Service:
                         elif kind == Request.HOT:
                             body = self._hot(pid, Reader(payload))
                         elif kind == Request.PLAN:
-                            body = self._plan(pid, Reader(payload))
+                            body = self._plan(pid, Reader(payload), held)
                         else:
                             body, sent = self._answer(kind, pid, Reader(payload), descriptors, shared)
                         imports = [] if kind == Request.HELLO else self._space.imports[told:]
@@ -309,7 +312,7 @@ class Service:
         """Return the code of a kernel that something was found in, by the number of its plan."""
         from luthier.run.findings.collector import running  # few runs need it
 
-        if number >= len(self._planner.plans):
+        if number not in self._planner.plans:
             raise protocol.ProtocolError("a finding in a kernel that was never planned")
         return running(self._planner.plans[number])
 
@@ -341,7 +344,7 @@ class Service:
 
     def _watching(self, kernel: int) -> tuple[Plan, Watching]:
         """Return a kernel by the number of its plan, with what its waits and hazards are checked by."""
-        plan = self._planner.plans[kernel] if kernel < len(self._planner.plans) else None
+        plan = self._planner.plans.get(kernel)
         if plan is None or plan.code.watching is None:
             raise protocol.ProtocolError("waits and hazards of a kernel that are not checked")
         return plan, plan.code.watching
@@ -365,7 +368,7 @@ class Service:
         if not running.groups:
             self._long_launches.forget(connection)
             return Writer()
-        if running.kernel >= len(self._planner.plans):
+        if running.kernel not in self._planner.plans:
             raise protocol.ProtocolError("a launch of a kernel that was never planned")
         places = [request.numbers(messages.RunningPlace) for _ in range(running.places)]
         plan = self._planner.plans[running.kernel]
@@ -392,7 +395,7 @@ class Service:
         for _ in range(request.number()):
             counted = request.numbers(messages.CodeCounts)
             rows = np.frombuffer(request.take(counted.records * _COUNTS.itemsize), _COUNTS)
-            if counted.code >= len(self._planner.codes):
+            if counted.code not in self._planner.codes:
                 raise protocol.ProtocolError("counts of code that was never planned")
             planned = self._planner.codes[counted.code]
             if len(rows) and rows["record"].max() >= planned.code.count:
@@ -476,7 +479,7 @@ class Service:
             reply.text(device.target.target.name).numbers(device.facts)
         return reply
 
-    def _plan(self, pid: int, request: Reader) -> Writer:
+    def _plan(self, pid: int, request: Reader, held: set[int]) -> Writer:
         wanted = request.numbers(messages.Plan)
         address, load_address, is_file = wanted.kernel, wanted.load_address, wanted.is_file
         descriptor, uri, contents = request.string(), request.text(), request.string()
@@ -485,17 +488,21 @@ class Service:
         target = self._devices[wanted.gpu].target
         patched = self._instrumentation and self._instrumentation.companion_at(pid, wanted.gpu, load_address)
         plan: Plan | None
-        if patched and is_file and patched.kernel.descriptor_address == address:
-            plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
-            plan.code.code.origin = patched.origin
-        elif is_file:
+        is_patched = patched and is_file and patched.kernel.descriptor_address == address
+        if is_file and not is_patched:
             contents = contents or _read_file(uri, pid)
-            plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
-            if plan is not None and self._findings is not None:
-                self._findings.arguments.takes(plan.kernel)
-        else:
-            plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
-        return Writer().number(0 if plan is None else plan.address)
+        with self._planner.holding(held) as hold:
+            if patched and is_patched:
+                name = f"{patched.object.name}, patched"
+                plan = self._planner.plan_code(target, patched.kernel, name, patched.code())
+                plan.code.code.origin = patched.origin
+            elif is_file:
+                plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
+                if plan is not None and self._findings is not None:
+                    self._findings.arguments.takes(plan.kernel)
+            else:
+                plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
+            return Writer().number(0 if plan is None else hold(plan).address)
 
     def _outside(self, pid: int, request: Reader) -> Writer:
         wanted = request.numbers(messages.Outside)
@@ -516,7 +523,7 @@ class Service:
 
         fault = request.numbers(messages.Explain)
         context, group, waves, ranges = (request.string() for _ in range(4))
-        if fault.kernel >= len(self._planner.plans) or len(ranges) % layout.RANGE.size:
+        if fault.kernel not in self._planner.plans or len(ranges) % layout.RANGE.size:
             raise protocol.ProtocolError("a malformed report of a fault")
         plan = self._planner.plans[fault.kernel]
         rows = np.frombuffer(ranges, layout.RANGE.dtype)

@@ -52,6 +52,11 @@ def map_file(fd: int, size: int, address: int | None = None, flags: int = 0) -> 
     return int(got)
 
 
+def free_pages(address: int, size: int) -> None:
+    """Free the memory of whole pages of a mapped file; they are zeros then, for all who map it."""
+    _LIBC.madvise(address, size, mmap.MADV_REMOVE)
+
+
 class _Mapping:
     """A mapped file, as NumPy takes it: arrays hold it, and with the last of them it ends.
 
@@ -97,4 +102,4 @@ class SharedMemory:
         """Free the memory of whole pages between two offsets; they are zeros then."""
         start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
         if end > start:
-            _LIBC.madvise(self._map.address + start, end - start, mmap.MADV_REMOVE)
+            free_pages(self._map.address + start, end - start)

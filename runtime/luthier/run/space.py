@@ -3,6 +3,7 @@ and records can be used as they are."""
 
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import Any
 
@@ -13,7 +14,7 @@ from luthier.emulator import agreement
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
 from luthier.run.preflight import SHARED_BYTES
-from luthier.run.shared_memory import map_file, memory_file
+from luthier.run.shared_memory import free_pages, map_file, memory_file
 from luthier.wire.memory import SPACE_HEAD
 
 BASE = 0x2000_0000_0000
@@ -27,8 +28,11 @@ IMPORTS = BASE + SIZE
 _MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x4000, 0x100000
 
 
+_LEAST_BLOCK = 1 << 16
+
+
 class SharedSpace:
-    """A file of memory and what was taken of it. Nothing is given back. Safe from several threads.
+    """A file of memory and what was taken of it. Only parts are given back. Safe from several threads.
 
     Raises:
         DeviceError: the host does not allow it.
@@ -40,6 +44,8 @@ class SharedSpace:
         self._lock = threading.Lock()
         self._next_code = BASE
         self._next_data = BASE + CODE_SIZE
+        self._free: dict[int, list[int]] = {}
+        """Addresses of blocks that were given back, by their sizes."""
         self.bytes(SPACE_HEAD.size).view(SPACE_HEAD.dtype)["digest"] = agreement.digest()
         self.imports: list[str] = []
         """C functions that code calls, in the order of their slots."""
@@ -69,6 +75,45 @@ class SharedSpace:
                 raise DeviceError("what is decoded of all kernels is too large")
         return host_bytes(address, size)
 
+    def take_block(self, size: int) -> int:
+        """Return the address of a zeroed block of a size that `Part` takes."""
+        with self._lock:
+            known = self._free.get(size)
+            if known:
+                return known.pop()
+        return int(self.bytes(size, mmap.PAGESIZE).ctypes.data)
+
+    def give_back(self, address: int, size: int) -> None:
+        """Free a block, which nothing uses any more."""
+        free_pages(address, size)
+        # Without the lock, whose holder this may interrupt.
+        self._free.setdefault(size, []).append(address)
+
+
+class Part:
+    """Memory of a shared space for one purpose, which is given back as a whole: when neither this nor an array of it is
+    held any more."""
+
+    def __init__(self, space: SharedSpace) -> None:
+        self._space = space
+        self._blocks: list[tuple[int, int]] = []
+        self._next = self._end = 0
+
+    def bytes(self, size: int) -> NDArray[np.uint8]:
+        """Return zeroed bytes, at a multiple of 64."""
+        room = max(size + 63, 64) // 64 * 64
+        if room > self._end - self._next:
+            block = max(1 << (room - 1).bit_length(), _LEAST_BLOCK)
+            self._next = self._space.take_block(block)
+            self._end = self._next + block
+            self._blocks.append((self._next, block))
+        self._next += room
+        return host_bytes(self._next - room, size, self)
+
     def zeros(self, count: int, dtype: Any) -> NDArray[Any]:
         """Return a zeroed array."""
         return self.bytes(count * np.dtype(dtype).itemsize).view(dtype)
+
+    def __del__(self) -> None:
+        for block in self._blocks:
+            self._space.give_back(*block)

@@ -14,7 +14,7 @@ from luthier.emulator.inspection.waits import WaitFacts, wait_findings
 from luthier.emulator.running.worker import put_field
 from luthier.errors import DeviceError
 from luthier.isa.targets import TargetId
-from luthier.run.space import SharedSpace
+from luthier.run.space import Part
 
 MORE = 1 << 20
 """Instructions of other objects that a kernel may call by pointers; memory that is not touched costs nothing."""
@@ -46,7 +46,7 @@ class Watching:
         hazards: for missing wait states.
     """
 
-    def __init__(self, code: Code, target: TargetId, space: SharedSpace, *, waits: bool, hazards: bool) -> None:
+    def __init__(self, code: Code, target: TargetId, space: Part, *, waits: bool, hazards: bool) -> None:
         self._code = code
         self._room = MORE
         self._facts = code.watcher(WaitFacts, lambda: WaitFacts(code, space.zeros, MORE)) if waits else None

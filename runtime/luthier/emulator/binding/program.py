@@ -147,7 +147,7 @@ class Code:
         """Number of this code, never given to another."""
         self.masters = zeros(layout.TABLES * layout.MASTER.size // 8, np.uint64).reshape(layout.TABLES, -1)
         """A row of `layout.MASTER` for each table key."""
-        self._binder = RecordBinder(isa)
+        self._binder = RecordBinder.of(isa)
         self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
         self.base = min((part.address for part in self.parts), default=0)
         end = max((part.address + len(part.code) for part in self.parts), default=0)

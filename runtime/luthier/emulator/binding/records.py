@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -104,10 +105,17 @@ def _distinct(items: list[Item]) -> tuple[list[Item], NDArray[np.intp], list[int
 
 
 class RecordBinder:
-    """Fills in the records of one processor and wave size."""
+    """Fills in the records of one processor and wave size. Safe from several threads."""
+
+    @staticmethod
+    @functools.cache
+    def of(isa: Isa) -> RecordBinder:
+        """Return the binder of all codes for an instruction set: what it knows is hundreds of kilobytes."""
+        return RecordBinder(isa)
 
     def __init__(self, isa: Isa) -> None:
         self.isa = isa
+        self._lock = threading.RLock()
         self._registers = Registers(isa)
         self._places = np.full((4, isa.register_count), -1, np.int64)
         """By LLVM register number: token, offset in a wave, VGPRs and AGPRs up to its last one."""
@@ -137,6 +145,17 @@ class RecordBinder:
             targets: distance in records to each one's branch target, or `NO_BRANCH`.
             following: code offset of the instruction after each.
         """
+        with self._lock:
+            return self._bind(code, indices, targets, following, mode)
+
+    def _bind(
+        self,
+        code: InstructionArray,
+        indices: NDArray[np.intp],
+        targets: NDArray[np.int64],
+        following: NDArray[np.int64],
+        mode: Mode,
+    ) -> Records:
         opcodes = code.opcode[indices]
         starts = code.operand_start[indices].astype(np.intp)
         counts = code.operand_start[indices + 1] - starts
@@ -286,9 +305,11 @@ class RecordBinder:
     def variants(self, code: InstructionArray, indices: range, mode: Mode) -> list[Variant | None]:
         """Return the operations of decodable instructions that are not refused; None for branches."""
         branches = code.target[indices.start : indices.stop] != NO_TARGET
-        return [
-            None if branches[at] else self._variant(code, index, NO_BRANCH, mode)[0] for at, index in enumerate(indices)
-        ]
+        with self._lock:
+            return [
+                None if branches[at] else self._variant(code, index, NO_BRANCH, mode)[0]
+                for at, index in enumerate(indices)
+            ]
 
     @staticmethod
     def _float_results(variant: Variant) -> bool:

@@ -52,18 +52,23 @@ class Allocation(Struct, frozen=True):
         return host_bytes(self.address, self.size)
 
 
-def host_bytes(address: int, size: int) -> NDArray[np.uint8]:
-    """Return a writable view of host memory, which the caller knows to be mapped."""
+def host_bytes(address: int, size: int, keep: object = None) -> NDArray[np.uint8]:
+    """Return a writable view of host memory, which the caller knows to be mapped.
+
+    Args:
+        keep: held as long as the view is.
+    """
     if size == 0:
         return np.zeros(0, np.uint8)
-    return np.asarray(_Holder(address, size))
+    return np.asarray(_Holder(address, size, keep))
 
 
 class _Holder:
     """Host memory as NumPy takes it."""
 
-    def __init__(self, address: int, size: int) -> None:
+    def __init__(self, address: int, size: int, keep: object) -> None:
         self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        self._keep = keep
 
 
 class Arena:
