@@ -195,3 +195,22 @@ LUTHIER_HOOK_ANNOTATE note(uint32_t value) {
     assert "s_wait_alu" in new
     assert "hold_cnt" not in old + new
     assert [new, old] == code("gfx1201", "gfx1010")
+
+
+def test_it_closes_what_is_open_and_tries_no_other_number(tmp_path: Path) -> None:
+    """As before Linux 5.9, which has no close_range(2): a child that closes hundreds of numbers aborts."""
+    source, library = tmp_path / "old.c", tmp_path / "old.so"
+    source.write_text(
+        "#include <errno.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n"
+        "static int closed;\n"
+        "int close_range(unsigned first, unsigned last, int flags) { errno = ENOSYS; return -1; }\n"
+        "int close(int file) { if (++closed > 500) abort(); return syscall(SYS_close, file); }\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", library], check=True)
+    code = (
+        "import os\nfrom luthier.payload.isolation import in_child\n"
+        "os.dup2(2, 900)\nprint(in_child(lambda: sorted(map(int, os.listdir('/proc/self/fd'))), 'hook'))"
+    )
+    command = ["prlimit", "--nofile=1024", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LD_PRELOAD": str(library)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 2, 3, 4]\n", "")

@@ -208,7 +208,7 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
         files = [fcntl.fcntl(own, fcntl.F_DUPFD, 4) for own in (nothing, nothing, words, connection.fileno())]
         for number, own in enumerate(files):
             os.dup2(own, number)
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        _close_from(4)
         gc.freeze()  # what is there is the parent's: no page of it need be copied
         _keep_what_is_freed()
         with socket.socket(fileno=3).makefile("rwb") as stream:
@@ -230,6 +230,20 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
         os.write(2, f"{_CAUSE}{problem!r}\n".encode())
     finally:
         os._exit(1)
+
+
+def _close_from(first: int) -> None:
+    """Close all files from this number on: those that are open, since there may be room for many millions, and before
+    Linux 5.9 each number would be tried."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:  # no /proc, or nothing left to list it with
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+        return
+    for number in numbers:
+        if number >= first:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(number)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
