@@ -5,8 +5,8 @@ LUTHIER_FUZZ=n tries n times as many mutations.
 
 from __future__ import annotations
 
-import cProfile
 import copy
+import cProfile
 import json
 import os
 import random
