@@ -104,17 +104,18 @@ def function(name: str, lines: Iterable[str]) -> str:
     return f".globl {name}\n.p2align 8\n.type {name},@function\n{name}:\n {body}\n.size {name}, .-{name}\n"
 
 
-def assembled(text: str, target: str, *, wave_size: int | None = None) -> CodeObject:
+def assembled(text: str, target: str, *, wave_size: int | None = None, version: int = 5) -> CodeObject:
     """Return the code object of an assembly file.
 
     Args:
         text: contents of the file.
         target: processor, with its features if any: ``gfx90a:xnack+``.
         wave_size: lanes, by default the processor's own choice.
+        version: of the code object.
     """
     path = kept(text, lambda path: path.write_text(text), "kernel.s")
     command: list[str | Path] = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}"]
-    command += ["-mcode-object-version=5", "-x", "assembler"]
+    command += [f"-mcode-object-version={version}", "-x", "assembler"]
     if wave_size and target_named(target.partition(":")[0]).default_wave_size == 32:
         command.append("-mwavefrontsize64" if wave_size == 64 else "-mno-wavefrontsize64")
     return load_object(compiled([*command, path], [path], f"{target.replace(':', '_')}.hsaco"))

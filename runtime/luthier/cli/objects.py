@@ -96,14 +96,14 @@ class _Registers:
             self._left -= kernel.code_size
             try:
                 code = found.read(kernel.entry, kernel.code_size)
-                used = named_registers(found.target, kernel.wave_size, code, kernel.entry)
+                used, memory = named_registers(found.target, kernel.wave_size, code, kernel.entry)
                 limits = kernel.descriptor.register_limits(uses_agprs=used["a"] > 0)
-                if all(used[file] <= limit for file, limit in limits.items()):
+                if all(used[file] <= limit for file, limit in limits.items()) and not memory:
                     return ()
                 from luthier.lifting import lift  # needs NumPy
-                from luthier.lifting.allocation import unallocated_registers
+                from luthier.lifting.allocation import unallocated
 
-                return unallocated_registers(lift(found, kernel.name))
+                return unallocated(lift(found, kernel.name))
             except LuthierError:
                 pass
         self.left_out += 1

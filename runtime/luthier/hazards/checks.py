@@ -18,7 +18,7 @@ from luthier.extensions.entry_points import CHECKS as GROUP
 from luthier.extensions.records import Extensions
 from luthier.hazards.wait_counters import check_waits
 from luthier.hazards.wait_states import check_hazards
-from luthier.lifting.allocation import unallocated_registers
+from luthier.lifting.allocation import unallocated_memory, unallocated_registers
 from luthier.lifting.representation import LiftedRepresentation
 
 
@@ -85,13 +85,22 @@ def _registers(lifted: LiftedRepresentation) -> CheckReport:
     return CheckReport(findings=unallocated_registers(lifted))
 
 
+def _memory(lifted: LiftedRepresentation) -> CheckReport:
+    every = tuple(unallocated_memory(lifted))
+    certain = tuple(one for one in every if one.only_if is None)
+    possible = tuple(one for one in every if one.only_if is not None)
+    data = {"memory": [one.to_json() for one in certain], "possible_memory": [one.to_json() for one in possible]}
+    return CheckReport(findings=certain, possible=possible, data=data)
+
+
 WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")
 HAZARDS = Check(help="instructions too near to each other (wait states)", run=_hazards, unneeded="s_nop")
 REGISTERS = Check(help="registers that the kernel descriptor does not allocate", run=_registers)
+MEMORY = Check(help="LDS and private memory that the kernel descriptor does not allocate", run=_memory)
 
 CHECKS = Extensions(
     GROUP,
     "check",
     Check,
-    {name: f"luthier.hazards.checks:{name.upper()}" for name in ("waits", "hazards", "registers")},
+    {name: f"luthier.hazards.checks:{name.upper()}" for name in ("waits", "hazards", "registers", "memory")},
 )

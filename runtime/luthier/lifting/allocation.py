@@ -1,55 +1,76 @@
-"""Registers that code uses and its kernel descriptor does not allocate.
+"""Registers, LDS and private memory that code uses and its kernel descriptor does not allocate.
 
-On hardware they are registers of no wave, or of another one. Only code counts that is reached for certain: not what a
-call by an unknown pointer might go to. LDS and private memory are not looked at: hardware checks their bounds, and
-AMD's own kernels read LDS out of bounds on purpose.
+On hardware such registers are those of no wave, or of another one; loads from such memory give 0, and stores are lost.
+Only code counts that is reached for certain: not what a call by an unknown pointer might go to. Of memory only
+addresses count that are constant (`luthier.lifting.constants`).
+
+A launch may give a kernel more LDS than its descriptor says (dynamic LDS). It is not meant to where metadata of code
+object version 6 have hidden arguments, which then are all that the kernel may ask for, no ``hidden_dynamic_lds_size``
+among them, and no argument that is a ``dynamic_shared_pointer``. Before version 6 compilers may leave the former out,
+and all of them leave out all hidden arguments where a kernel needs none. Elsewhere an access beyond the fixed size is a
+defect where it is beyond all LDS that a work-group may have, and a possible one otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.isa import OperandKind
+from luthier.isa import InstructionFlag, OperandKind
 from luthier.isa import registers as r
+from luthier.lifting.constants import Constants
+from luthier.lifting.model import Instruction
 from luthier.lifting.representation import LiftedRepresentation
+from luthier.objects import CodeObject, Kernel
 
 _FILES = {"v": r.VGPRS, "a": r.AGPRS, "s": range(r.FLAT_SCRATCH_SGPR)}
 """Units of each file of registers; of SGPRs without those that have other names on some targets."""
 
 
+_MASK32 = (1 << 32) - 1
+_TELLS_DYNAMIC_LDS = 6
+"""Code object version from which on compilers say which kernels use dynamic LDS, if they list hidden arguments."""
+_SCALE_OFFSET = 1 << 11
+"""Bit of the cache policy: the offset in a register counts elements (LLVM, ``CPol::SCAL``)."""
+
+
 class Unallocated(Struct, frozen=True):
-    """Use of registers of one file, of which the wave does not have all."""
+    """Use of registers of one file, of LDS or of private memory, of which the wave does not have all."""
 
     kernel: str
     address: int
-    """Virtual, of the first instruction that uses such a register."""
+    """Virtual, of the first instruction that uses such registers or memory."""
     text: str
-    register: str
-    """Highest one that this instruction uses, as ``v77``."""
+    register: str | None
+    """Highest one that this instruction uses, as ``v77``; None for memory."""
     allocated: int
-    """Number of registers of the file that the wave has."""
+    """Number of registers of the file that the wave has, or bytes."""
     instructions: int
-    """Number of the instructions that use such registers."""
+    """Number of the instructions that use such registers or memory."""
     shortage: str
     source: str | None
     """File and line."""
+    only_if: str | None = None
+    """Condition, which the code does not show, under which it is a defect; None: it is one."""
 
     @property
     def sentence(self) -> str:
         """Return the finding as a sentence, without the kernel."""
         where = f" ({self.source})" if self.source else ""
         more = f"; so do {self.instructions - 1} more" if self.instructions > 1 else ""
-        return f"{self.text} at {self.address:#x}{where} {self.shortage}{more}"
+        condition = f"; a defect only if {self.only_if}" if self.only_if else ""
+        return f"{self.text} at {self.address:#x}{where} {self.shortage}{more}{condition}"
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.sentence}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data for JSON."""
+        condition = {"only_if": self.only_if} if self.only_if else {}
         return {
             "kernel": self.kernel,
             "address": self.address,
@@ -58,7 +79,14 @@ class Unallocated(Struct, frozen=True):
             "register": self.register,
             "allocated": self.allocated,
             "instructions": self.instructions,
+            "what": self.shortage,
+            **condition,
         }
+
+
+def unallocated(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
+    """Return what a kernel's code uses that its descriptor does not allocate for certain, an entry a file or memory."""
+    return (*unallocated_registers(lifted), *(one for one in unallocated_memory(lifted) if one.only_if is None))
 
 
 def unallocated_registers(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
@@ -88,21 +116,107 @@ def _in_file(lifted: LiftedRepresentation, file: str, limit: int) -> list[Unallo
     using = np.flatnonzero(_certain(lifted) & (highest >= units.start + limit))
     if not len(using):
         return []
-    index = int(using[0])
-    instruction = lifted.instructions[index]
-    register = f"{file}{int(highest[index]) - units.start}"
-    return [
-        Unallocated(
-            lifted.kernel.name,
-            instruction.address,
-            instruction.text,
-            register,
-            limit,
-            len(using),
-            lifted.kernel.descriptor.shortage(register, limit),
-            str(instruction.source) if instruction.source else None,
-        )
-    ]
+    register = f"{file}{int(highest[using[0]]) - units.start}"
+    return [_finding(lifted, using.tolist(), limit, lifted.kernel.descriptor.shortage(register, limit), register)]
+
+
+def unallocated_memory(lifted: LiftedRepresentation) -> Iterator[Unallocated]:
+    """Yield accesses to LDS and private memory beyond what a kernel has, possible defects too."""
+    kernel, accesses = lifted.kernel, _Accesses(lifted)
+    scratch, size = accesses.of(InstructionFlag.FLAT_SCRATCH), kernel.private_segment_fixed_size
+    if scratch and not kernel.descriptor.enable_private_segment:
+        shortage = "accesses private memory; the kernel descriptor does not enable it"
+        yield _finding(lifted, scratch, 0, shortage)
+    elif not kernel.uses_dynamic_stack:
+        yield from accesses.beyond(scratch, range(size, 1 << 33), "private memory", size)
+    lds, size, dynamic = accesses.of(InstructionFlag.DS), kernel.group_segment_fixed_size, lifted.target.lds_bytes
+    if has_dynamic_lds(lifted.object, kernel):
+        yield from accesses.beyond(lds, range(dynamic, 1 << 33), "LDS", size)
+        yield from accesses.beyond(lds, range(size, dynamic), "LDS", size, "no launch gives the kernel dynamic LDS")
+    else:
+        yield from accesses.beyond(lds, range(size, 1 << 33), "LDS", size)
+
+
+def has_dynamic_lds(object: CodeObject, kernel: Kernel) -> bool:
+    """Return whether launches may be meant to give a kernel more LDS than its descriptor says."""
+    kinds = {argument.value_kind for argument in kernel.arguments}
+    if object.abi < _TELLS_DYNAMIC_LDS or not any(argument.hidden for argument in kernel.arguments):
+        return True
+    return not kinds.isdisjoint(("hidden_dynamic_lds_size", "dynamic_shared_pointer"))
+
+
+class _Accesses:
+    """The accesses of a kernel to LDS and private memory."""
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+        self._constants = Constants(lifted)
+        self._flags = np.where(_certain(lifted), lifted.code.flags, 0)
+
+    def of(self, flag: InstructionFlag) -> list[int]:
+        """Return the instructions with a flag."""
+        found: list[int] = np.flatnonzero(self._flags & int(flag)).tolist()
+        return [index for index in found if self._lifted.instructions[index].memory is not None]
+
+    def beyond(
+        self, accesses: list[int], last: range, memory: str, size: int, only_if: str | None = None
+    ) -> Iterator[Unallocated]:
+        """Yield the finding of those whose last byte is in a range for certain, if there are any.
+
+        Args:
+            size: bytes that the descriptor allocates.
+        """
+        ends = {index: self._last(index) for index in accesses}
+        using = [index for index, end in ends.items() if end is not None and end in last]
+        if using:
+            shortage = f"accesses byte {ends[using[0]]} of {memory}; the kernel descriptor allocates {size}"
+            yield _finding(self._lifted, using, size, shortage, only_if=only_if)
+
+    def _last(self, index: int) -> int | None:
+        """Return the last byte of an access, the least of several; None if its address is not constant."""
+        instruction = self._lifted.instructions[index]
+        access, bases = instruction.memory, self._bases(instruction)
+        if access is None or access.unaddressable or access.size is None or not bases:
+            return None
+        offset = _number(instruction, "offset")
+        offset += access.scale * max(_number(instruction, "offset0"), _number(instruction, "offset1"))
+        return min(base + offset & _MASK32 for base in bases) + access.size - 1
+
+    def _bases(self, instruction: Instruction) -> set[int]:
+        """Return the sums of the registers of an address; nothing if they are not constant."""
+        if _number(instruction, "gds") or _number(instruction, "cpol") & _SCALE_OFFSET:
+            return set()
+        bases, isa = {0}, self._lifted.isa
+        for name in ("addr", "vaddr", "saddr"):
+            kind, value = instruction.operand(name) or (OperandKind.IMMEDIATE, 0)
+            if kind == OperandKind.IMMEDIATE:
+                values: frozenset[int] | None = frozenset([value])
+            elif "NULL" in isa.register(value).name:
+                continue
+            else:
+                unit = int(isa.register_first_unit[value])
+                values = self._constants.before(instruction.index, unit) if unit >= 0 else None
+            bases = {base + one for base in bases for one in values or ()}
+        return bases
+
+
+def _number(instruction: Instruction, name: str) -> int:
+    """Return an immediate operand, 0 where there is none."""
+    kind, value = instruction.operand(name) or (OperandKind.IMMEDIATE, 0)
+    return value if kind == OperandKind.IMMEDIATE else 0
+
+
+def _finding(
+    lifted: LiftedRepresentation,
+    using: list[int],
+    allocated: int,
+    shortage: str,
+    register: str | None = None,
+    only_if: str | None = None,
+) -> Unallocated:
+    first, name = lifted.instructions[using[0]], lifted.kernel.name
+    source = str(first.source) if first.source else None
+    return Unallocated(name, first.address, first.text, register, allocated, len(using), shortage, source, only_if)
 
 
 def _certain(lifted: LiftedRepresentation) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from luthier.isa import InstructionFlag, Opcode
 from luthier.isa.registers import AGPR_FIRST
-from luthier.lifting.allocation import unallocated_registers
+from luthier.lifting.allocation import unallocated
 from luthier.lifting.annotations import Annotations, LiveCounts
 from luthier.lifting.model import BasicBlock, CallSite, Function
 from luthier.lifting.representation import LiftedRepresentation
@@ -59,7 +59,7 @@ def as_text(
     )
     if annotations is not None:
         yield from _summary(annotations)
-    yield from (finding.sentence for finding in unallocated_registers(lifted))
+    yield from (finding.sentence for finding in unallocated(lifted))
     for address in lifted.hardware_entries[1:]:
         yield f"also started at {address:#x}"
     for function in lifted.functions:
@@ -99,7 +99,7 @@ def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None
         "target": str(lifted.object.target),
         "wave_size": lifted.wave_size,
         "hardware_entries": list(lifted.hardware_entries),
-        "unallocated": [finding.to_json() for finding in unallocated_registers(lifted)],
+        "unallocated": [finding.to_json() for finding in unallocated(lifted)],
         "instructions": sum(block.last - block.first + 1 for block in lifted.blocks),
         "functions": [
             {

@@ -29,12 +29,12 @@ RefusalKind = (
 - *unfinished*: the system ended the hook's compilation, twice; another run may succeed;
 - a `Restriction`: nothing can run at the point;
 - *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved;
-- *unallocated*: the whole kernel, since it uses registers that its descriptor does not allocate.
+- *unallocated*: the whole kernel, since it uses registers, LDS or private memory that its descriptor does not allocate.
 """
 
 
 class UnallocatedError(PatchError):
-    """A kernel that uses registers that its descriptor does not allocate."""
+    """A kernel that uses registers or memory that its descriptor does not allocate."""
 
 
 class Refusal(Struct, frozen=True):

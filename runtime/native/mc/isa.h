@@ -43,9 +43,9 @@ enum OperandKind : uint8_t {
 };
 
 // Bits of instructionFlags that are needed outside of flags.cpp.
-constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, MatrixFlag = 1u << 18,
-                   SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24, GwsFlag = 1u << 28,
-                   LengthFlag = 1u << 30;
+constexpr uint32_t FlatFlag = 1u << 15, DsFlag = 1u << 16, ExportFlag = 1u << 17, MatrixFlag = 1u << 18,
+                   SegmentFlags = (1u << 20) | (1u << 21), ScratchFlag = 1u << 21, SdwaFlag = 1u << 24,
+                   GwsFlag = 1u << 28, LengthFlag = 1u << 30;
 
 struct Fixup {
   int32_t instruction;

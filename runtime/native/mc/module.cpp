@@ -84,9 +84,13 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
 }
 
 /// How many VGPRs, AGPRs and SGPRs a wave needs for what instructions name; of SGPRs those that always have that name.
+/// And whether any is for LDS, or for private memory by FLAT_SCRATCH.
 py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t address) {
   const Instructions all = decoded(isa, code, address, false);
   int vgprs = 0, agprs = 0, sgprs = 0;
+  bool memory = false;
+  for (const uint32_t flags : all.flags)
+    memory |= (flags & (DsFlag | ScratchFlag)) != 0;
   for (size_t i = 0; i < all.operandKind.size(); ++i) {
     if (all.operandKind[i] != KindRegister)
       continue;
@@ -99,7 +103,7 @@ py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t addres
     else if (named.first >= units::Sgpr && named.first < units::FlatScratchSgpr)
       sgprs = std::max(sgprs, end - units::Sgpr);
   }
-  return py::make_tuple(vgprs, agprs, sgprs);
+  return py::make_tuple(vgprs, agprs, sgprs, memory);
 }
 
 py::tuple describeOpcode(const Isa &isa, unsigned opcode) {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from luthier.errors import PatchError
 from luthier.hazards.insertion import ModeWrites
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.allocation import unallocated_registers
+from luthier.lifting.allocation import unallocated
 from luthier.objects import Kernel, KernelDescriptor
 from luthier.objects.origins import NO_LINK, NO_POINT, Inserted, Origins
 from luthier.patch.boundary.scalar_reads import after_entry
@@ -97,7 +97,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
             where a hook cannot be spliced in, which is among the kernel's `refusals` otherwise.
     """
     lifted = task.lifted
-    for finding in unallocated_registers(lifted):  # a larger descriptor would hide what is wrong
+    for finding in unallocated(lifted):  # a larger descriptor would hide what is wrong
         raise UnallocatedError(
             f"{finding.text} {finding.shortage}",
             object=lifted.object.name,
