@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_counters import check_order, check_waits
 from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
 from luthier.module import ToolModule
@@ -30,7 +30,8 @@ TOOLS = shipped_tools()
 def findings(object: CodeObject, kernel: str) -> Counter[str]:
     """How many findings a kernel has, by kind."""
     lifted = lift(object, kernel)
-    waits = (f"{one.access} {one.counter}" for one in check_waits(lifted, unneeded=False).findings)
+    missing = (*check_waits(lifted, unneeded=False).findings, *check_order(lifted))
+    waits = (f"{one.access} {one.counter}" for one in missing)
     return Counter([*waits, *(hazard for _, hazard in check_hazards(lifted, unneeded=False, searches=0).consumers)])
 
 

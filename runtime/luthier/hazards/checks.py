@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from luthier.extensions.entry_points import CHECKS as GROUP
 from luthier.extensions.records import Extensions
-from luthier.hazards.wait_counters import check_waits
+from luthier.hazards.wait_counters import check_order, check_waits
 from luthier.hazards.wait_states import check_hazards
 from luthier.lifting.allocation import unallocated_memory, unallocated_registers
 from luthier.lifting.representation import LiftedRepresentation
@@ -95,6 +95,10 @@ def _memory(lifted: LiftedRepresentation) -> CheckReport:
 
 WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")
 HAZARDS = Check(help="instructions too near to each other (wait states)", run=_hazards, unneeded="s_nop")
+ORDER = Check(
+    help="stores to LDS that other waves may not see behind a barrier",
+    run=lambda lifted: CheckReport(findings=check_order(lifted)),
+)
 REGISTERS = Check(help="registers that the kernel descriptor does not allocate", run=_registers)
 MEMORY = Check(help="LDS and private memory that the kernel descriptor does not allocate", run=_memory)
 
@@ -102,5 +106,5 @@ CHECKS = Extensions(
     GROUP,
     "check",
     Check,
-    {name: f"luthier.hazards.checks:{name.upper()}" for name in ("waits", "hazards", "registers", "memory")},
+    {name: f"luthier.hazards.checks:{name.upper()}" for name in ("waits", "hazards", "registers", "memory", "order")},
 )

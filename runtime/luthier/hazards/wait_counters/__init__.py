@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from luthier.hazards.wait_counters.check import WaitReport, check_waits
 from luthier.hazards.wait_counters.findings import Access, Finding, UnneededWait
+from luthier.hazards.wait_counters.order import check_order
 from luthier.hazards.wait_counters.outstanding import Outstanding
 
-__all__ = ["Access", "Finding", "Outstanding", "UnneededWait", "WaitReport", "check_waits"]
+__all__ = ["Access", "Finding", "Outstanding", "UnneededWait", "WaitReport", "check_order", "check_waits"]

@@ -9,11 +9,11 @@ from msgspec import Struct
 from luthier.isa.registers import UnitSet
 from luthier.lifting.paths import Place
 
-Access = Literal["reads", "overwrites", "overwrites a source of"]
+Access = Literal["reads", "overwrites", "overwrites a source of", "order"]
 
 
 class Finding(Struct, frozen=True):
-    """An instruction uses registers of an operation that need not be done."""
+    """An instruction uses registers of an operation that need not be done, or a barrier is there before it is."""
 
     kernel: str
     function: str
@@ -23,6 +23,7 @@ class Finding(Struct, frozen=True):
     producer: Place
     """The operation."""
     registers: UnitSet
+    """None where the order of memory accesses is meant."""
     counter: str
     """Counter that shows when it is done."""
     enough: int
@@ -33,6 +34,8 @@ class Finding(Struct, frozen=True):
     def __str__(self) -> str:
         what = {"reads": "before it is there", "overwrites": "which is still to be written"}.get(self.access, "")
         source = f" {self.access} {self.registers}" if not what else f" {self.access} {self.registers}, {what}"
+        if self.access == "order":
+            source = " lets waves go on to which the store may not be visible (memory order)"
         way = "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
         return (
             f"{self.kernel}: {self.consumer}{source}: nothing waits for {self.producer}; "
