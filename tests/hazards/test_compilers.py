@@ -1,42 +1,55 @@
-"""What compilers make keeps apart all that hardware does not: no finding on any path."""
+"""What compilers make waits for all that it uses and keeps apart what hardware does not: no finding on any path."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from effort import of_target
+from effort import GENERATIONS
 from luthier.errors import LiftError
+from luthier.hazards.wait_counters import check_order, check_waits
 from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
+from luthier.lifting.allocation import unallocated
 from luthier.objects import load_object
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 FILES = ["algorithms", "arithmetic", "groups", "mathematics", "plain", "virtual"]
 LEVELS = ["-O0", "-O1", "-O2", "-O3"]
-WAVES = [of_target(name, name, size) for name in sorted(TARGETS) for size in TARGETS[name].wave_sizes]
+NEWER = ("gfx103", "gfx11", "gfx125")
+WAVES = [
+    pytest.param(name, size, marks=[] if often else [pytest.mark.thorough])
+    for name, target in sorted(TARGETS.items())
+    for size in target.wave_sizes
+    for often in [
+        name in GENERATIONS or (size == target.default_wave_size and (target.is_generic or name.startswith(NEWER)))
+    ]
+]
 
 HOLD = {"vector instruction, s_setreg of MODE": FILES, "LDS, branch, VMEM": ["virtual"]}
 """Hazards in what LLVM 22 makes of some files (docs/checking.md): a row of GFX1250 that it has had since, and one that
 it does not look for across calls."""
 
 
+@pytest.mark.worth(70)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("target", "lanes"), WAVES)
 @pytest.mark.parametrize("file", FILES)
-def test_compiled_kernels_keep_apart(compile_object, file: str, target: str, lanes: int, level: str) -> None:
+def test_compiled_kernels(compile_object, file: str, target: str, lanes: int, level: str) -> None:
     wave = ["-mwavefrontsize64"] if lanes != TARGETS[target].default_wave_size else []
     flags = (f"-I{KERNELS}", "-ffp-contract=off", level, *wave)
     object = load_object(compile_object(KERNELS / f"{file}.hip", target, *flags))
     for kernel in object.kernels:
         try:
-            report = check_hazards(lift(object, kernel))
+            lifted = lift(object, kernel)
         except LiftError:
             assert not TARGETS[target].decodes_all  # some kernels of gfx1250 are not lifted
             continue
-        assert [str(finding) for finding in report.findings if file not in HOLD.get(finding.hazard, ())] == []
+        hazards = [one for one in check_hazards(lifted).findings if file not in HOLD.get(one.hazard, ())]
+        every = [*check_waits(lifted).findings, *check_order(lifted), *unallocated(lifted), *hazards]
+        assert list(map(str, every)) == []
 
 
 @pytest.mark.covering(1)
