@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from luthier.module import ToolModule
 from luthier.terminal import say
-
-from luthier_build.check import problems_of_module, raise_problems
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    from luthier.module import ToolModule  # slow to import, with all that follow
+
+    from luthier_build.check import problems_of_module, raise_problems
+
     modules = [module for file in args.files for module in ToolModule.load_all(file)]
     found: dict[str, list[str]] = {}
     for module in modules:

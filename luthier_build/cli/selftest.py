@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import luthier
 from luthier.errors import LuthierError
@@ -18,8 +18,9 @@ from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say, say_text
 
 from luthier_build.cli import doctor
-from luthier_build.selftest import devices, programs
-from luthier_build.selftest.steps import Outcome, Step, run_steps
+
+if TYPE_CHECKING:
+    from luthier_build.selftest.steps import Outcome, Step
 
 SCHEMA = 1
 """Schema of the file; it grows when something in it changes its meaning or goes."""
@@ -42,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 1 if a step failed, else 0."""
+    from luthier_build.selftest.steps import run_steps  # slow to import
+
     if args.output:
         check_writable(args.output)
     outcomes = []
@@ -65,6 +68,9 @@ def steps(names: list[str] | None) -> Iterator[Step]:
     Raises:
         LuthierError: a name is not that of a device.
     """
+    from luthier_build.selftest import devices, programs  # slow to import
+    from luthier_build.selftest.steps import Step
+
     found = [Step("machine", "environment", environment)]
     for name in names or _DEFAULT:
         kind, _, rest = name.partition(":")

@@ -43,6 +43,21 @@ def test_commands(
     assert f"luthier: warning: commands new_ones {said}" in captured.err
 
 
+def test_commands_are_imported_when_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their table is read without its package, whose code may do anything."""
+    code = 'print("imported")\nIT: dict = {"hello": ("other_one", "says who is there")}\n'
+    code += "def add_arguments(parser): parser.description = 'HELLO'"
+    plant(tmp_path, monkeypatch, "luthier.commands", "new_ones = other_one:IT", code)
+    for command in (["--help"], ["build", "--help"], ["hello", "--help"]):
+        with pytest.raises(SystemExit):
+            main(command)
+        out = capsys.readouterr().out
+        assert ("imported" in out) == ("HELLO" in out) == (command[0] == "hello"), out
+        assert ("says who is there" in out) == (command == ["--help"])
+
+
 def test_commands_that_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

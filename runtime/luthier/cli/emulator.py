@@ -8,11 +8,7 @@ import sys
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
-from luthier.emulator.inspection.coverage import coverage, report
-from luthier.emulator.native.store import store_file
 from luthier.errors import CacheError, LuthierError
-from luthier.objects import load_objects
-from luthier.objects.names import is_selected, select
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -53,6 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _compile(args: argparse.Namespace) -> int:
     from luthier.emulator.ahead import compile_ahead  # the whole device, which the others do without
+    from luthier.emulator.native.store import store_file
+    from luthier.objects import load_objects
+    from luthier.objects.names import is_selected, select
 
     if store_file() is None:
         raise CacheError("there is no cache to keep what is compiled")
@@ -73,6 +72,8 @@ def _compile(args: argparse.Namespace) -> int:
 
 
 def _coverage(args: argparse.Namespace) -> int:
+    from luthier.emulator.inspection.coverage import coverage, report  # slow to import
+
     found = []
     for target in args.targets or TARGETS:
         with Progress("covering") as progress:

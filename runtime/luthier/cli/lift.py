@@ -6,14 +6,9 @@ import argparse
 import json
 
 from luthier.cli.common import say_fitting
-from luthier.cli.counts import counts_of
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
-from luthier.lifting import lift
-from luthier.lifting.annotations import Annotations
-from luthier.lifting.listing import as_data, as_text
-from luthier.lifting.llvm_view import as_llvm
 from luthier.terminal import say_text
 
 
@@ -39,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    from luthier.cli.counts import counts_of  # slow to import, with all that follow
+    from luthier.lifting import lift
+    from luthier.lifting.annotations import Annotations
+    from luthier.lifting.listing import as_data, as_text
+    from luthier.lifting.llvm_view import as_llvm
+
     code_object, kernels = selected_object(args)
     if args.llvm and len(kernels) != 1:
         raise LuthierError(f"--llvm is of one kernel, these are {len(kernels)}: choose one with --kernel")

@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
 def every_command() -> dict[str, tuple[str, str]]:
     """Return `COMMANDS` and those of installed packages, ours first; what cannot be imported is reported.
 
-    The modules that they name are not imported.
+    The modules that they name are not imported; the package that names them is, unless its mapping is a literal.
     """
     from luthier.extensions.entry_points import points_of  # not needed for our own
     from luthier.extensions.records import load
@@ -84,7 +84,9 @@ def every_command() -> dict[str, tuple[str, str]]:
     commands = dict(COMMANDS)
     for point in points_of(COMMAND_GROUP):
         try:
-            added = load(point, f"commands {point.name}", kind=(Mapping, "mapping"))
+            literal = point.literal()
+            is_table = isinstance(literal, dict) and literal
+            added = literal if is_table else load(point, f"commands {point.name}", kind=(Mapping, "mapping"))
         except LuthierError as problem:
             say_text(f"luthier: warning: {problem}", file=sys.stderr)
             continue

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from luthier.cli.common import (
     add_hoist_argument,
@@ -22,17 +23,14 @@ from luthier.cli.common import (
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
-from luthier.objects import CodeObject
-from luthier.objects.host import is_host_file
-from luthier.objects.kpack import is_archive
-from luthier.patch import PatchedObject, PatchReport, RefusedError
-from luthier.patch.layout.address_map import AddressMap, as_columns
-from luthier.patch.output.executable import patch_executable_with
-from luthier.patch.output.object import patch_object_with
 from luthier.support.files import check_writable, is_same_file, write_atomically, writing_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
-from luthier.tool import parse_tools
+
+if TYPE_CHECKING:
+    from luthier.objects import CodeObject
+    from luthier.patch import PatchedObject, PatchReport
+    from luthier.patch.layout.address_map import AddressMap
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    from luthier.objects.host import is_host_file  # slow to import
+    from luthier.objects.kpack import is_archive
+
     for path in filter(None, (args.output, args.map)):
         check_writable(path)
     if args.map and is_same_file(args.output, args.map):
@@ -76,6 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_on_program(args: argparse.Namespace) -> int:
     """Run the command on an executable or a shared library."""
+    from luthier.patch.output.executable import patch_executable_with  # slow to import
+    from luthier.tool import parse_tools
+
     tools = parse_tools(args.tool)
     with Progress("patching") as progress:
         patched = patch_executable_with(
@@ -107,6 +111,8 @@ def _run_on_program(args: argparse.Namespace) -> int:
 def _write_map(path: str | None, objects: list[tuple[CodeObject, tuple[AddressMap, ...]]]) -> None:
     if path is None:
         return
+    from luthier.patch.layout.address_map import as_columns  # slow to import
+
     columns = as_columns(objects)
     if not path.endswith(".parquet"):
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -125,6 +131,10 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     Raises:
         LuthierError: it cannot be done, or a tool inserted nothing.
     """
+    from luthier.patch import RefusedError  # slow to import
+    from luthier.patch.output.object import patch_object_with
+    from luthier.tool import parse_tools
+
     tools = parse_tools(args.tool)
     object, kernels = selected_object(args)
     try:

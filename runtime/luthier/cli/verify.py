@@ -21,14 +21,8 @@ from luthier.cli.progress import Progress
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, is_capture, selected_object
 from luthier.errors import LuthierError
-from luthier.patch import PatchReport
 from luthier.support.files import write_atomically
 from luthier.terminal import say, say_text, visible
-from luthier.tool import parse_tools
-from luthier.verify import verify_object
-from luthier.verify.launch_plan import read_plans
-from luthier.verify.skeleton import skeleton
-from luthier.verify.text import verdict_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +54,13 @@ def run(args: argparse.Namespace) -> int:
     for name in ("device", "scheduler", "time_limit"):
         if getattr(args, name) is not None:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
+    from luthier.patch import PatchReport  # slow to import, with all that follow
+    from luthier.tool import parse_tools
+    from luthier.verify import verify_object
+    from luthier.verify.launch_plan import read_plans
+    from luthier.verify.skeleton import skeleton
+    from luthier.verify.text import verdict_lines
+
     tools = parse_tools(args.tool)
     object, kernels = selected_object(args)
     if args.write_plan:
@@ -84,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _verify_captures(args: argparse.Namespace) -> int:
     """Verify the captures that the command line names; the exit status."""
     from luthier.replay.verification import VerifiedOutcome, Verify  # which imports what runs programs
+    from luthier.tool import parse_tools
 
     for name in ("target", "object", "kernel", "plan", "write_plan"):
         if getattr(args, name):

@@ -68,6 +68,25 @@ class EntryPoint(Struct, frozen=True):
         target = self.value.partition("[")[0]  # behind it are extras, of old packages
         return pkgutil.resolve_name("".join(target.split()))
 
+    def literal(self) -> Any:
+        """Return the object without importing anything: where its module's source assigns it a literal; else None."""
+        import ast  # not needed where nothing is listed
+
+        folders: Sequence[str] | None = None
+        spec = None
+        parts = self.module.split(".")
+        with suppress(Exception):  # whatever finders raise, and sources that are none
+            for end in range(1, len(parts) + 1):
+                specs = (finder.find_spec(".".join(parts[:end]), folders) for finder in sys.meta_path)
+                spec = next(filter(None, specs), None)
+                folders = spec and spec.submodule_search_locations
+            source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+            for node in ast.parse(source).body:
+                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                if [getattr(target, "id", "") for target in targets] == [self.value.partition(":")[2].strip()]:
+                    return ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        return None
+
 
 def points_of(group: str) -> Sequence[EntryPoint]:
     """Return the entry points of a group of Luthier's, none of them imported."""
