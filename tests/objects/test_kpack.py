@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,9 @@ import zstandard
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.objects import find_images, load_object, load_objects
+from luthier.objects.elf import ElfFile
+from luthier.objects.kpack import REFERENCE, KernelArchive
+from luthier.objects.place import Place
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]
@@ -53,15 +59,16 @@ def kpack(images: Images, scheme: str = "zstd-per-kernel", changed: Mapping[str,
     return struct.pack("<4sIQ", b"KPAK", 1, 64 + len(region)).ljust(64, b"\0") + region + msgpack.packb(table)
 
 
-def library(tool: Tool, path: Path, paths: list[str], binary: str = "lib/libx.so") -> Path:
+def library(tool: Tool, path: Path, paths: list[str], binary: str = "lib/libx.so", wrappers: int = 1) -> Path:
     """A library whose device code is in archives at these paths."""
     path.parent.mkdir(parents=True, exist_ok=True)
     marker, source = path.with_suffix(".marker"), path.with_suffix(".s")
     marker.write_bytes(msgpack.packb({"kernel_name": binary, "kpack_search_paths": paths}))
     source.write_text(
         f'.section .rocm_kpack_ref,"a"\nmarker: .incbin "{marker}"\n'
-        '.section .hipFatBinSegment,"aw"\n.long 0x4B504948, 1\n.quad marker, 0\n'
-        '.section .hip_fatbin,"a"\n.ascii "__CLANG_OFFLOAD_BUNDLE__"\n.quad 5, 5, 5\n'  # left of what was there
+        '.section .hipFatBinSegment,"aw"\n'
+        + "".join(f".long 0x4B504948, 1\n.quad marker, {number}\n" for number in range(wrappers))
+        + '.section .hip_fatbin,"a"\n.ascii "__CLANG_OFFLOAD_BUNDLE__"\n.quad 5, 5, 5\n'  # left of what was there
     )
     tool("clang-22", "-shared", "-fuse-ld=lld-22", source, "-o", path)
     return path
@@ -88,9 +95,7 @@ def test_an_archive(scheme: str, images: Images, tmp_path: Path, capsys: pytest.
     assert [one.data for one in others] == [*images.values()][1:]
 
 
-def test_a_library_that_names_archives(
-    images: Images, tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_library_that_names_archives(images: Images, tool: Tool, tmp_path: Path) -> None:
     """One for each processor that is installed; images of other libraries in them are not its own."""
     path = library(tool, tmp_path / "lib" / "libx.so", ["../.kpack/x_@GFXARCH@.kpack"])
     (tmp_path / ".kpack").mkdir()
@@ -103,10 +108,107 @@ def test_a_library_that_names_archives(
         (f"{path}[../.kpack/x_{target}.kpack][lib/libx.so#0:{target}]", images["lib/libx.so#0", target])
         for target in ("gfx1100", "gfx942")
     ]
-    assert main(["patch", str(path), "-t", "instr_count", "-o", str(tmp_path / "out")]) == 1
-    assert "patch those, and let ROCM_KPACK_PATH_PREFIX name" in capsys.readouterr().err
     with pytest.raises(LuthierError, match="only a file on the disk has"):
         load_objects(path.read_bytes())
+
+
+def loaded(path: Path, wrapper: int = 0) -> tuple[dict[str, Any], int]:
+    """What a wrapper of a library points to once it is loaded, and the number it has, as ROCm finds them."""
+    code = f"""
+import ctypes, json, msgpack
+ctypes.CDLL({str(path)!r})
+base = next(int(line.split("-")[0], 16) for line in open("/proc/self/maps") if line.rstrip().endswith({str(path)!r}))
+from luthier.objects.elf import ElfFile
+elf = ElfFile(memoryview(open({str(path)!r}, "rb").read()), "")
+at = base + elf.sections[list(elf.section_names).index(".hipFatBinSegment")].address + 24 * {wrapper}
+pointer, number = (ctypes.c_uint64 * 2).from_address(at + 8)
+unpacker = msgpack.Unpacker()
+unpacker.feed(ctypes.string_at(pointer, 100))  # its size is nowhere
+print(json.dumps([unpacker.unpack(), number]))
+"""
+    metadata, number = json.loads(
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+    )
+    return metadata, number
+
+
+@pytest.mark.parametrize("named", ["../.kpack/x_@GFXARCH@.kpack", "../.kpack/@GFXARCH@/x.kpack", "../.kpack/x.kpm"])
+def test_a_patched_library_has_an_archive_of_its_own(named: str, images: Images, tool: Tool, tmp_path: Path) -> None:
+    """With all images of its own, patched or not; the original and its archives stay as they are."""
+    path = library(tool, tmp_path / "lib" / "libx.so", [named], wrappers=2)
+    files = {}
+    for processor in ("gfx942", "gfx1100"):
+        own = {key: data for key, data in images.items() if key[1] in (processor, "gfx90a")}
+        file = tmp_path / "lib" / named.replace("@GFXARCH@", processor).replace(".kpm", f"_{processor}.kpack")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(kpack(own))
+        files[processor] = {"file": file.name}
+    if named.endswith(".kpm"):
+        (tmp_path / ".kpack/x.kpm").write_bytes(msgpack.packb({"format_version": 1, "kpack_files": files}))
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    (tmp_path / "elsewhere").mkdir()
+    out, link = tmp_path / "elsewhere/out.so", tmp_path / "link.so"
+    link.symlink_to(out)
+    assert main(["patch", str(path), "--target", "gfx942", "-t", "instr_count", "-o", str(link)]) == 0
+    names = ["out.so.kpack", "out.so.kpm"][: 1 + named.endswith(".kpm")]
+    assert sorted(file.name for file in out.parent.iterdir()) == ["out.so", *names]
+    for number in (0, 1):
+        assert loaded(out, number) == ({"kernel_name": "lib/libx.so", "kpack_search_paths": names}, number)
+    elf = ElfFile(memoryview(out.read_bytes()), str(out))
+    (section,) = (one for name, one in zip(elf.section_names, elf.sections, strict=True) if name == REFERENCE)
+    assert msgpack.unpackb(elf.section_view(section, REFERENCE))["kpack_search_paths"] == names  # nothing behind it
+    archive = KernelArchive(Place.of_file(out.parent / "out.so.kpack", "new"))
+    assert {image.id for image in archive.images} == {"lib/libx.so#0:gfx1100", "lib/libx.so#0:gfx942"}
+    left, patched = sorted(load_objects(out), key=lambda one: str(one.target))
+    assert left.data == images["lib/libx.so#0", "gfx1100"]
+    assert patched.section_data(".luthier.text")
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_what_a_patched_library_cannot_replace(
+    images: Images, tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = library(tool, tmp_path / "libx.so", ["out.so.kpack"])
+    (tmp_path / "out.so.kpack").write_bytes(kpack(images))
+    for out, message in ((tmp_path / "out.so", "would be overwritten"), ("/dev/null", "is no file")):
+        assert main(["patch", str(path), "--target", "gfx942", "-t", "instr_count", "-o", str(out)]) == 1
+        assert message in capsys.readouterr().err
+    assert (tmp_path / "out.so.kpack").read_bytes() == kpack(images)
+    assert not (tmp_path / "out.so").exists()
+
+
+def test_the_environment_names_archives(
+    images: Images, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ROCm's loader has it: others before the library's own, or in their place, the first for a target counts."""
+    path = library(tool, tmp_path / "lib" / "libx.so", ["own.kpack", "gone.kpack"])
+    (tmp_path / "lib/own.kpack").write_bytes(kpack(images))
+    other = tmp_path / "other.kpack"
+    other.write_bytes(kpack({("lib/libx.so#0", "gfx942"): images["lib/other.so#0", "gfx90a"]}))
+
+    def targets() -> list[str]:
+        return [str(one.target) for one in load_objects(path)]
+
+    assert targets() == ["gfx942", "gfx1100"]
+    monkeypatch.setenv("ROCM_KPACK_PATH_PREFIX", f"{tmp_path}/none.kpack::{other}:{other}")
+    assert targets() == ["gfx90a", "gfx1100"]  # what is registered as gfx942 is another's
+    monkeypatch.setenv("ROCM_KPACK_PATH", str(other))
+    assert targets() == ["gfx90a"]
+    monkeypatch.setenv("ROCM_KPACK_PATH", str(tmp_path / "none.kpack"))
+    with pytest.raises(LuthierError, match="of which none is there: ROCM_KPACK_PATH names"):
+        targets()
+    monkeypatch.setenv("ROCM_KPACK_DISABLE", "1")
+    with pytest.raises(LuthierError, match="ROCM_KPACK_DISABLE=1 keeps ROCm from reading"):
+        targets()
+
+
+@pytest.mark.parametrize("rows", [None, [], {"gfx942": "x"}, {"gfx942": {"file": "../x.kpack"}}, {"a": {"file": ".."}}])
+def test_malformed_manifests(rows: object, tool: Tool, tmp_path: Path) -> None:
+    path = library(tool, tmp_path / "libx.so", ["x.kpm"])
+    (tmp_path / "x.kpm").write_bytes(msgpack.packb({"kpack_files": rows}))
+    with pytest.raises(LuthierError, match=r"manifest lists|none is there") as raised:
+        load_objects(path)
+    assert "x.kpm" in str(raised.value)
 
 
 @pytest.mark.parametrize("archive", ["/etc/x.kpack", "../../x.kpack", "a/../../../x.kpack"])

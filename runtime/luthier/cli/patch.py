@@ -90,7 +90,12 @@ def _run_on_program(args: argparse.Namespace) -> int:
             object=args.object,
             kernels=args.kernel,
             progress=progress.step,
+            output=args.output,
         )
+    folder = os.path.dirname(os.path.realpath(args.output))
+    beside = {os.path.join(folder, name): data for name, data in patched.beside.items()}
+    if beside and os.path.exists(args.output) and not os.path.isfile(args.output):
+        raise LuthierError(f"{args.output} is no file, beside which an archive could be")
     for object, one in patched.objects:
         check_tools(tools, object, list(object.kernels))
         print_refusals(one.report)
@@ -98,6 +103,8 @@ def _run_on_program(args: argparse.Namespace) -> int:
         say_text(f"{visible(name)}: left as it is: {reason}", file=sys.stderr)
     with writing_atomically(args.output, mode=os.stat(args.file).st_mode) as file:
         patched.file.write(file)
+        for path, data in beside.items():  # they are there before what names them
+            write_atomically(path, data)
     _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
     if args.json:
         print_json(patched.to_json())
@@ -105,6 +112,8 @@ def _run_on_program(args: argparse.Namespace) -> int:
     for object, one in patched.objects:
         say(f"{object.name}: {object.target}")
         print_report(one.report)
+    for path in beside:
+        say(f"{visible(path)} belongs beside it")
     return 0
 
 

@@ -23,7 +23,7 @@ from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, Ent
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.kpack import ARCHIVE_MAGIC as KPACK_MAGIC
-from luthier.objects.kpack import REFERENCE, KernelArchive, Reference
+from luthier.objects.kpack import REFERENCE, KernelArchive, Packed, Reference
 from luthier.objects.place import Place
 from luthier.support.wording import enumerated
 
@@ -56,7 +56,8 @@ class Image(Struct, frozen=True):
     bundle: str = ""
     """The offload bundle that it is in, another text for each in a file; "" where it is in none."""
     bundle_start: int | None = None
-    """Offset in the file of the bundle, or archive of device code, that it is an entry of; None where it is of none."""
+    """Offset in the file of the bundle, or archive of device code, that it is an entry of, or of the section that names
+    its archive; None where it is of none."""
 
     @property
     def target(self) -> TargetId:
@@ -333,7 +334,9 @@ def _walk(place: Place, identifier: str = "", bundle: str = "", bundle_start: in
             if member.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
                 yield from _walk(member)
     elif place.begins(KPACK_MAGIC):
-        yield from _walk_kpack(place, place.start)
+        archive = KernelArchive(place)
+        for packed in archive.images:
+            yield from _walk_packed(archive, packed, place.start)
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
     elif place.begins(E.SPIRV_MAGIC):
@@ -379,24 +382,19 @@ def _walk_host(place: Place) -> _Found:
     for name, section in zip(elf.section_names, elf.sections, strict=True):
         if name == REFERENCE:
             reference = Reference.of(place.cut(section.offset, section.size, f"section {name}"))
-            for path, file in reference.archives(place):
-                archive = Place.of_file(file, f"{place.name}[{path}]")._replace(depth=place.depth + 1)
-                yield from _walk_kpack(archive, None, reference.binary)
+            for archive, packed in reference.images(place):
+                yield from _walk_packed(archive, packed, place.start + section.offset)
 
 
-def _walk_kpack(place: Place, start: int | None, binary: str | None = None) -> _Found:
-    """Yield the images of an archive, or those of one host file.
+def _walk_packed(archive: KernelArchive, packed: Packed, start: int) -> _Found:
+    """Yield an image of an archive.
 
     Args:
         start: `Image.bundle_start`.
-        binary: name of the host file in the archive.
     """
-    archive = KernelArchive(place)
-    for packed in archive.images:
-        if binary in (None, packed.binary, packed.binary.rpartition("#")[0]):
-            image = archive.read(packed).inner(packed.id)
-            if image.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
-                yield from _walk(image, packed.id, f"{place.name} {packed.binary}", start)
+    image = archive.read(packed).inner(packed.id)
+    if image.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
+        yield from _walk(image, packed.id, f"{archive.place.name} {packed.binary}", start)
 
 
 def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:

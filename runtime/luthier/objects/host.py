@@ -3,7 +3,8 @@
 A HIP program registers its device code by wrappers in ``.hipFatBinSegment``: a magic number, a version and a pointer to
 an offload bundle. New bundles do not fit in the place of the old ones, so they go to a segment of their own behind
 everything, and the wrappers' pointers, with the relocations that make them, are changed. Nothing that is loaded moves;
-the old bundles stay where they are, used by nobody.
+the old bundles stay where they are, used by nobody. Where wrappers point to what names archives, the new segment has
+such a section, and the device code is in an archive of its own.
 
 The new segment also holds the program headers, since there is one more of them. Old kernels and start-up code expect
 them at the first segment's address plus their offset in the file, so the new segment's offset and address are as far
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
 from msgspec import Struct
@@ -27,7 +28,15 @@ from luthier.errors import LuthierError, ObjectError
 from luthier.objects import elf as E
 from luthier.objects.bundles import Entry, bundles, make_bundle, opened
 from luthier.objects.image import PAGE, round_up
-from luthier.objects.kpack import REFERENCE, WRAPPER_MAGIC, KernelArchive
+from luthier.objects.kpack import (
+    MANIFEST_SUFFIX,
+    REFERENCE,
+    WRAPPER_MAGIC,
+    KernelArchive,
+    Reference,
+    make_archive,
+    make_manifest,
+)
 from luthier.objects.place import Place
 
 WRAPPERS = ".hipFatBinSegment"
@@ -149,7 +158,11 @@ class ArchiveFile:
         self.bundles = frozenset({self._place.start})
         """`Image.bundle` of the images that `with_images` takes others for."""
 
-    def with_images(self, images: Mapping[int, Mapping[str, bytes]]) -> Rewritten:
+    def beside(self, images: Mapping[int, Mapping[str, bytes]], output: str) -> dict[str, bytes]:
+        """Return nothing: see `HostFile.beside`."""
+        return {}
+
+    def with_images(self, images: Mapping[int, Mapping[str, bytes]], beside: Iterable[str] = ()) -> Rewritten:
         """Return the file with other images, by `Image.bundle` and `Image.id`."""
         data = self._archive.with_images(images.get(self._place.start, {}))
         return Rewritten(memoryview(data), len(data))
@@ -177,6 +190,8 @@ class HostFile:
         self._relocations = self._read_relocations()
         self._has_packed = any(one.type == _SHT_RELR for one in elf.sections)
         """The loader adds its address to what lies at places that a bitmap names."""
+        self._reference: Reference | None = None
+        """Where wrappers point to the section that names archives, what it says."""
         self.fat_binaries = self._find()
 
     @property
@@ -184,12 +199,39 @@ class HostFile:
         """Return `Image.bundle` of the images that `with_images` takes others for."""
         return frozenset(fat.bundle.start for fat in self.fat_binaries)
 
-    def with_images(self, images: Mapping[int, Mapping[str, bytes]]) -> Rewritten:
+    def beside(self, images: Mapping[int, Mapping[str, bytes]], output: str) -> dict[str, bytes]:
+        """Return the files, by name, that must lie beside the file with other images when that is written to `output`.
+
+        Raises:
+            ObjectError: the archives that its device code is in cannot be read, or would be overwritten.
+        """
+        if self._reference is None:
+            return {}
+        (new,) = images.values()
+        packed = {
+            image: new[image.id] if image.id in new else archive.read(image).peek(0, image.size)
+            for archive, image in self._reference.images(self._place)
+        }
+        folder, name = os.path.split(os.path.realpath(output))  # of a link, ROCm looks beside what it leads to
+        files = {f"{name}.kpack": make_archive(packed)}
+        if any(path.endswith(MANIFEST_SUFFIX) for path in self._reference.paths):  # its ROCm may know nothing else
+            files[f"{name}{MANIFEST_SUFFIX}"] = make_manifest(packed, f"{name}.kpack")
+        for _, file in self._reference.archives(self._place):
+            if os.path.realpath(file) in (os.path.join(folder, one) for one in files):
+                self._elf.fail(f"{file}, which has its device code, would be overwritten: choose another output")
+        return files
+
+    def with_images(self, images: Mapping[int, Mapping[str, bytes]], beside: Iterable[str] = ()) -> Rewritten:
         """Return the file with other images, by `Image.bundle` and `Image.id`.
+
+        Args:
+            beside: names of the files that `beside` returned.
 
         Raises:
             ObjectError: the file's layout leaves no place for them.
         """
+        if self._reference is not None:
+            return self.with_fat_binaries({0: self._reference._replace(paths=tuple(beside)).packed})
         return self.with_fat_binaries(
             {at: fat.with_images(images.get(fat.bundle.start, {})) for at, fat in enumerate(self.fat_binaries)}
         )
@@ -238,7 +280,8 @@ class HostFile:
             out.put(at, bundle)
             for wrapper in self.fat_binaries[number].wrappers:
                 self._point(out, wrapper, at + apart)
-        self._move_section(out, first, start + size - first, apart)
+        end = max(at + len(bundle) for at, bundle in parts.values())  # exactly: ROCm's tools unpack all of a section
+        self._move_section(out, first, end - first, apart)
         return out
 
     def _find(self) -> tuple[FatBinary, ...]:
@@ -251,6 +294,7 @@ class HostFile:
                 "originals out, `luthier run` patches what is loaded"
             )
         pointers: dict[int, list[int]] = {}
+        magics = set[int]()
         for number in at:
             section = elf.sections[number]
             data = elf.section_view(section, WRAPPERS)
@@ -258,15 +302,13 @@ class HostFile:
                 elf.fail(f"section {WRAPPERS} of {section.size} bytes holds no whole wrappers", section.offset)
             for offset in range(0, section.size, _WRAPPER.size):
                 magic, version, held, _ = _WRAPPER.unpack_from(data, offset)
-                if magic == WRAPPER_MAGIC:
-                    elf.fail(
-                        f"its device code is in the .kpack archives that {REFERENCE} names: patch those, and let "
-                        "ROCM_KPACK_PATH_PREFIX name the results when the program runs"
-                    )
-                if (magic, version) != (_MAGIC, _VERSION):
+                magics.add(magic)
+                if version != _VERSION or magics not in ({_MAGIC}, {WRAPPER_MAGIC}):
                     elf.fail(f"a wrapper of kind {magic:#x}, version {version}", section.offset + offset)
                 pointer = section.address + offset + 8
                 pointers.setdefault(self._pointed(pointer, held), []).append(pointer)
+        if magics == {WRAPPER_MAGIC}:
+            return (self._archives(pointers),)
         return tuple(
             self._fat_binary(tuple(every), address, number) for number, (address, every) in enumerate(pointers.items())
         )
@@ -277,6 +319,17 @@ class HostFile:
         if relocation is None and self._elf.header.type == E.ET_DYN and not self._has_packed:
             self._elf.fail(f"the pointer at {wrapper:#x} is not relocated")
         return held if relocation is None else relocation[1]
+
+    def _archives(self, pointers: Mapping[int, Sequence[int]]) -> FatBinary:
+        """Read the section that names archives, which all wrappers point to."""
+        elf = self._elf
+        names = [number for number, name in enumerate(elf.section_names) if name == REFERENCE]
+        if len(names) != 1 or {*pointers} != {elf.sections[names[0]].address}:
+            elf.fail(f"wrappers of archives that do not point to one section {REFERENCE}")
+        section = elf.sections[names[0]]
+        place = self._place.cut(section.offset, section.size, f"section {REFERENCE}")
+        self._reference = Reference.of(place)
+        return FatBinary(tuple(pointers[section.address]), section.address, place, (), f"{self.name}[{REFERENCE}]")
 
     def _fat_binary(self, wrappers: tuple[int, ...], address: int, number: int) -> FatBinary:
         segment = next((one for one in self._loads if one.vaddr <= address < one.vaddr + one.filesz), None)
@@ -328,10 +381,11 @@ class HostFile:
         out.put(segment.offset + wrapper - segment.vaddr, struct.pack("<Q", address))
 
     def _move_section(self, out: Rewritten, offset: int, size: int, apart: int) -> None:
-        """Let the first section of fat binaries describe the new ones, and others nothing."""
+        """Let the first section of fat binaries, or that of archives' names, describe the new ones; others nothing."""
         elf = self._elf
+        moved = FAT_BINARY if self._reference is None else REFERENCE
         for number, name in enumerate(elf.section_names):
-            if name != FAT_BINARY:
+            if name != moved:
                 continue
             section = elf.sections[number]._replace(offset=offset, address=offset + apart, size=size)
             at = elf.header.sections_offset + number * E.SECTION_HEADER.size

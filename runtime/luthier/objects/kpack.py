@@ -2,9 +2,12 @@
 
 From ROCm 7.13 on, libraries may have their device code in such archives, one for a processor or a family. The wrappers
 that register it have another magic number, and point to the section ``.rocm_kpack_ref``: MessagePack, which has the
-name that the library has in the archives, and their paths relative to its own folder.
+name that the library has in the archives, and their paths relative to its own folder. A path may stand for archives of
+several targets, or, until early in 2026, name a manifest (``.kpm``) that lists them. Variables of the environment name
+other archives, as paths with colons between.
 
-Source: ROCm's kpack (rocm-systems, shared/kpack: "Multi-Architecture Packaging with Kpack", and its runtime).
+Source: ROCm's kpack (rocm-systems, shared/kpack: "Multi-Architecture Packaging with Kpack", and its runtime; rocm-kpack
+before its "Drop .kpm manifests").
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -25,6 +28,9 @@ from luthier.objects.place import Place
 
 ARCHIVE_MAGIC = b"KPAK"
 REFERENCE = ".rocm_kpack_ref"
+MANIFEST_SUFFIX = ".kpm"
+INSTEAD, BEFORE, OFF = "ROCM_KPACK_PATH", "ROCM_KPACK_PATH_PREFIX", "ROCM_KPACK_DISABLE"
+"""Variables: archives in place of those that libraries name, others before these, and none."""
 WRAPPER_MAGIC = 0x4B504948
 """HIPK, in the wrappers of host files that name archives."""
 _VERSION = 1
@@ -34,6 +40,7 @@ _BLOBS = 64
 """Offset of the first blob."""
 _SIZE = struct.Struct("<I")
 _LARGEST_TABLE = 1 << 24
+_LARGEST_MANIFEST = 1 << 20
 _MOST_BLOBS = 1 << 20
 _PROCESSOR = "@GFXARCH@"
 """What stands for a target id in the name of an archive."""
@@ -69,6 +76,46 @@ class Packed(NamedTuple):
         return f"{self.binary}:{self.processor}"
 
 
+def make_archive(images: Mapping[Packed, bytes]) -> bytes:
+    """Return an archive of images; sizes and ordinals are their own, not those of `Packed`."""
+    toc: dict[str, dict[str, Any]] = {}
+    for ordinal, (image, data) in enumerate(images.items()):
+        toc.setdefault(image.binary, {})[image.processor] = {
+            "type": "hsaco",
+            "ordinal": ordinal,
+            "original_size": len(data),
+        }
+    targets = sorted({image.processor for image in images})
+    table = {"format_version": 1, "group_name": "luthier", "gfx_arch_family": "luthier", "gfx_arches": targets}
+    table |= {"compression_scheme": _ZSTD, "toc": toc}
+    return _archive(table, [_compressed(data) for data in images.values()])
+
+
+def make_manifest(images: Iterable[Packed], archive: str) -> bytes:
+    """Return a manifest that has all images in one archive beside it."""
+    files = {image.processor: {"file": archive} for image in images}
+    packed: bytes = msgpack.packb({"format_version": 1, "component_name": "luthier", "kpack_files": files})
+    return packed
+
+
+def _compressed(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(data)
+
+
+def _archive(table: dict[str, Any], blobs: Sequence[bytes]) -> bytes:
+    if table.get("compression_scheme") == _ZSTD:
+        region = _SIZE.pack(len(blobs)) + b"".join(_SIZE.pack(len(blob)) + blob for blob in blobs)
+        table |= {"zstd_offset": _BLOBS, "zstd_size": len(region)}
+    else:
+        region, places = b"".join(blobs), list[dict[str, int]]()
+        for blob in blobs:
+            places.append({"offset": _BLOBS + sum(place["size"] for place in places), "size": len(blob)})
+        table["blobs"] = places
+    start = ARCHIVE_MAGIC + _HEADER.pack(_VERSION, _BLOBS + len(region))[4:]
+    packed: bytes = msgpack.packb(table)
+    return start.ljust(_BLOBS, b"\0") + region + packed
+
+
 class KernelArchive:
     """The table of contents of an archive, and its images.
 
@@ -77,7 +124,7 @@ class KernelArchive:
     """
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self.place = place
         version, start = place.unpack(_HEADER, 0, "kpack header")
         if version != _VERSION:
             place.fail(f"kpack archive of unknown version {version}", 4)
@@ -111,21 +158,12 @@ class KernelArchive:
     def with_images(self, images: Mapping[str, bytes]) -> bytes:
         """Return the archive with other images in the place of some, by `Packed.id`; it is compressed as it was."""
         new = {image.ordinal: images[image.id] for image in self.images if image.id in images}
-        compress = zstandard.ZstdCompressor(level=3).compress if self._scheme == _ZSTD else bytes
+        compress = _compressed if self._scheme == _ZSTD else bytes
         blobs = [
             compress(new[ordinal]) if ordinal in new else blob.peek(0, blob.size)
             for ordinal, blob in enumerate(self._blobs)
         ]
         table = dict(self._table)
-        if self._scheme == _ZSTD:
-            region = _SIZE.pack(len(blobs)) + b"".join(_SIZE.pack(len(blob)) + blob for blob in blobs)
-            table |= {"zstd_offset": _BLOBS, "zstd_size": len(region)}
-        else:
-            region, places = b"", []
-            for blob in blobs:
-                places.append({"offset": _BLOBS + len(region), "size": len(blob)})
-                region += blob
-            table["blobs"] = places
         table["toc"] = {
             binary: {
                 processor: row | {"original_size": len(new[row["ordinal"]])} if row["ordinal"] in new else row
@@ -133,15 +171,13 @@ class KernelArchive:
             }
             for binary, rows in self._table["toc"].items()
         }
-        start = ARCHIVE_MAGIC + _HEADER.pack(_VERSION, _BLOBS + len(region))[4:]
-        packed: bytes = msgpack.packb(table)
-        return start.ljust(_BLOBS, b"\0") + region + packed
+        return _archive(table, blobs)
 
     @property
     def _scheme(self) -> str:
         scheme = self._table.get("compression_scheme", _STORED)
         if scheme not in (_STORED, _ZSTD):
-            self._place.fail(f"kpack archive with unknown compression {scheme!r}", self._start)
+            self.place.fail(f"kpack archive with unknown compression {scheme!r}", self._start)
         return str(scheme)
 
     def _images(self) -> Iterator[Packed]:
@@ -152,7 +188,7 @@ class KernelArchive:
 
     def _frames(self) -> list[Place]:
         offset, size = (self._number(self._table, name) for name in ("zstd_offset", "zstd_size"))
-        region = self._place.cut(offset, size, "blobs of a kpack archive")
+        region = self.place.cut(offset, size, "blobs of a kpack archive")
         (count,) = region.unpack(_SIZE, 0, "number of blobs")
         frames, at = [], _SIZE.size
         if count > min(size // _SIZE.size, _MOST_BLOBS):
@@ -166,27 +202,27 @@ class KernelArchive:
     def _stored(self) -> list[Place]:
         rows = self._table.get("blobs")
         if not isinstance(rows, list):
-            self._place.fail("kpack archive without blobs", self._start)
+            self.place.fail("kpack archive without blobs", self._start)
         blobs = []
         for row in rows:
             offset, size = (self._number(self._map(row, "blobs"), name) for name in ("offset", "size"))
-            blobs.append(self._place.cut(offset, size, "blob"))
+            blobs.append(self.place.cut(offset, size, "blob"))
         end = 0
         for blob in sorted(blobs, key=lambda blob: blob.start):
             if blob.size and blob.start < end:  # each containing all others would be a bomb
-                self._place.fail("blobs of a kpack archive overlap", blob.start - self._place.start)
+                self.place.fail("blobs of a kpack archive overlap", blob.start - self.place.start)
             end = blob.end
         return blobs
 
     def _map(self, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            self._place.fail(f"{what!r} in the table of a kpack archive is no map with names", self._start)
+            self.place.fail(f"{what!r} in the table of a kpack archive is no map with names", self._start)
         return value
 
     def _number(self, row: Mapping[str, Any], name: str) -> int:
         value = row.get(name)
         if type(value) is not int or not 0 <= value < 1 << 63:
-            self._place.fail(f"{name!r} in the table of a kpack archive is {value!r}, no size", self._start)
+            self.place.fail(f"{name!r} in the table of a kpack archive is {value!r}, no size", self._start)
         return value
 
 
@@ -196,7 +232,7 @@ class Reference(NamedTuple):
     binary: str
     """Its name in archives, without the number of a wrapper."""
     paths: tuple[str, ...]
-    """Paths of archives, relative to its folder; with ``@GFXARCH@`` for the target."""
+    """Paths of archives and manifests, relative to its folder; with ``@GFXARCH@`` for the target."""
 
     @staticmethod
     def of(section: Place) -> Reference:
@@ -211,33 +247,86 @@ class Reference(NamedTuple):
             section.fail(f"{REFERENCE} does not name device code and archives", 0)
         return Reference(binary, tuple(paths))
 
+    @property
+    def packed(self) -> bytes:
+        """Return the contents of the section."""
+        data: bytes = msgpack.packb({"kernel_name": self.binary, "kpack_search_paths": list(self.paths)})
+        return data
+
+    def images(self, host: Place) -> Iterator[tuple[KernelArchive, Packed]]:
+        """Yield the images of the host file with the archives that have them.
+
+        Of two for one target, that in the earlier archive is the one that ROCm loads; the other one is left out.
+
+        Raises:
+            ObjectError: as of `archives`, or one is malformed.
+        """
+        seen = set[str]()
+        for path, file in self.archives(host):
+            archive = KernelArchive(Place.of_file(file, f"{host.name}[{path}]")._replace(depth=host.depth + 1))
+            for image in archive.images:
+                if self.binary in (image.binary, image.binary.rpartition("#")[0]) and image.id not in seen:
+                    seen.add(image.id)
+                    yield archive, image
+
     def archives(self, host: Place) -> list[tuple[str, str]]:
-        """Return the archives that are there: paths as the host file has them, and from here.
+        """Return the archives that are there: paths as the host file or the environment has them, and from here.
 
         Those that are not there are of processors that were not installed.
 
         Raises:
-            ObjectError: none is there, or a path leaves the folder that the host file's name in archives begins in.
+            ObjectError: none is there, the environment switches them off, or a path leaves the folder that the host
+                file's name in archives begins in.
         """
-        found: list[tuple[str, str]] = []
-        up = len(PurePosixPath(self.binary).parts) - 1
-        for path in self.paths:
-            normal = os.path.normpath(path)
-            outside = normal.split("/").count("..") > up
-            if (
-                not host.path
-                or os.path.isabs(path)
-                or "\0" in path
-                or outside
-                or ".." in PurePosixPath(self.binary).parts
-            ):
-                why = "which only a file on the disk has" if not host.path else f"outside of what has {self.binary!r}"
-                host.fail(f"its device code is in {path!r}, {why}", 0)
-            folder, name = os.path.split(os.path.join(os.path.dirname(host.path), path))
-            pattern = re.compile(r"[\w:+-]+".join(map(re.escape, name.split(_PROCESSOR))))
-            there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-            inner = os.path.dirname(path)
-            found += [(os.path.join(inner, one), os.path.join(folder, one)) for one in there if pattern.fullmatch(one)]
+        if os.environ.get(OFF, "")[:1] not in ("", "0"):
+            host.fail(f"its device code is in archives, which {OFF}={os.environ[OFF]} keeps ROCm from reading", 0)
+        instead, before = ([one for one in os.environ.get(name, "").split(":") if one] for name in (INSTEAD, BEFORE))
+        named = [(path, path) for path in instead or before]
+        if not instead:
+            named += [pair for path in self.paths for pair in self._named(host, path)]
+        found: dict[str, tuple[str, str]] = {}
+        for path, file in named:
+            if os.path.isfile(file):
+                found.setdefault(os.path.realpath(file), (path, file))
         if not found:
-            host.fail(f"its device code is in archives of which none is there: {', '.join(self.paths)}", 0)
-        return found
+            where = f"{INSTEAD} names {', '.join(instead)}" if instead else ", ".join([*before, *self.paths])
+            host.fail(f"its device code is in archives of which none is there: {where}", 0)
+        return list(found.values())
+
+    def _named(self, host: Place, path: str) -> Iterator[tuple[str, str]]:
+        """Yield what a path of the host file stands for, as `archives`."""
+        up = len(PurePosixPath(self.binary).parts) - 1
+        outside = os.path.normpath(path).split("/").count("..") > up or ".." in PurePosixPath(self.binary).parts
+        if not host.path or os.path.isabs(path) or "\0" in path or outside:
+            why = "which only a file on the disk has" if not host.path else f"outside of what has {self.binary!r}"
+            host.fail(f"its device code is in {path!r}, {why}", 0)
+        before, mark, behind = path.partition(_PROCESSOR)  # in a name, or in that of a folder
+        folder, start = os.path.split(before)
+        end, _, rest = behind.partition("/")
+        pattern = re.compile(f"{re.escape(start)}[\\w:+-]+{re.escape(end)}" if mark else re.escape(start))
+        here = os.path.dirname(host.path)
+        there = os.path.join(here, folder)
+        for name in sorted(os.listdir(there)) if os.path.isdir(there) else []:
+            if pattern.fullmatch(name):
+                full = os.path.join(folder, name, rest) if rest else os.path.join(folder, name)
+                if full.endswith(MANIFEST_SUFFIX):
+                    yield from ((one, os.path.join(here, one)) for one in _listed(here, full))
+                else:
+                    yield full, os.path.join(here, full)
+
+
+def _listed(folder: str, path: str) -> Iterator[str]:
+    """Yield the paths of the archives that a manifest lists, which are beside it.
+
+    Raises:
+        ObjectError: it is malformed.
+    """
+    place = Place.of_file(os.path.join(folder, path), path)
+    if place.size > _LARGEST_MANIFEST:
+        place.fail(f"a manifest of {place.size} bytes", 0)
+    rows = decode_metadata(place.peek(0, place.size), object=place.name, offset=0).get("kpack_files")
+    for row in rows.values() if isinstance(rows, dict) else [None]:
+        name = row.get("file") if isinstance(row, dict) else None
+        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
+            place.fail(f"the manifest lists {name!r}, no archive beside it", 0)
+        yield os.path.join(os.path.dirname(path), name)

@@ -27,6 +27,8 @@ class PatchedFile(Struct, frozen=True):
     """Each code object with what has taken its place."""
     skipped: tuple[tuple[str, str], ...]
     """Name of each code object that was left as it was, and why."""
+    beside: dict[str, bytes] = {}
+    """Files that must lie beside it, by name: where its device code is in archives (``.kpack``), a new one of these."""
 
     @property
     def data(self) -> bytes:
@@ -41,6 +43,7 @@ class PatchedFile(Struct, frozen=True):
                 for old, patched in self.objects
             ],
             "skipped": [{"name": name, "reason": reason} for name, reason in self.skipped],
+            **({"beside": [*self.beside]} if self.beside else {}),
         }
 
 
@@ -55,6 +58,7 @@ def patch_executable(
     strict: bool = False,
     hoist: bool | None = None,
     most_stack: int | None = None,
+    output: str | None = None,
 ) -> PatchedFile:
     """Instrument the kernels of every code object in an executable or a shared library of the host, or in an archive of
     their device code (``.kpack``).
@@ -70,6 +74,7 @@ def patch_executable(
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error, a code object that stays as it is included.
         hoist, most_stack: as of `patch_object`.
+        output: path that the file will be written to, by default `path`: files beside it are named so.
 
     Raises:
         LuthierError: the file is no such program, none of its code objects could be instrumented, or one could not with
@@ -77,7 +82,7 @@ def patch_executable(
     """
     options = PatchOptions(strict=strict, hoist=hoist, most_stack=most_stack)
     return patch_executable_with(
-        options, path, instrument, target=target, object=object, kernels=kernels, progress=progress
+        options, path, instrument, target=target, object=object, kernels=kernels, progress=progress, output=output
     )
 
 
@@ -90,6 +95,7 @@ def patch_executable_with(
     object: str | None = None,
     kernels: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    output: str | None = None,
 ) -> PatchedFile:
     """Instrument an executable or a shared library of the host, as `patch_executable`, which see."""
     host = ArchiveFile(path) if is_archive(path) else HostFile(path)
@@ -117,7 +123,8 @@ def patch_executable_with(
         raise failures[0]
     if not done:
         raise ObjectError("; ".join(f"{name}: {reason}" for name, reason in skipped) or "no device code", object=path)
-    return PatchedFile(host.with_images(images), tuple(done), tuple(skipped))
+    beside = host.beside(images, output or path)
+    return PatchedFile(host.with_images(images, beside), tuple(done), tuple(skipped), beside)
 
 
 class _DeviceCode(Struct, frozen=True):
