@@ -48,7 +48,8 @@ def build_tool() -> None:
     wheels = ROOT / "build" / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT])
-    environment = {**os.environ, "PIP_FIND_LINKS": str(wheels), "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    constraints = {"PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_NO_REQUIRE_HASHES": "1"}  # no luthier's
+    environment = {**os.environ, "PIP_FIND_LINKS": str(wheels), **constraints}
     run([*pip, "install", "--no-deps", "--force-reinstall", ROOT / "examples" / "tools" / TOOL], env=environment)
 
 

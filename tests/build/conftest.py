@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -68,25 +69,34 @@ def make_project(tmp_path: Path) -> MakeProject:
     return make
 
 
-@pytest.fixture(scope="session")
-def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a wheel of this source tree, built from a copy so that nothing is written into the tree."""
-    copy = tmp_path_factory.mktemp("luthier-source")
+def copied_sources(copy: Path) -> Path:
+    """Copy what Luthier is built from into a folder."""
     skipped = shutil.ignore_patterns("__pycache__", "*.so", ".*")
     for folder in ("runtime", "luthier_build", "compiler_plugin"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=skipped)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, copy / name)
+    return copy
+
+
+def wheel_of(copy: Path, wheels: Path, **variables: str) -> Path:
+    """Build a wheel of such a copy, and return the folder that it is put into."""
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", wheels, copy], check=True, env={**os.environ, **variables})
+    return wheels
+
+
+@pytest.fixture(scope="session")
+def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel of this source tree, built from a copy so that nothing is written into the tree."""
+    copy = copied_sources(tmp_path_factory.mktemp("luthier-source"))
     # The native parts of the tree are taken over; setuptools builds what is missing or older than its sources.
     built = copy / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "luthier"
     for name in (f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}", "run/native/libluthier_kfd.so"):
         if (ROOT / "runtime/luthier" / name).exists():
             (built / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / "runtime/luthier" / name, built / name)
-    wheels = tmp_path_factory.mktemp("wheels")
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "-w", wheels, copy], check=True)
-    return wheels
+    return wheel_of(copy, tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="session")

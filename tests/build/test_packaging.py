@@ -14,7 +14,7 @@ import tarfile
 import textwrap
 import tomllib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ from luthier_build.cli import new
 from luthier_build.package import source_files
 from luthier_build.settings import load_settings
 from luthier_build.setuptools_version import OLDEST
+
+from .conftest import copied_sources, wheel_of
 
 pytestmark = pytest.mark.covering(1)
 
@@ -312,14 +314,41 @@ def test_pip_and_luthier_build_know_what_the_other_made(sample: Path, layout: st
     assert "compiling for" not in run(*command, cwd=sample).stdout
 
 
-@pytest.mark.thorough
+EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
+
+
 def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
-    other = tmp_path / "copy/of/it"
-    shutil.copytree(sample, other)
+    """Of a tool: built in two folders, of files of other times, by processes with other orders of sets."""
+    other = tmp_path / "copy/of it"
+    shutil.copytree(sample, other, copy_function=shutil.copyfile)
+    os.utime(sample / "sample_tool/device.hip", (1e9, 1e9))
     wheels = []
-    for project in (sample, other):
-        build(project, "--wheel", SOURCE_DATE_EPOCH="1700000000")
+    for number, project in enumerate((sample, other)):
+        build(project, "--wheel", **EPOCH, PYTHONHASHSEED=str(number))
         (wheel,) = (project / "dist").glob("*.whl")
+        assert str(project).encode() not in b"".join(contents_of(wheel))
+        wheels.append(wheel.read_bytes())
+    assert wheels[0] == wheels[1]
+
+
+def contents_of(wheel: Path) -> Iterator[bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        yield from map(archive.read, archive.namelist())
+
+
+@pytest.mark.thorough
+def test_the_wheel_of_luthier_is_reproducible(tmp_path: Path) -> None:
+    """Compiled in two folders: in one with the objects of this tree, where they are current."""
+    wheels = []
+    for folder in (tmp_path / "first", tmp_path / "the other/folder"):
+        copy = copied_sources(folder)
+        for path in copy.rglob("*.py"):
+            os.utime(path)
+        objects = f"build/objects-{sys.implementation.cache_tag}"
+        if not wheels and (ROOT / objects).is_dir():
+            shutil.copytree(ROOT / objects, copy / objects)
+        (wheel,) = wheel_of(copy, folder / "dist", **EPOCH).glob("*.whl")
+        assert not any(str(part).encode() in b"".join(contents_of(wheel)) for part in (folder, ROOT))
         wheels.append(wheel.read_bytes())
     assert wheels[0] == wheels[1]
 

@@ -11,6 +11,7 @@ import tarfile
 import tomllib
 from collections.abc import Callable
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,17 @@ def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> N
         packed = {name.partition("/")[2] for name in opened.getnames()}
     missing = {name for name in tracked if (ROOT / name).is_file()} - packed
     assert {name for name in missing if not name.endswith(("README.md", ".clang-format"))} == set()
+
+
+def test_every_package_is_pinned_with_the_hashes_of_its_files() -> None:
+    """And nothing says which host they come from: `scripts/hashes` writes them."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = {re.sub(r"[-_.]+", "-", line.partition("==")[0].lower()) for line in lines}
+    assert not [line[:60] for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+", line)]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = *project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()
+    wanted = {*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*groups)}
+    assert {re.split(r"[\[<>=]", one)[0].lower() for one in wanted} <= pins
 
 
 def test_wheels_are_linked_with_the_stubs_whatever_python_says(tmp_path: Path) -> None:
