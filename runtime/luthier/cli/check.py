@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from luthier.cli.common import HelpOf, print_json
-from luthier.cli.options import add_earlier_spelling, comma_separated
+from luthier.cli.options import SeveralChoices, add_earlier_spelling, comma_separated
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_objects
 from luthier.errors import LiftError, LuthierError
 from luthier.hazards.checks import CHECKS, Check, CheckReport
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
-from luthier.support.suggestions import did_you_mean
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -52,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = parser.add_argument(
         "--check",
         action="extend",
-        type=_names,
+        type=comma_separated,
+        choices=SeveralChoices(CHECKS.names()),
         metavar="CHECK[,CHECK]",
         help="these checks alone, may be repeated (default: all): %(checks)s",
     )
@@ -67,14 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list what is a defect only where something is so that the code does not show, not only count it",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
-
-
-def _names(text: str) -> list[str]:
-    for name in (names := comma_separated(text)):
-        if name not in CHECKS.names():
-            hint = did_you_mean(name, CHECKS.names())
-            raise argparse.ArgumentTypeError(f"no check {name!r}{hint}; there are: {', '.join(CHECKS.names())}")
-    return names
 
 
 def run(args: argparse.Namespace) -> int:

@@ -78,6 +78,15 @@ class DeclaredGroup(Struct, frozen=True):
     needs: Need | None
 
 
+class SeveralChoices(tuple[str, ...]):
+    """Choices of an option that takes several of them, `comma_separated`."""
+
+    __slots__ = ()
+
+    def __contains__(self, names: object) -> bool:
+        return isinstance(names, list) and all(tuple.__contains__(self, name) for name in names)
+
+
 def comma_separated(text: str) -> list[str]:
     """Return the parts of an argument, for options that extend a list."""
     return text.split(",")
