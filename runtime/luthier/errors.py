@@ -114,6 +114,13 @@ class DeviceError(LuthierError):
     """A device that cannot be opened, or a launch it refuses."""
 
 
+class LackError(DeviceError):
+    """Something that the system lacks just now: memory, descriptors, processes.
+
+    What is lost by it was not at fault, and another try may succeed.
+    """
+
+
 class Wrong(Struct, frozen=True):
     """Access or instruction of a kernel that stopped it."""
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, USER_SPACE, Pages
 from luthier.emulator.running.memory import SLACK, Allocation, Memory
-from luthier.errors import DeviceError
+from luthier.errors import DeviceError, LackError
+from luthier.support.losses import lacking
 
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000
 """Of Linux's mmap(2), on x86-64: never instead of what is there; pages cost nothing until they are touched."""
@@ -42,17 +43,19 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
 
     Raises:
         AddressTaken: something is there.
-        DeviceError: the host has no such memory.
+        LackError: the host has no such memory.
     """
     library = _library()
     flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
     made: list[tuple[int, int]] = []
-    file = os.memfd_create("luthier-capture")
+    stretches = pieces(ranges)
+    offsets = [0, *itertools.accumulate(end - begin for begin, end in stretches)]
+    with lacking(f"no memory of {offsets[-1]} bytes"):
+        file = os.memfd_create("luthier-capture")
     try:
-        stretches = pieces(ranges)
-        offsets = [0, *itertools.accumulate(end - begin for begin, end in stretches)]
-        os.ftruncate(file, offsets[-1])
-        _fill(file, stretches, offsets, addresses, pages)
+        with lacking(f"no memory of {offsets[-1]} bytes"):
+            os.ftruncate(file, offsets[-1])
+            _fill(file, stretches, offsets, addresses, pages)
         for (begin, end), offset in zip(stretches, offsets, strict=False):
             got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
             if got == begin:
@@ -61,7 +64,7 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
             if got not in (None, ctypes.c_void_p(-1).value):  # a kernel that does not know the flag
                 library.munmap(got, end - begin)
             elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
-                raise DeviceError(f"no memory of {end - begin} bytes at {begin:#x}: errno {ctypes.get_errno()}")
+                raise LackError(f"no memory of {end - begin} bytes at {begin:#x}: {os.strerror(ctypes.get_errno())}")
             raise AddressTaken(f"this process has something else in the {end - begin} bytes at {begin:#x}")
         yield
     finally:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from luthier.errors import DeviceError
 from luthier.replay.jobs import TAKEN, CaptureJob, Job, ReplayOutcome, ReplayStatus, answered
+from luthier.support.processes import LATE, run
 
 if TYPE_CHECKING:
     from luthier.capture import Capture
@@ -40,8 +41,8 @@ def done_elsewhere(
         try:
             text = ask(job, limit)
         except DeviceError as problem:  # it was killed, or there is a bug of ours
-            if limit is not None and "did not end within" in problem.message:
-                raise DeviceError(f"it did not end within {limit:g} seconds") from None
+            if limit is not None and LATE in problem.message:
+                raise DeviceError(f"it {LATE} {limit:g} seconds") from None
             raise DeviceError(f"the process that replays it failed: {problem}") from None
         if text.strip() != TAKEN:
             return job.answer(text)
@@ -105,6 +106,4 @@ def replay_together(job: SeveralReplays, limit: float) -> set[str]:
 
 def _in_process(job: Job[Any], limit: float | None) -> str:
     """Return what a new process answers to a job."""
-    from luthier.support.processes import run
-
     return run([sys.executable, "-m", "luthier.replay.worker"], stdin=job.text(), error=DeviceError, timeout=limit)

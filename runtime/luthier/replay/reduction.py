@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from luthier.replay.jobs import ReplayStatus
 from luthier.replay.launches import Replay, SeveralReplays
 from luthier.replay.processes import replay_held, replay_together, replayed_elsewhere
+from luthier.support.losses import note_loss
+from luthier.support.processes import LATE
 
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
@@ -44,6 +46,8 @@ def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: No
                     continue
                 path.unlink()
                 captures.refused.append(f"{path.name}: its replay differs: {row.what}")
+                if row.status == ReplayStatus.IMPOSSIBLE and LATE not in row.what:
+                    note_loss(captures.refused[-1])
     return kept
 
 

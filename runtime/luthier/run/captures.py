@@ -17,7 +17,7 @@ from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manife
 from luthier.capture.pages import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
-from luthier.errors import DeviceError, LuthierError
+from luthier.errors import DeviceError, LackError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.planner import Plan, Planner
 from luthier.run.process_memory import Memory, ProcessMemory, Room
@@ -135,7 +135,7 @@ class Captures(Struct):
             room = self._rooms.pop() if self._rooms else Room()
             before = memory.before(room)
         except LuthierError as problem:
-            self.refused.append(f"{name}: {problem}")
+            self.refuse(name, problem)
             return False
         now = time.monotonic()
         parts, target = PACKET.unpack(packet), devices[wanted.gpu].target.target.name
@@ -162,9 +162,15 @@ class Captures(Struct):
             first, last = (_tally(request, begun.plan.code.number) for _ in range(2))
             self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
         except LuthierError as problem:
-            self.refused.append(f"{name}: {problem}")
+            self.refuse(name, problem)
         finally:
             self._rooms.append(begun.room)
+
+    def refuse(self, name: str, problem: LuthierError) -> None:
+        """Note a launch that is not captured; where the system lacked something, it is lost."""
+        self.refused.append(f"{name}: {problem}")
+        if isinstance(problem, LackError):
+            note_loss(self.refused[-1])
 
     def check_room(self) -> None:
         """Check that there is room for one more.

@@ -74,6 +74,7 @@ class Claim:
         try:
             self._file.write(summary + "\n")
             self._file.flush()
+            os.close(os.dup(self._file.fileno()))  # some file systems tell here what they cannot keep; the lock stays
             self._partial.rename(self.folder / SUMMARY)
         except OSError as problem:
             raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
@@ -96,6 +97,9 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            for table in self.folder.glob(f"*{SUFFIX}"):
+                table.unlink(missing_ok=True)
         self.discard()
 
 

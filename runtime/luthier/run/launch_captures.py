@@ -59,7 +59,7 @@ class LaunchCaptures:
         try:
             self.captures.check_room()
         except LuthierError as problem:
-            self.captures.refused.append(f"{_name(launch)}: {problem}")
+            self.captures.refuse(_name(launch), problem)
             return 0
         return self.captures.most
 
@@ -101,7 +101,7 @@ class LaunchCaptures:
         except ProtocolError:
             raise
         except LuthierError as refused:
-            self.captures.refused.append(f"{_name(launch)}: {refused}")
+            self.captures.refuse(_name(launch), refused)
 
     def end(self) -> None:
         """Refuse the launches that have not ended: the program has."""

@@ -22,6 +22,7 @@ from luthier.run import preflight, topology
 from luthier.run.device_choice import Devices
 from luthier.run.machine_gpus import MachineGpus
 from luthier.run.private_folder import private_folder
+from luthier.support.losses import note_loss
 from luthier.support.processes import start, wait
 from luthier.terminal import say, say_text
 from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
@@ -309,6 +310,7 @@ def _serve(
         services[0].serve(listener)
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
+        note_loss(f"what the program does on devices: {problem}")
         listener.close()
     except BaseException:  # a bug of ours: programs must not wait for answers
         listener.close()

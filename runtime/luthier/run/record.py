@@ -124,7 +124,7 @@ class Recorder:
             rows = _launches(records[records["time"] != 0], session)
             if len(rows["number"]):
                 self._append(schema.LAUNCHES, rows, process=session.pid)
-            if len(records) < _BATCH:
+            if len(records) < _BATCH or not records["time"].any():  # the process can write any number of records there
                 return
 
     def _write_sites(self, least: int) -> None:

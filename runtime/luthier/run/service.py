@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -23,7 +24,7 @@ from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.errors import DeviceError, LuthierError, ObjectError
+from luthier.errors import DeviceError, LackError, LuthierError, ObjectError
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
@@ -36,6 +37,7 @@ from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.support.losses import note_loss
 from luthier.terminal import say, say_text, visible_lines
 from luthier.wire import messages
 from luthier.wire.messages import Request
@@ -68,8 +70,21 @@ def _read_file(uri: str, pid: int) -> bytes:
     return b""
 
 
+def _refusal(pid: int, problem: LuthierError) -> Writer:
+    """Return the reply to a request that is refused; where the system lacked something, what was asked for is lost."""
+    if isinstance(problem, LackError):
+        note_loss(f"what process {pid} asked for: {problem}")
+    return Writer().number(1).text(visible_lines(str(problem)))
+
+
 def _limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _has(file: int, size: int) -> bool:
+    """Return whether a descriptor is of a file of so many bytes."""
+    status = os.fstat(file)
+    return stat.S_ISREG(status.st_mode) and status.st_size >= size
 
 
 class _Shared:
@@ -258,7 +273,9 @@ class Service:
                         body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload), descriptors)
                     reply.data += body.data
                 except LuthierError as problem:
-                    reply = Writer().number(1).text(visible_lines(str(problem)))
+                    reply = _refusal(pid, problem)
+                except (OSError, MemoryError) as problem:
+                    reply = _refusal(pid, LackError(getattr(problem, "strerror", None) or "not enough memory"))
                 except Exception as problem:  # a bug of ours: it is reported to the program, and its process goes on
                     import traceback
 
@@ -287,7 +304,7 @@ class Service:
             if size == 0:
                 self._unshare(shared & {request.number()})
                 return Writer(), []
-            if len(descriptors) != 1:
+            if len(descriptors) != 1 or not _has(descriptors[0], size):
                 raise protocol.ProtocolError("shared memory without its file")
             with self._lock:
                 self._last_shared += 1

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import agreement
-from luthier.errors import DeviceError
+from luthier.errors import LackError
+from luthier.support.losses import lacking
 from luthier.wire.structures import Structure
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -25,9 +26,14 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def memory_file(name: str, size: int) -> int:
-    """Return a new file of memory, whose size no process can change."""
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
+    """Return a new file of memory, whose size no process can change.
+
+    Raises:
+        LackError: it cannot be made.
+    """
+    with lacking(f"cannot make {size} bytes of shared memory"):
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, size)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return fd
 
@@ -43,12 +49,12 @@ def map_file(fd: int, size: int, address: int | None = None, flags: int = 0) -> 
         The address.
 
     Raises:
-        DeviceError: the host does not allow it.
+        LackError: the host does not allow it.
     """
     got = _LIBC.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | flags, fd, 0)
     if got in (None, _MAP_FAILED) or (address is not None and got != address):
         where = "" if address is None else f" at {address:#x}"
-        raise DeviceError(f"cannot map {size} bytes of shared memory{where}: {os.strerror(ctypes.get_errno())}")
+        raise LackError(f"cannot map {size} bytes of shared memory{where}: {os.strerror(ctypes.get_errno())}")
     return int(got)
 
 
@@ -76,8 +82,7 @@ class SharedMemory:
     """A file of memory, and its bytes here.
 
     Raises:
-        DeviceError: it cannot be mapped.
-        OSError: it cannot be made.
+        LackError: it cannot be made or mapped.
     """
 
     def __init__(self, name: str, size: int) -> None:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 from luthier.errors import LuthierError
+from luthier.support.losses import lacking
+from luthier.support.processes import LATE
 
 _MOST_SAID = 1 << 16
 """Bytes of what was printed that an error has."""
@@ -33,25 +35,25 @@ def in_fork(
         unless: a file descriptor whose readiness to be read ends the work.
 
     Raises:
+        LackError: it cannot be made.
         LuthierError: of class `error`, if it dies, raises anything or takes longer; with what it has printed.
     """
-    reading, writing = os.pipe()
-    words = os.memfd_create("luthier-fork", os.MFD_CLOEXEC)
+    files = list[int]()
     try:
-        try:
+        with lacking("no process can be started"):
+            files += os.pipe()
+            files.append(os.memfd_create("luthier-fork", os.MFD_CLOEXEC))
             pid = os.fork()
-        except OSError as problem:
-            os.close(writing)
-            raise error(f"no process can be started: {problem.strerror}") from None
+        reading, writing, words = files
         if pid == 0:
             _child(work, writing, words)
-        os.close(writing)
+        os.close(files.pop(1))
         told = _read(reading, unless, seconds)
         if told is None:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if told is None:
-            raise error(f"it did not end within {seconds} seconds")
+            raise error(f"it {LATE} {seconds} seconds")
         if status:
             said = os.pread(words, _MOST_SAID, 0).decode(errors="replace").strip()
             code = os.waitstatus_to_exitcode(status)
@@ -59,8 +61,8 @@ def in_fork(
             raise error(f"{said}\n{how}" if said else how)
         return told.decode()
     finally:
-        os.close(reading)
-        os.close(words)
+        for file in files:
+            os.close(file)
 
 
 def _child(work: Callable[[], str], writing: int, words: int) -> NoReturn:

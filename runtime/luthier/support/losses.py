@@ -6,6 +6,11 @@ Whoever gives up a promised result notes it here. A command that has lost someth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from luthier.errors import LackError
+
 _losses: dict[str, None] = {}
 """In the order in which they were noted; each once. Single operations on a dictionary are safe from several threads."""
 
@@ -17,6 +22,22 @@ def note_loss(what: str) -> None:
         what: the result, and why it is lost, in a line.
     """
     _losses[what] = None
+
+
+@contextmanager
+def lacking(what: str) -> Iterator[None]:
+    """Turn what the system refuses inside into a `LackError`.
+
+    Args:
+        what: cannot be done, in words.
+
+    Raises:
+        LackError: the system lacks memory, descriptors or the like.
+    """
+    try:
+        yield
+    except (OSError, MemoryError) as problem:
+        raise LackError(f"{what}: {getattr(problem, 'strerror', None) or 'not enough memory'}") from None
 
 
 def losses() -> tuple[str, ...]:

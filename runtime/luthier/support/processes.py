@@ -14,6 +14,8 @@ from luthier.errors import BuildError, LuthierError
 
 GRACE = 5.0
 """Seconds from the request to end until a program is killed."""
+LATE = "did not end within"
+"""Part of what errors say where something took too long."""
 
 
 def run(
@@ -41,7 +43,7 @@ def run(
             argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout
         )
     except subprocess.TimeoutExpired as problem:
-        raise error(f"{shlex.join(argv)} did not end within {timeout} seconds") from problem
+        raise error(f"{shlex.join(argv)} {LATE} {timeout} seconds") from problem
     except OSError as problem:
         raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
     if done.returncode != 0:
