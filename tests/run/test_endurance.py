@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import MAIN, PATIENCE
+from commands import MAIN, PATIENCE, session
 from effort import EVERYTHING
 
 Build = Callable[[str], Path]
@@ -72,17 +72,6 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert 20 * lived <= int(found[1]) == int(found[2]) <= 20 * (number + 1)
 
 
-def _session(leader: int) -> list[int]:
-    """The processes of a session, its leader and zombies left out."""
-    members = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            pid, stat = int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(stat[3]) == leader and stat[0] != "Z" and pid != leader:
-                members.append(pid)
-    return members
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30 if EVERYTHING else 1))
 def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Path, seed: int) -> None:
@@ -97,11 +86,11 @@ def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Pa
             command, stdout=quiet, stderr=quiet, env={**os.environ, **places}, start_new_session=True
         )
         time.sleep(chance.uniform(0.1, 6))
-        others = _session(running.pid)
+        others = session(running.pid)
         os.kill(chance.choice(others) if others and whom == "program" else running.pid, signal.SIGKILL)
         deadline = time.monotonic() + 60
-        while running.poll() is None or _session(running.pid):
-            assert time.monotonic() < deadline, (whom, others, _session(running.pid))
+        while running.poll() is None or session(running.pid):
+            assert time.monotonic() < deadline, (whom, others, session(running.pid))
             time.sleep(0.05)
     done = _do(*RUN, "-t", "instr_count", "-o", tmp_path / "run", "--", program, "soak", "1000", **places)
     assert (done.returncode, _launches(done.stderr)) == (0, 1010), done

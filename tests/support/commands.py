@@ -7,12 +7,15 @@ itself starts and ends run `MAIN` by a new interpreter.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -63,6 +66,58 @@ def run_luthier(
         assert process.exitcode is not None
         out, err = (file.read_text() if file.exists() else "" for file in files[1:])
         return subprocess.CompletedProcess(argv, process.exitcode, out, err)
+
+
+def start_luthier(*words: object, env: Mapping[str, str], files: Path) -> multiprocessing.process.BaseProcess:
+    """Start the command as the leader of a session.
+
+    Args:
+        files: folder in which `out` and `err` get what it prints.
+    """
+    streams = [files / stream for stream in ("in", "out", "err")]
+    streams[0].write_text("")
+    process = _SERVER.Process(target=_lead, args=([LUTHIER, *map(str, words)], dict(env), streams))
+    process.start()
+    return process
+
+
+def _lead(argv: list[str], env: dict[str, str], files: list[Path]) -> None:
+    os.setsid()
+    _command(argv, env, files)
+
+
+def session(leader: int) -> list[int]:
+    """Return the processes of a session, its leader and those that have ended left out."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid, stat = int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(stat[3]) == leader and stat[0] != "Z" and pid != leader:
+                members.append(pid)
+    return members
+
+
+def end_of_session(process: subprocess.Popen[str], timeout: float = PATIENCE) -> tuple[str, str]:
+    """Return what the leader of a session writes to its pipes, when all of its processes have ended by themselves.
+
+    Raises:
+        subprocess.TimeoutExpired: some have not; they were killed.
+    """
+    deadline = time.monotonic() + timeout
+    try:
+        out, err = process.communicate(timeout=timeout)
+        while session(process.pid):
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(process.args, timeout, out, err)
+            time.sleep(0.05)
+        return out, err
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid in session(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
 
 
 def _command(argv: list[str], env: dict[str, str], files: list[Path]) -> None:

@@ -70,15 +70,17 @@ class Claim:
         Raises:
             LuthierError: it cannot be written.
         """
-        assert self._file is not None
+        file = self._file
+        assert file is not None
         try:
-            self._file.write(summary + "\n")
-            self._file.flush()
-            os.close(os.dup(self._file.fileno()))  # some file systems tell here what they cannot keep; the lock stays
+            file.write(summary + "\n")
+            file.flush()
+            os.close(os.dup(file.fileno()))  # some file systems tell here what they cannot keep; the lock stays
             self._partial.rename(self.folder / SUMMARY)
+            self._file = None
+            file.close()
         except OSError as problem:
             raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
-        self._close()
 
     def discard(self) -> None:
         """Let others have the directory, unless it is finished."""
