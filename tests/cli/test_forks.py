@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from luthier.errors import DeviceError
+from luthier.errors import DeviceError, LackError
 from luthier.replay.jobs import Job
 from luthier.replay.server import Server
+from luthier.run.shared_memory import SharedMemory
 from luthier.support.forks import in_fork
 from luthier.support.processes import descendants
 
@@ -73,6 +75,21 @@ def test_what_forks_return_and_how_they_end() -> None:
     assert time.monotonic() - began < 60
     assert len(os.listdir("/proc/self/fd")) == before
     assert descendants(os.getpid()) == others
+
+
+def test_without_descriptors() -> None:
+    """What cannot be made is an error of the system's, and leaves no file open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unused = [number for number in range(1000) if not os.path.lexists(f"/proc/self/fd/{number}")]
+    for make, needed in ((lambda: forked(str), 3), (lambda: SharedMemory("luthier-test", 1), 1)):
+        for free in range(needed):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (unused[free], limit[1]))
+            try:
+                with pytest.raises(LackError, match="Too many open files"):
+                    make()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert unused == [number for number in range(1000) if not os.path.lexists(f"/proc/self/fd/{number}")]
 
 
 @pytest.fixture
