@@ -215,7 +215,7 @@ def test_the_number_that_is_documented() -> None:
 
 
 @pytest.mark.covering(1)
-@pytest.mark.worth(48)
+@pytest.mark.worth(32)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_surroundings_that_fail(
