@@ -106,7 +106,7 @@ def _captures(options: SanitizeOptions, names: list[str], collector: Collector) 
     if HANDED & collector.kinds:
         raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
     if OUTSIDE in collector.kinds:
-        collector.leave(Unchecked(0, "", "bounds to the byte", "captures know the pages of the driver only"))
+        collector.leave(Unchecked(0, "", "bounds to the byte of memory", "captures know the pages of the driver only"))
     job = Sanitize(kinds=tuple(sorted(collector.kinds)), device=options.device)
     status = 0
     for row in outcomes(job, captures_of(names), options.scheduler, options.time_limit):

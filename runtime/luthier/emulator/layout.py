@@ -328,6 +328,7 @@ PLAN = Layout(
     beyond_count=8,
     uses=8,  # u16 by record, USEs of memory; of an observed kernel
     watch=8,  # WATCH that launches begin with a copy of; 0 where neither waits nor hazards are checked
+    name=8,  # of the kernel, a zero behind it; null where nobody asks
     key=4,
     mode=4,
     stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; or OBSERVED, WATCHED_VALUES
@@ -488,10 +489,10 @@ DISPATCH = Layout(
 )
 """A launch in this process."""
 OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
-OBSERVE_UNDEFINED = 64
+OBSERVE_UNDEFINED, OBSERVE_LDS = 64, 128
 """What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, without
 these, which bytes are read and written; results that are exceptional floats, also where operands are; undefined values
-that decide something."""
+that decide something; accesses beyond the LDS of their work-group, which all code tells."""
 OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
 """What needs `WATCHED_VALUES`."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)

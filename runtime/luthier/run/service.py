@@ -505,6 +505,8 @@ class Service:
         target = self._devices[wanted.gpu].target
         patched = self._instrumentation and self._instrumentation.companion_at(pid, wanted.gpu, load_address)
         plan: Plan | None
+        variables: list[messages.Bounds] = []
+        unknown = ""
         is_patched = patched and is_file and patched.kernel.descriptor_address == address
         if is_file and not is_patched:
             contents = contents or _read_file(uri, pid)
@@ -513,13 +515,23 @@ class Service:
                 name = f"{patched.object.name}, patched"
                 plan = self._planner.plan_code(target, patched.kernel, name, patched.code())
                 plan.code.code.origin = patched.origin
+                unknown = "tools have changed the kernel"
             elif is_file:
                 plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
                 if plan is not None and self._findings is not None:
                     self._findings.arguments.takes(plan.kernel)
+                    assert plan.code.object is not None
+                    variables = self._findings.variables.of(pid, plan.code.object, load_address)
             else:
                 plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
-            return Writer().number(0 if plan is None else hold(plan).address)
+                if plan.code.object is not None:  # else a kernel that ROCr itself brings
+                    unknown = "its file is gone"
+            if self._findings is not None and unknown and plan is not None:
+                self._findings.without_variables(pid, plan, unknown)
+            reply = Writer().number(0 if plan is None else hold(plan).address, len(variables))
+            for variable in variables:
+                reply.numbers(variable)
+            return reply
 
     def _outside(self, pid: int, request: Reader) -> Writer:
         wanted = request.numbers(messages.Outside)

@@ -28,7 +28,8 @@ class Request(enum.IntEnum):
     """These are the virtual device's. This one: the digest. Reply: `Setup`, the inline constants; for each device the
     target's name and a `Gpu`."""
     PLAN = 2
-    """`Plan`, the kernel's descriptor, the object's URI and contents. Reply: an address."""
+    """`Plan`, the kernel's descriptor, the object's URI and contents. Reply: an address, and a
+    number of `Bounds` of the object's variables."""
     BIND = 3
     """`Bind`."""
     EXPLAIN = 4
@@ -149,6 +150,15 @@ class Plan(Message, frozen=True):
     """True if the contents are the file that the URI names (or empty), not memory."""
 
 
+class Bounds(Message, frozen=True):
+    """A variable of a code object; without bytes: room in front of the first one."""
+
+    address: int
+    size: int
+    reserved: int
+    """Bytes from there on that are nobody else's."""
+
+
 class Bind(Message, frozen=True):
     """A record that a kernel reaches."""
 
@@ -234,7 +244,8 @@ class Sight(enum.IntEnum):
     UNDEFINED_COPY = 28
     """A copy to the host has undefined bytes, so many; the first one's address."""
     ONLY_PAGES = 29
-    """No finding: a launch ran while no allocation of the process was known, so that its bounds were pages."""
+    """No finding: a launch ran while no allocation of the process was known, so that its bounds were pages. Of a
+    `CallSighting`: of memory by that function pages alone are known."""
 
 
 class Sighting(Message, frozen=True):
@@ -257,6 +268,8 @@ class Sighting(Message, frozen=True):
     """Bytes of it, as the program asked for them."""
     allocation: int
     """Its number among those of the process, from 1 on; 0: there is none."""
+    is_variable: bool
+    """It is a variable of a code object."""
     count: int
     launch: int
     """Number among the launches of the kernel in the process."""
@@ -319,6 +332,8 @@ class CallSighting(Message, frozen=True):
     """Bytes that a work-group may have."""
     device_items: int = 0
     """Work-items that it may have."""
+    most_groups: int = 0
+    """Work-groups of a cooperative launch that the device holds at once."""
 
 
 class Follow(Message, frozen=True):

@@ -409,11 +409,8 @@ void AccessChecks::note_unwritten(Where where, const Lanes &lanes, uint64_t addr
   found.lane = lane;
   found.wave = where.wave.index;
   found.group = where.group.number;
-  if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds) {
-    found.base = near->address;
-    found.extent = near->size;
-    found.allocation = near->number;
-  }
+  if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds)
+    near->put_into(found);
 }
 
 // The stores of the instruction before are done now.
@@ -454,11 +451,8 @@ wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, const Pai
   found.other_wave = its.wave;
   found.other_group = ordering_.number(its.group);
   const auto near = ProgramMemory::get().nearest(pair.address);
-  if (near && !lanes.in_lds && pair.address - near->address < near->size) {
-    found.base = near->address;
-    found.extent = near->size;
-    found.allocation = near->number;
-  }
+  if (near && !lanes.in_lds && near->has(pair.address))
+    near->put_into(found);
   return found;
 }
 

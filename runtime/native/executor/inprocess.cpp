@@ -13,6 +13,7 @@
 #include "exported.h"
 #include "float_checks.h"
 #include "footprint.h"
+#include "lds_checks.h"
 #include "undefined_memory.h"
 
 namespace luthier {
@@ -41,6 +42,7 @@ public:
     checks_.reset();
     footprint_.reset();
     floats_.reset();
+    lds_.reset();
     if (decisions_)
       UndefinedMemory::get().define_all();
     decisions_.reset();
@@ -57,6 +59,8 @@ public:
       add(floats_->take());
     if (decisions_)
       add(decisions_->take());
+    if (lds_)
+      add(lds_->take());
     return sightings_;
   }
   const Footprint *footprint() const { return footprint_ ? &*footprint_ : nullptr; }
@@ -98,13 +102,14 @@ private:
   bool stepped_ = false;
   uint64_t together_ = 0; // work-groups that run together
   void begin_stepped(Worker &worker);
-  bool observes_accesses() const { return observed_ & ~layout::OBSERVE_VALUES; }
+  bool observes_accesses() const { return observed_ & ~(layout::OBSERVE_VALUES | layout::OBSERVE_LDS); }
   void observe(const Part &part, const char *plan);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
   std::optional<AccessChecks> checks_;
   std::optional<Footprint> footprint_;
   std::optional<FloatChecks> floats_;
   std::optional<DecisionChecks> decisions_;
+  std::optional<LdsChecks> lds_;
   std::optional<Observers> observers_;
   std::vector<wire::Sighting> sightings_;
   unsigned helpers_ = 0;
@@ -357,7 +362,13 @@ void Executor::observe(const Part &part, const char *plan) {
       decisions_.emplace();
     decisions_->next_part(part, plan);
   }
-  observers_.emplace(accesses, floats_ ? &*floats_ : nullptr, decisions_ ? &*decisions_ : nullptr);
+  if (observed_ & layout::OBSERVE_LDS) {
+    if (!lds_)
+      lds_.emplace();
+    lds_->next_part(part, plan);
+  }
+  observers_.emplace(accesses, floats_ ? &*floats_ : nullptr, decisions_ ? &*decisions_ : nullptr,
+                     lds_ ? &*lds_ : nullptr);
 }
 
 Observer *Executor::observer() { return observed_ && observers_ ? &*observers_ : nullptr; }

@@ -4,6 +4,13 @@
 
 namespace luthier {
 
+namespace {
+
+// Bytes around a code object in which an access may be meant for its variables.
+constexpr uint64_t kNearModule = 1 << 16;
+
+} // namespace
+
 ProgramMemory &ProgramMemory::get() {
   static ProgramMemory *const memory = new ProgramMemory; // never destroyed: queues run until the process ends
   return *memory;
@@ -11,7 +18,8 @@ ProgramMemory &ProgramMemory::get() {
 
 void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls) {
   std::lock_guard lock(mutex_);
-  extents_[address] = {address, size, std::max(size, reserved), ++number_, false, calls};
+  extents_[address] = {address, size, std::max(size, reserved), ++number_, false, 0, 0, calls};
+  knows_allocations_ = true;
   ++version_;
 }
 
@@ -29,17 +37,48 @@ void ProgramMemory::forget(uint64_t address) {
   version_ += extents_.erase(address);
 }
 
+void ProgramMemory::loaded(uint64_t module, uint64_t end, const std::vector<Extent> &variables) {
+  std::lock_guard lock(mutex_);
+  modules_.insert(module);
+  for (Extent variable : variables) {
+    variable.number = ++number_;
+    variable.module = module - std::min(module, kNearModule);
+    variable.module_end = end + kNearModule;
+    extents_[variable.address] = variable;
+  }
+  version_ += !variables.empty();
+}
+
+bool ProgramMemory::has_module(uint64_t module) const {
+  std::lock_guard lock(mutex_);
+  return modules_.count(module) != 0;
+}
+
+void ProgramMemory::unloaded(uint64_t address, uint64_t size) {
+  std::lock_guard lock(mutex_);
+  const auto first = modules_.lower_bound(address), last = modules_.lower_bound(address + size);
+  if (first == last)
+    return;
+  modules_.erase(first, last);
+  for (auto each = extents_.lower_bound(address); each != extents_.end() && each->first < address + size;)
+    each = each->second.module ? extents_.erase(each) : std::next(each);
+  ++version_;
+}
+
 std::optional<Extent> ProgramMemory::nearest(uint64_t address, uint64_t *in_front) const {
   std::lock_guard lock(mutex_);
   auto after = extents_.upper_bound(address), before = after;
   const Extent *below = nullptr;
+  const auto counts = [=](const Extent &one) {
+    return one.size && (!one.module || (address >= one.module && address < one.module_end));
+  };
   while (!below && before != extents_.begin())
-    if ((--before)->second.size)
+    if (counts((--before)->second))
       below = &before->second;
-  while (after != extents_.end() && !after->second.size)
+  while (after != extents_.end() && !counts(after->second))
     ++after;
   const Extent *above = after == extents_.end() ? nullptr : &after->second;
-  const bool in = below && address - below->address < below->size;
+  const bool in = below && below->has(address);
   if (below && above && !in && above->address - address <= address - (below->address + below->size)) {
     if (in_front)
       *in_front = below->number;
@@ -59,6 +98,11 @@ std::optional<Extent> ProgramMemory::at(uint64_t address) const {
 uint64_t ProgramMemory::version() const {
   std::lock_guard lock(mutex_);
   return version_;
+}
+
+bool ProgramMemory::knows_allocations() const {
+  std::lock_guard lock(mutex_);
+  return knows_allocations_;
 }
 
 RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) const {

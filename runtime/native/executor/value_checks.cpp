@@ -6,12 +6,12 @@
 namespace luthier {
 
 void ValueChecks::note(const Instruction &instruction, wire::Sight kind, uint64_t lanes,
-                       const std::function<void(wire::Sighting &)> &describe) {
+                       const std::function<void(wire::Sighting &)> &describe, unsigned side) {
   const uint64_t wave = get(instruction.wave, layout::wave::index);
   const uint64_t group =
       part_.number(get(pointer<const char *>(instruction.wave, layout::wave::group), layout::group::number));
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = found_[{instruction.record, kind}];
+  wire::Sighting &found = found_[{instruction.record, kind, side}];
   const bool is_first = !found.count || std::pair(group, wave) < std::pair(found.group, found.wave);
   found.count += __builtin_popcountll(lanes);
   if (!is_first)

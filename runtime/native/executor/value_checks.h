@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "observer.h"
 #include "ordering.h"
@@ -24,15 +25,15 @@ public:
 
 protected:
   // Note lanes at an instruction, from any worker's thread. `describe` completes the sighting of the first wave, in the
-  // order of work-groups.
+  // order of work-groups. What differs by `side` is not the same.
   void note(const Instruction &instruction, wire::Sight kind, uint64_t lanes,
-            const std::function<void(wire::Sighting &)> &describe);
+            const std::function<void(wire::Sighting &)> &describe, unsigned side = 0);
 
 private:
   Part part_{};
   const char *plan_ = nullptr;
   std::mutex mutex_;
-  std::map<std::pair<uint32_t, wire::Sight>, wire::Sighting> found_;
+  std::map<std::tuple<uint32_t, wire::Sight, unsigned>, wire::Sighting> found_;
 };
 
 } // namespace luthier

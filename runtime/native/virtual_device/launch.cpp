@@ -71,7 +71,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
     decisions_.emplace();
   if (checked_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
-                       decisions_ ? &*decisions_ : nullptr, &sightings_);
+                       decisions_ ? &*decisions_ : nullptr, &lds_);
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -88,9 +88,12 @@ std::optional<Fault> Launch::check() const {
   if (lds > limit)
     return refusal(QueueError::kGroupMemory, std::to_string(lds) + " bytes of LDS; there are " + std::to_string(limit));
   const uint64_t size = get(plan_, plan::wave_size), waves = (items + size - 1) / size;
-  if ((waves + 3) / 4 > get(plan_, plan::simd_waves))
-    return refusal(QueueError::kRegisters, "a work-group of " + std::to_string(items) +
-                                               " work-items needs more vector registers than there are");
+  constexpr uint64_t kSimds = 4;
+  const uint64_t fit = kSimds * get(plan_, plan::simd_waves);
+  if (waves > fit)
+    return refusal(QueueError::kRegisters, "a work-group of " + std::to_string(items) + " work-items has " +
+                                               std::to_string(waves) + " waves; the device has vector registers for " +
+                                               std::to_string(fit) + " waves of the kernel");
   if (packet_.packet->private_segment_size > get(plan_, plan::scratch_limit))
     return refusal(QueueError::kDimensions, std::to_string(packet_.packet->private_segment_size) +
                                                 " bytes of scratch a work-item; there are " +
@@ -103,7 +106,7 @@ std::optional<Fault> Launch::run() {
     return refused;
   if (checked_) {
     number_ = launch_number(plan_);
-    if (number_ == 0 && ProgramMemory::get().version() == 0) {
+    if (number_ == 0 && !ProgramMemory::get().knows_allocations()) {
       wire::Sighting pages{};
       pages.kind = static_cast<uint64_t>(wire::Sight::kOnlyPages);
       pages.kernel = get(plan_, plan::kernel);
@@ -117,8 +120,10 @@ std::optional<Fault> Launch::run() {
       resources_.service.found(found);
     }
   };
-  if (checked_)
+  if (checked_) {
     tell(sightings_.take());
+    tell(lds_.take());
+  }
   if (observed_)
     tell(observed_->take());
   if (floats_)
@@ -180,14 +185,16 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
   const Part part{first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}};
   if (observed_)
     observed_->next_part(part, plan_);
+  lds_.next_part(part, plan_);
   if (floats_)
     floats_->next_part(part, plan_);
   if (decisions_)
     decisions_->next_part(part, plan_);
   const bool in_order = observed_ && observed_->wants_order();
   if (packet_.cooperative && count > kResidentGroups)
-    return fail(refusal(QueueError::kDimensions, "a cooperative launch of " + std::to_string(count) + " work-groups; " +
-                                                     std::to_string(kResidentGroups) + " fit"));
+    return fail(refusal(QueueError::kDimensions, "a cooperative grid of " + std::to_string(count) +
+                                                     " work-groups; the device holds " +
+                                                     std::to_string(kResidentGroups) + " at once"));
   // Accesses are looked at in the order in which they happen: by one thread, which takes turns among as many
   // work-groups as would run at once.
   const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;

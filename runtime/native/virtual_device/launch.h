@@ -10,6 +10,7 @@
 #include "execution.h"
 #include "float_checks.h"
 #include "hsa_layouts.h"
+#include "lds_checks.h"
 #include "plans.h"
 #include "queue_order.h"
 #include "sightings.h"
@@ -36,6 +37,7 @@ struct Fault {
   QueueError error = QueueError::kTrap;
   bool is_memory = false; // then it is a memory access fault at `address`, which the driver reports
   uint64_t address = 0;
+  std::string kernel = {}; // its name, if that is known
 };
 
 // A dispatch as a queue has it.
@@ -109,6 +111,7 @@ private:
   const bool checked_;  // somebody wants findings
   uint64_t number_ = 0; // among the launches of its kernel, where it is checked
   Sightings sightings_;
+  LdsChecks lds_;
   std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end
   std::optional<FloatChecks> floats_;
   std::optional<DecisionChecks> decisions_;

@@ -159,11 +159,8 @@ wire::Sighting LaunchTrace::sighting(Access own, uint64_t address) const {
   race.group = checks_->ordering().number(its.group);
   race.launch = launch_;
   race.count = 1;
-  if (const auto near = ProgramMemory::get().nearest(address); near && address - near->address < near->size) {
-    race.base = near->address;
-    race.extent = near->size;
-    race.allocation = near->number;
-  }
+  if (const auto near = ProgramMemory::get().nearest(address); near && near->has(address))
+    near->put_into(race);
   return race;
 }
 

@@ -38,6 +38,7 @@ bool Memory::drop(uint64_t address, uint64_t gpu_address) {
   const auto found = exactly(address, gpu_address);
   if (found == allocations_.end())
     return false;
+  ProgramMemory::get().unloaded(address, found->second.size);
   allocations_.erase(found);
   changed();
   return true;

@@ -92,12 +92,13 @@ const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
   std::lock_guard lock(mutex_);
   if (const auto found = plans_.find(key); found != plans_.end()) {
     const Made &known = found->second;
-    if (std::memcmp(known.descriptor.data(), descriptor, kDescriptorSize) == 0 && is_current(known.plan, node, kernel))
+    if (std::memcmp(known.descriptor.data(), descriptor, kDescriptorSize) == 0 &&
+        is_current(known.plan, node, kernel) && (!known.module || ProgramMemory::get().has_module(known.module)))
       return known.plan;
   }
   Made made;
   std::memcpy(made.descriptor.data(), descriptor, kDescriptorSize);
-  made.plan = make(gpu, node, kernel);
+  make(made, gpu, node, kernel);
   plans_[key] = made;
   return made.plan;
 }
@@ -118,15 +119,27 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
 }
 
-const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
+// Takes the variables of a kernel's code object, where it is still in memory.
+void Plans::know(Made &made, uint64_t module, const std::vector<Extent> &variables) const {
+  const auto around = memory_.find(module);
+  if (variables.empty() || !around)
+    return;
+  made.module = module;
+  if (!ProgramMemory::get().has_module(module))
+    ProgramMemory::get().loaded(module, around->address + around->size, variables);
+}
+
+void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
   const void *descriptor = reinterpret_cast<const void *>(kernel);
   if (const auto found = find_loaded(kernel)) {
     const std::string object = read_object(found->uri);
     if (!object.empty() || found->uri.rfind("file://", 0) == 0) {
-      auto plan =
-          static_cast<const char *>(service_.plan(gpu, kernel, descriptor, found->address, true, found->uri, object));
-      if (plan && is_current(plan, node, kernel))
-        return plan;
+      const auto [plan, variables] = service_.plan(gpu, kernel, descriptor, found->address, true, found->uri, object);
+      if (plan && is_current(plan, node, kernel)) {
+        made.plan = plan;
+        know(made, found->address, variables);
+        return;
+      }
     }
   }
   // No file that can be read, or another one: what is in memory around it.
@@ -134,10 +147,9 @@ const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   if (!around)
     throw Failure(kInNoMemory);
   const auto bytes = std::string_view(reinterpret_cast<const char *>(around->address), around->size);
-  auto plan = static_cast<const char *>(service_.plan(gpu, kernel, descriptor, around->address, false, "", bytes));
-  if (!plan)
+  made.plan = service_.plan(gpu, kernel, descriptor, around->address, false, "", bytes).plan;
+  if (!made.plan)
     throw Failure("no kernel there");
-  return plan;
 }
 
 } // namespace luthier

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "memory.h"
+#include "program_memory.h"
 #include "service.h"
 
 namespace luthier {
@@ -24,10 +25,12 @@ private:
   // A plan, and the descriptor in memory that it was made for.
   struct Made {
     const char *plan = nullptr;
+    uint64_t module = 0; // where its code object is loaded whose variables are known; 0: none are
     std::array<char, kDescriptorSize> descriptor{};
   };
 
-  const char *make(unsigned gpu, unsigned node, uint64_t kernel);
+  void make(Made &made, unsigned gpu, unsigned node, uint64_t kernel);
+  void know(Made &made, uint64_t module, const std::vector<Extent> &variables) const;
   bool is_current(const char *plan, unsigned node, uint64_t kernel) const;
 
   Service &service_;

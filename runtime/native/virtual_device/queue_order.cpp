@@ -236,7 +236,7 @@ std::optional<CopiedBytes> QueueOrder::copied_by(std::span<const uint64_t> argum
     return std::nullopt;
   std::set<uint64_t> allocations;
   for (const uint64_t word : arguments)
-    if (const auto near = ProgramMemory::get().nearest(word); near && word - near->address < near->size)
+    if (const auto near = ProgramMemory::get().nearest(word); near && near->has(word))
       allocations.insert(near->address);
   const auto has = [&](uint64_t word) { return std::count(arguments.begin(), arguments.end(), word) != 0; };
   std::lock_guard lock(mutex_);

@@ -111,12 +111,18 @@ void Service::import(Reader &reply) {
   }
 }
 
-const void *Service::plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
-                          std::string_view uri, std::string_view object) {
+Service::Planned Service::plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address,
+                               bool is_file, std::string_view uri, std::string_view object) {
   Writer request;
   request.numbers(wire::Plan{gpu, kernel, load_address, is_file}).bytes(descriptor, kDescriptorSize).bytes(uri);
   request.bytes(object);
-  return reinterpret_cast<const void *>(ask(Request::kPlan, request.text()).number());
+  Reader reply = ask(Request::kPlan, request.text());
+  Planned made{reinterpret_cast<const char *>(reply.number()), {}};
+  for (uint64_t left = reply.number(); left > 0; --left) {
+    const auto bounds = reply.numbers<wire::Bounds>();
+    made.variables.push_back({bounds.address, bounds.size, bounds.reserved});
+  }
+  return made;
 }
 
 uint64_t Service::find_outside(const wire::Outside &where, std::string_view uri, std::string_view object) {

@@ -9,6 +9,7 @@
 #include "call_site.h"
 #include "execution_counters.h"
 #include "host.h"
+#include "program_memory.h"
 #include "ranges.h"
 #include "wire.h"
 
@@ -39,8 +40,12 @@ public:
 
   // The plan (layout::plan) of the kernel at `kernel`, of which `object` is the file that `uri` names, loaded at
   // `load_address`; with an empty file `object` is the memory from `load_address` on.
-  const void *plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
-                   std::string_view uri, std::string_view object);
+  struct Planned {
+    const char *plan;
+    std::vector<Extent> variables; // of the object, if bounds are checked
+  };
+  Planned plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
+               std::string_view uri, std::string_view object);
   // Return the record by which a kernel, whose code's first byte is at `code`, goes on at an address in another object
   // than its own; Host::kNowhere if there is no instruction.
   uint64_t find_outside(const wire::Outside &where, std::string_view uri, std::string_view object);

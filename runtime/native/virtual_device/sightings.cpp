@@ -1,6 +1,7 @@
 #include "sightings.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "exported.h"
@@ -30,7 +31,10 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   const auto near = ProgramMemory::get().nearest(address, &in_front);
   const bool below = near && address < near->address;
   // An access that begins before an allocation and ends in it is outside, too, as is one that nobody's memory has.
-  const bool freed = near && near->freed && !below && address - near->address < near->size;
+  const bool freed = near && near->freed && near->has(address);
+  // Compilers load more of a constant than there is, up to the next multiple of what is loaded.
+  if (exists && near && near->module && near->has(address) && address % std::bit_ceil(size) == 0)
+    return true;
   const wire::Sight kind = freed ? wire::Sight::kFreed : exists ? wire::Sight::kOutside : wire::Sight::kNowhere;
   const char *group = pointer<const char *>(wave, wave::group);
   std::lock_guard lock(mutex_);
@@ -50,36 +54,10 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
     found.lane = lane;
     found.wave = get(wave, wave::index);
     found.group = get(group, group::number);
-    found.base = near ? near->address : 0;
-    found.extent = near ? near->size : 0;
-    found.allocation = near ? near->number : 0;
+    if (near)
+      near->put_into(found);
   }
   return exists;
-}
-
-void Sightings::observe(const Instruction &instruction, const char *access, uint32_t) {
-  const uint64_t lanes = get(access, access::mask);
-  const unsigned lane = __builtin_ctzll(lanes);
-  uint64_t address;
-  std::memcpy(&address, access + access::addresses.offset + lane * sizeof address, sizeof address);
-  const char *group = pointer<const char *>(instruction.wave, wave::group);
-  std::lock_guard lock(mutex_);
-  const bool below = address >> 31 & 1; // of 32 bits
-  wire::Sighting &found = found_[{instruction.record, wire::Sight::kOutside, ~0ull, below}].told;
-  const bool is_first = !found.count;
-  found.count += __builtin_popcountll(lanes);
-  if (!is_first)
-    return;
-  found.kernel = get(plan_, plan::kernel);
-  found.record = instruction.record;
-  found.kind = static_cast<uint64_t>(wire::Sight::kOutside);
-  found.address = address;
-  found.in_lds = true;
-  found.size = get(access, access::size);
-  found.lane = lane;
-  found.wave = get(instruction.wave, wave::index);
-  found.group = get(group, group::number);
-  found.extent = get(group, group::lds_size);
 }
 
 std::vector<wire::Sighting> Sightings::take() {

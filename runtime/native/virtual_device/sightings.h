@@ -7,7 +7,6 @@
 
 #include "bounds.h"
 #include "memory.h"
-#include "observer.h"
 #include "program_memory.h"
 #include "service.h"
 
@@ -16,14 +15,11 @@ namespace luthier {
 // Return the number of a launch among those of its kernel in this process, from 0 on, and count it.
 uint64_t launch_number(const char *plan);
 
-class Sightings final : public BoundsCheck, public Observer {
+class Sightings final : public BoundsCheck {
 public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
   // From any worker's thread.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
-  // Lanes are about to access what is beyond their work-group's LDS, as a layout::access says.
-  void observe(const Instruction &instruction, const char *access, uint32_t event) override;
-  bool wants_accesses() const override { return false; }
   // Return what was found so far, and forget it.
   std::vector<wire::Sighting> take();
 

@@ -78,7 +78,9 @@ def execute(
     entry = plan["entry"] // layout.RECORD.size
     if observed:
         values = layout.OBSERVE_VALUES
-        bits = (layout.OBSERVED if observed & ~values else 0) | (layout.WATCHED_VALUES if observed & values else 0)
+        bits = (layout.OBSERVED if observed & ~(values | layout.OBSERVE_LDS) else 0) | (
+            layout.WATCHED_VALUES if observed & values else 0
+        )
         undefined = bool(observed & layout.OBSERVE_UNDEFINED)
         plan = {**plan, "key": plan["key"] | bits, "stepping": bits, "undefined": undefined}
         dispatch = {**dispatch, "observe": observed}

@@ -10,7 +10,7 @@ from luthier.capture.replay import PreparedLaunch
 from luthier.emulator import layout
 from luthier.emulator.inspection.sighted import wanted
 from luthier.run.findings.collector import Collector, Place, Running, place_of
-from luthier.run.findings.finding import CHECKS, DECISIONS
+from luthier.run.findings.finding import CHECKS, DECISIONS, OUTSIDE
 from luthier.run.findings.floats import has_flow, looked_for
 
 
@@ -29,6 +29,8 @@ def replayed(launch: PreparedLaunch, collector: Collector, threads: int | None =
         bits |= layout.OBSERVE_FLOATS | (layout.OBSERVE_FLOW if has_flow(collector.kinds) else 0)
     if DECISIONS & collector.kinds:
         bits |= layout.OBSERVE_UNDEFINED
+    if OUTSIDE in collector.kinds:
+        bits |= layout.OBSERVE_LDS
     observed = Observed(bits, floats) if bits else None
     done = launch.run(threads, observed=observed)
     number = launch.capture.manifest.number

@@ -31,6 +31,7 @@ from luthier.run.findings.finding import (
 )
 from luthier.run.findings.floats import cause
 from luthier.run.findings.host import Sites, first_call, frames_of_host
+from luthier.run.findings.variables import Variables
 from luthier.run.host_places import host_place
 from luthier.run.planner import Plan
 from luthier.run.selection import is_of_runtime
@@ -69,6 +70,9 @@ _KINDS = {
     Sight.COPY_DIRECTION: "copy-direction",
     Sight.UNDEFINED_COPY: "uninitialised-copy",
 }
+_VARIABLES = "bounds of the variables of the code object"
+_BY_PAGES, _KNOWN_BY_PAGES = "bounds to the byte of memory", "it is known by pages only"
+_PIECES = "bounds of each variable that OpenMP maps", "what is known is the memory of all that one construct maps"
 _ONLY_PAGES = "bounds to the byte", "the allocations of the process were known by pages only"
 
 
@@ -102,6 +106,7 @@ class Collector:
         self._findings: dict[tuple[str | int, ...], Finding] = {}
         self._unchecked: dict[Unchecked, None] = {}
         self.arguments = ArgumentSizes(self.keep)
+        self.variables = Variables()
 
     @property
     def findings(self) -> list[Finding]:
@@ -119,6 +124,11 @@ class Collector:
         """Take what could not be checked."""
         with self._lock:
             self._unchecked[unchecked] = None
+
+    def without_variables(self, process: int, plan: Plan, why: str) -> None:
+        """Take that the variables of a kernel's code object are not known."""
+        if OUTSIDE in self.kinds and not is_of_runtime(plan.kernel.name):
+            self.leave(Unchecked(process, plan.kernel.name, _VARIABLES, why))
 
     def add(
         self,
@@ -149,7 +159,7 @@ class Collector:
             raise DeviceError(f"a finding of the kind {kind} that tells of another access")
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base or (seen.in_lds and seen.extent):
-            finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
+            finding.allocation = self._allocation(process, seen)
         call, finding.allocated, finding.freed = (first_call(sites) for sites in calls)
         if code is not None:
             _locate(finding, seen, code, other)
@@ -207,7 +217,7 @@ class Collector:
             return
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         if seen.base:
-            finding.allocation = Allocation(seen.base, seen.extent, seen.allocation)
+            finding.allocation = self._allocation(process, seen)
         _locate(finding, seen, code, None)
         finding.other = Other(
             file,
@@ -246,6 +256,11 @@ class Collector:
         Raises:
             DeviceError: there is no such kind.
         """
+        if seen.kind == Sight.ONLY_PAGES:
+            if OUTSIDE in self.kinds:
+                what, why = _PIECES if function == "OpenMP's map" else (f"{_BY_PAGES} by {function}", _KNOWN_BY_PAGES)
+                self.leave(Unchecked(process, "", what, why))
+            return
         kind = self._wanted(seen.kind)
         if kind is None:
             return
@@ -261,6 +276,10 @@ class Collector:
             finding.allocation = Allocation(seen.base, seen.extent, 0)
         finding.allocated, finding.freed = (first_call(sites) for sites in calls)
         self.keep(finding)
+
+    def _allocation(self, process: int, seen: Sighting) -> Allocation:
+        variable = self.variables.at(process, seen.base) if seen.is_variable else ("", "")
+        return Allocation(seen.base, seen.extent, seen.allocation, *variable)
 
     def _wanted(self, number: int) -> str | None:
         """Return the kind of what was seen; None if nobody wants it.

@@ -120,13 +120,25 @@ class Unchecked(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True):
-    """The allocation that a finding is about, or the one that is nearest."""
+    """The allocation, or the variable of a code object, that a finding is about, or the one that is nearest."""
 
     address: int
     size: int
     """Bytes, as the program asked for them."""
     number: int
     """Number among the allocations of its process, from 1 on; 0: it is not known."""
+    variable: str = ""
+    """Symbol; empty if it is none."""
+    object: str = ""
+    """Name of the variable's code object."""
+
+    @property
+    def text(self) -> str:
+        """Return it as text for people."""
+        if not self.variable:
+            return f"an allocation of {self.size} bytes at {self.address:#x}"
+        name = spellings(self.variable)[-1]
+        return f"the variable {name} of {self.size} bytes at {self.address:#x}, of {self.object}"
 
 
 class Other(Struct):
@@ -303,7 +315,7 @@ class Finding(Struct):
     def _place(self) -> str:
         if self.allocation is None:
             return ""
-        whole = f"an allocation of {self.allocation.size} bytes at {self.allocation.address:#x}"
+        whole = self.allocation.text
         if self.in_lds:
             whole = f"the work-group's {self.allocation.size} bytes"
         where = {

@@ -1,0 +1,74 @@
+"""`luthier sanitize`: which memory is known to the byte, and what it tells of the rest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+
+Build = Callable[..., Path]
+VARIABLES = {
+    "none": ("", 0, None),
+    "device": ("table", 100, ("read", "after", 0, 4, 400)),
+    "far": ("table", 110, ("read", "after", 40, 4, 400)),
+    "front": ("table", -1, ("read", "before", 4, 4, 400)),
+    "written": ("write table", 101, ("write", "after", 4, 4, 400)),
+    "atomic": ("add table", 100, ("atomic", "after", 0, 4, 400)),
+    "constant": ("halves", 8, ("read", "after", 2, 2, 14)),
+    "static": ("mine", 3, ("read", "after", 0, 4, 12)),
+    "static, written": ("write mine", 4, ("write", "after", 4, 4, 12)),
+    "C": ("letters", 6, ("read", "after", 1, 1, 5)),
+    "read only": ("steps", -2, ("read", "before", 16, 8, 24)),
+}
+"""Case of `module_memory.hip` -> what it accesses, the index; access, side, distance, its size and the variable's."""
+
+def told_of(program: Path, log: Path, target: str, *words: str | Path) -> dict[str, Any]:
+    done = run_luthier("sanitize", "--device", f"emu:{target}", "--json", log, "--", program, *words)
+    told: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout[:4], told["exit_code"], done.returncode) == ("done", 0, bool(told["findings"])), done
+    return {**told, "stdout": done.stdout, "stderr": done.stderr}
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
+@pytest.mark.parametrize("case", VARIABLES)
+def test_variables(build_program: Build, tmp_path: Path, case: str, target: str) -> None:
+    """An access beyond a variable of the code object is found, by its name."""
+    name, index, expected = VARIABLES[case]
+    words = [name, str(index)] if name else []
+    told = told_of(build_program("module_memory", "-g"), tmp_path / "log", target, *words)
+    if expected is None:
+        assert told["findings"] == []
+        return
+    (found,) = told["findings"]
+    access, side, distance, size, whole = expected
+    assert (found["kind"], found["side"], found["distance"]) == ("out-of-bounds", side, distance)
+    assert (found["size"], found["allocation"]["size"]) == (size, whole)
+    variable = name.split()[-1]
+    assert variable in found["allocation"]["variable"]
+    assert f"the variable {variable} of {whole} bytes at 0x" in told["stderr"]
+    assert f"out-of-bounds: {access} of {size} bytes at 0x" in told["stderr"]
+    assert found["source"]["file"].endswith("module_memory.hip")
+
+
+def test_variables_alone(build_program: Build, tmp_path: Path) -> None:
+    """They are known where no allocation of the process is, which is told as before."""
+    words = "write table", "100", "no allocation"
+    told = told_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
+    assert [found["allocation"]["variable"] for found in told["findings"]] == ["table"]
+    assert [one["kernel"] for one in told["not_checked"]] == ["_Z11write_tablePil"]
+
+
+def test_no_file(build_program: Build, tmp_path: Path) -> None:
+    """Variables of a code object whose file is gone are not known, which is told."""
+    library = tmp_path / "library.so"
+    shutil.copy(build_program("opened_late", "-DLIBRARY", "-shared", "-fPIC"), library)
+    done = run_luthier("sanitize", "--", build_program("opened_late"), tmp_path, library, "removed")
+    assert (done.returncode, done.stdout) == (0, "squares\n"), done
+    assert "not checked: bounds of the variables of the code object, of launches of" in done.stderr
+    assert ": its file is gone" in done.stderr
