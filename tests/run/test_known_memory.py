@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from commands import run_luthier
 
+from .conftest import PROGRAMS
+
 Build = Callable[..., Path]
 VARIABLES = {
     "none": ("", 0, None),
@@ -26,6 +28,12 @@ VARIABLES = {
     "read only": ("steps", -2, ("read", "before", 16, 8, 24)),
 }
 """Case of `module_memory.hip` -> what it accesses, the index; access, side, distance, its size and the variable's."""
+TO_THE_BYTE = (
+    *("hipMalloc", "hipExtMallocWithFlags", "hipMallocManaged", "hipHostMalloc", "hipHostAlloc", "hipMemAllocHost"),
+    *("hipMallocAsync", "hipMallocPitch", "hipMemAllocPitch", "hipMalloc3D"),
+)
+BY_PAGES = ("hipHostRegister", "hipMallocArray", "hipMalloc3DArray")
+
 
 def told_of(program: Path, log: Path, target: str, *words: str | Path) -> dict[str, Any]:
     done = run_luthier("sanitize", "--device", f"emu:{target}", "--json", log, "--", program, *words)
@@ -72,3 +80,36 @@ def test_no_file(build_program: Build, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "squares\n"), done
     assert "not checked: bounds of the variables of the code object, of launches of" in done.stderr
     assert ": its file is gone" in done.stderr
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("beyond", [0, 4])
+@pytest.mark.parametrize("kind", TO_THE_BYTE)
+def test_kinds(build_program: Build, tmp_path: Path, kind: str, beyond: int) -> None:
+    told = told_of(build_program("memory_kinds", "-g"), tmp_path / "log", "gfx90a", kind, str(beyond))
+    assert told["not_checked"] == []
+    if not beyond:
+        assert told["findings"] == []
+        return
+    (found,) = told["findings"]
+    assert (found["kind"], found["side"], found["distance"]) == ("out-of-bounds", "after", 0)
+    assert found["allocation"]["size"] == int(told["stdout"].split()[1])
+    assert (
+        f"{kind}(&"
+        in (PROGRAMS / "memory_kinds.hip").read_text().splitlines()[found["allocated"]["frames"][0]["line"] - 1]
+    )
+
+
+@pytest.mark.parametrize("kind", BY_PAGES)
+def test_pages(build_program: Build, tmp_path: Path, kind: str) -> None:
+    """Memory of which pages alone are known is told as such, also in SARIF, beside other memory and alone."""
+    log, sarif = tmp_path / "log", tmp_path / "sarif"
+    words = ["--json", log, "--sarif", sarif, "--", build_program("memory_kinds", "-g"), kind, "0"]
+    done = run_luthier("sanitize", *words)
+    assert done.returncode == 0, done
+    wanted = f"bounds to the byte of memory by {kind}"
+    assert wanted in [one["what"] for one in json.loads(log.read_text())["not_checked"]]
+    assert f"luthier: not checked: {wanted}: it is known by pages only" in done.stderr
+    (run,) = json.loads(sarif.read_text())["runs"]
+    notes = [note["message"]["text"] for one in run["invocations"] for note in one["toolExecutionNotifications"]]
+    assert f"not checked: {wanted}: it is known by pages only" in notes

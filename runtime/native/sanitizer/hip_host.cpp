@@ -74,6 +74,8 @@ struct Asked {
   bool is_handle;
   Dim3 groups, items;
   uint64_t lds;
+  bool is_cooperative = false;
+  uint64_t most_groups = 0; // that a device holds at once, of a cooperative one; 0: not known
 };
 
 // Return what a launch's kernel takes. HIP is asked before the launch: what it is asked after one that failed may hide
@@ -112,6 +114,18 @@ const Demand &demand_of(const Asked &asked) {
 }
 
 // Tells of a launch that failed.
+// Return how many work-groups of a cooperative launch a device holds at once, as HIP says; 0 if it does not.
+uint64_t most_groups(const Asked &asked) {
+  constexpr int kUnits = 63; // of hipDeviceAttribute_t: hipDeviceAttributeMultiprocessorCount
+  int device = 0, units = 0, of_unit = 0;
+  const auto items = static_cast<int>(asked.items.x * asked.items.y * asked.items.z);
+  next<int(int *)>("hipGetDevice")(&device);
+  next<int(int *, int, int)>("hipDeviceGetAttribute")(&units, kUnits, device);
+  next<int(int *, const void *, int, size_t)>("hipOccupancyMaxActiveBlocksPerMultiprocessor")(&of_unit, asked.function,
+                                                                                              items, asked.lds);
+  return uint64_t(std::max(units, 0)) * std::max(of_unit, 0);
+}
+
 void complain(Sight kind, const char *function, int error, const void *site, const Asked &asked, const Demand &demand) {
   if (!luthier_complain_of_launch)
     return;
@@ -126,6 +140,7 @@ void complain(Sight kind, const char *function, int error, const void *site, con
   call.items_x = items.x, call.items_y = items.y, call.items_z = items.z;
   call.lds = asked.lds;
   call.kernel_lds = demand.lds, call.kernel_items = demand.items;
+  call.most_groups = asked.most_groups;
   call.device_lds = demand.device_lds, call.device_items = demand.device_items;
   const std::string what =
       std::string(function) + ": " + next<const char *(int)>("hipGetErrorName")(error) + ": " + demand.kernel;
@@ -166,7 +181,7 @@ template <typename... Types> int call(const char *name, const void *site, Types.
 
 // The same of a launch.
 template <typename... Types>
-int launch(const char *name, const void *site, const Asked &asked, bool is_in_stub, Types... arguments) {
+int launch(const char *name, const void *site, Asked asked, bool is_in_stub, Types... arguments) {
   auto *own = next<int(Types...)>(name);
   if (inside)
     return own(arguments...);
@@ -177,6 +192,8 @@ int launch(const char *name, const void *site, const Asked &asked, bool is_in_st
   {
     Inside now;
     demand = &demand_of(asked);
+    if (asked.is_cooperative)
+      asked.most_groups = most_groups(asked);
     result = own(arguments...);
   }
   if (result == kSuccess)
@@ -350,6 +367,17 @@ void note_result(const char *function, int result, const void *site) {
     complain(Sight::kCallError, function, result, site);
 }
 
+void note_pages(const char *function, const void *site) {
+  static auto *const told = new std::set<std::string>;
+  static auto *const mutex = new std::mutex; // never destroyed, both: programs ask for memory while they end
+  {
+    std::lock_guard lock(*mutex);
+    if (!told->insert(function).second)
+      return;
+  }
+  complain(Sight::kOnlyPages, function, kSuccess, site);
+}
+
 void look_at_copies(const void *stream) {
   look_at_waiting([stream](const void *its) { return its == stream; });
 }
@@ -389,7 +417,7 @@ int hipPeekAtLastError() {
 
 int hipLaunchCooperativeKernel(const void *function, Dim3 groups, Dim3 items, void **arguments, unsigned lds,
                                void *stream) {
-  const Asked asked{const_cast<void *>(function), false, groups, items, lds};
+  const Asked asked{const_cast<void *>(function), false, groups, items, lds, true};
   return launch("hipLaunchCooperativeKernel", SITE, asked, false, function, groups, items, arguments, lds, stream);
 }
 

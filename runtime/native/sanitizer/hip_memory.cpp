@@ -66,6 +66,39 @@ int told(const char *function, const void *site, int result) {
   return result;
 }
 
+// As the ABI of C passes HIP's own: of hipExtent, by value, and hipPitchedPtr.
+struct Box {
+  size_t width, height, depth;
+};
+struct Pitched {
+  void *address;
+  size_t pitch, width, height;
+};
+
+// Has memory of rows made, `make(rows)`, with a row more in each layer. Rows end with what HIP fills them up with.
+template <typename Make> int allocate_rows(void **address, size_t *pitch, size_t rows, size_t layers, Make make) {
+  if (inside || !listeners::any() || !address || !pitch || !rows || !layers || rows == SIZE_MAX)
+    return make(rows);
+  Inside now;
+  begin_device();
+  const int result = make(rows + 1);
+  if (result != kSuccess || !*address)
+    return result;
+  const size_t size = *pitch * rows * layers, reserved = *pitch * (rows + 1) * layers;
+  note(*address, {size, Kind::kDevice, 0, true, calls_to_here()}, (reserved + kPage - 1) / kPage * kPage);
+  if (luthier_fresh)
+    luthier_fresh(reinterpret_cast<uint64_t>(*address), size);
+  return result;
+}
+
+// Calls a function that gives memory of which pages alone are known.
+template <typename... Types> int by_pages(const char *function, const void *site, Types... arguments) {
+  const int result = next<int(Types...)>(function)(arguments...);
+  if (!inside && listeners::any() && result == kSuccess)
+    note_pages(function, site);
+  return told(function, site, result);
+}
+
 int give_back(void *address, const char *function) {
   const auto own = [&] { return next<int(void *)>(function)(address); };
   if (inside || !listeners::any() || !address)
@@ -115,6 +148,66 @@ int hipMallocHost(void **address, size_t size) {
   return told("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
                 return next<int(void **, size_t)>("hipMallocHost")(address, room);
               }));
+}
+
+int hipHostAlloc(void **address, size_t size, unsigned flags) {
+  return told("hipHostAlloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+                return next<int(void **, size_t, unsigned)>("hipHostAlloc")(address, room, flags);
+              }));
+}
+
+int hipMemAllocHost(void **address, size_t size) {
+  return told("hipMemAllocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+                return next<int(void **, size_t)>("hipMemAllocHost")(address, room);
+              }));
+}
+
+int hipMallocPitch(void **address, size_t *pitch, size_t width, size_t height) {
+  return told("hipMallocPitch", __builtin_return_address(0), allocate_rows(address, pitch, height, 1, [&](size_t rows) {
+                return next<int(void **, size_t *, size_t, size_t)>("hipMallocPitch")(address, pitch, width, rows);
+              }));
+}
+
+int hipMemAllocPitch(void **address, size_t *pitch, size_t width, size_t height, unsigned element) {
+  return told("hipMemAllocPitch", __builtin_return_address(0),
+              allocate_rows(address, pitch, height, 1, [&](size_t rows) {
+                return next<int(void **, size_t *, size_t, size_t, unsigned)>("hipMemAllocPitch")(address, pitch, width,
+                                                                                                  rows, element);
+              }));
+}
+
+int hipMalloc3D(Pitched *made, Box box) {
+  const auto make = [&](size_t rows) {
+    const int result = next<int(Pitched *, Box)>("hipMalloc3D")(made, {box.width, rows, box.depth});
+    if (result == kSuccess && made)
+      made->height = box.height;
+    return result;
+  };
+  return told(
+      "hipMalloc3D", __builtin_return_address(0),
+      allocate_rows(made ? &made->address : nullptr, made ? &made->pitch : nullptr, box.height, box.depth, make));
+}
+
+#define BY_PAGES(...) by_pages(__func__, __builtin_return_address(0), __VA_ARGS__)
+
+int hipMallocArray(void **array, const void *channels, size_t width, size_t height, unsigned flags) {
+  return BY_PAGES(array, channels, width, height, flags);
+}
+int hipMalloc3DArray(void **array, const void *channels, Box box, unsigned flags) {
+  return BY_PAGES(array, channels, box, flags);
+}
+int hipArrayCreate(void **array, const void *wanted) { return BY_PAGES(array, wanted); }
+int hipArray3DCreate(void **array, const void *wanted) { return BY_PAGES(array, wanted); }
+int hipMallocMipmappedArray(void **array, const void *channels, Box box, unsigned levels, unsigned flags) {
+  return BY_PAGES(array, channels, box, levels, flags);
+}
+int hipMipmappedArrayCreate(void **array, void *wanted, unsigned levels) { return BY_PAGES(array, wanted, levels); }
+int hipMemMap(void *address, size_t size, size_t offset, void *handle, unsigned long long flags) {
+  return BY_PAGES(address, size, offset, handle, flags);
+}
+int hipHostRegister(void *address, size_t size, unsigned flags) { return BY_PAGES(address, size, flags); }
+int hipExternalMemoryGetMappedBuffer(void **address, void *memory, const void *wanted) {
+  return BY_PAGES(address, memory, wanted);
 }
 
 int hipMallocAsync(void **address, size_t size, void *stream) {

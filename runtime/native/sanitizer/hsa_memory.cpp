@@ -3,6 +3,7 @@
 // HIP's runtime asks them, too, for the program and for itself: what the program asks HIP for is known before that.
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "blocks.h"
 #include "listeners.h"
@@ -63,6 +64,8 @@ template <typename Make> int allocate(Source source, void **address, size_t size
     return make(size, address);
   if (caller != Caller::kOpenCl)
     block.calls = calls_to_here(caller == Caller::kOpenMp ? CallTrace::kMost : 4);
+  if (caller == Caller::kOpenMp)
+    note_pages("OpenMP's map", site);
   block.is_programs = block.is_programs && caller != Caller::kOpenMp;
   // Compilers load arguments by instructions that may read more than there are.
   if (source.is_for_arguments()) {
@@ -81,6 +84,14 @@ template <typename Make> int allocate(Source source, void **address, size_t size
   });
   if (given)
     *address = given;
+  return status;
+}
+
+// Calls a function that gives memory of which pages alone are known.
+template <typename... Types> int by_pages(const char *function, const void *site, Types... arguments) {
+  const int status = next<int(Types...)>(function, kHsaLibrary)(arguments...);
+  if (!inside && listeners::any() && status == kSuccess && caller_of(site) == Caller::kProgram)
+    note_pages(function, site);
   return status;
 }
 
@@ -115,6 +126,34 @@ int hsa_amd_memory_pool_free(void *address) {
 }
 
 int hsa_memory_free(void *address) { return give_back("hsa_memory_free", address, __builtin_return_address(0)); }
+
+#define BY_PAGES(...) by_pages(__func__, __builtin_return_address(0), __VA_ARGS__)
+
+int hsa_amd_memory_lock(void *host, size_t size, const uint64_t *agents, int count, void **address) {
+  return BY_PAGES(host, size, agents, count, address);
+}
+int hsa_amd_memory_lock_to_pool(void *host, size_t size, const uint64_t *agents, int count, uint64_t pool,
+                                uint32_t flags, void **address) {
+  return BY_PAGES(host, size, agents, count, pool, flags, address);
+}
+int hsa_amd_ipc_memory_attach(const void *handle, size_t size, uint32_t count, const uint64_t *agents, void **address) {
+  return BY_PAGES(handle, size, count, agents, address);
+}
+int hsa_amd_vmem_map(void *address, size_t size, size_t offset, uint64_t handle, uint64_t flags) {
+  return BY_PAGES(address, size, offset, handle, flags);
+}
+
+// OpenCL's runtime forgets the file of a code object that is loaded. What has its symbols is kept.
+int hsa_code_object_reader_create_from_memory(const void *code, size_t size, void *reader) {
+  if (listeners::any() && code && caller_of(__builtin_return_address(0)) == Caller::kOpenCl) {
+    static auto *const files = new std::set<std::string>;
+    static auto *const mutex = new std::mutex; // never destroyed, both: programs load code while they end
+    std::lock_guard lock(*mutex);
+    code = files->emplace(static_cast<const char *>(code), size).first->data();
+  }
+  return next<int(const void *, size_t, void *)>("hsa_code_object_reader_create_from_memory", kHsaLibrary)(code, size,
+                                                                                                           reader);
+}
 
 // The last one takes all memory back.
 int hsa_shut_down() {

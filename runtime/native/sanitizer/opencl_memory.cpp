@@ -34,18 +34,20 @@ Buffers &buffers() {
 
 thread_local Buffer *in_creation = nullptr;
 
-template <typename Create> void *create(uint64_t flags, size_t size, Create own) {
+// Makes something of whose memory pages alone are known.
+template <typename Create> void *create_by_pages(const char *function, const void *site, Create own) {
+  void *const handle = own();
+  if (!inside && listeners::any() && handle)
+    note_pages(function, site);
+  return handle;
+}
+
+template <typename Create> void *create(uint64_t flags, size_t size, const void *site, Create own) {
   if (inside || !listeners::any())
     return own();
-  if (flags & kUseHostPointer) {
-    // Beside it in its pages there may be memory that the runtime uses by right, for a copy.
-    static const int said =
-        std::fputs("luthier: not checked: bounds to the byte of memory of the host that buffers use "
-                   "(CL_MEM_USE_HOST_PTR): it is known by pages only\n",
-                   stderr);
-    static_cast<void>(said);
-    return own();
-  }
+  // Beside it in its pages there may be memory that the runtime uses by right, for a copy.
+  if (flags & kUseHostPointer)
+    return create_by_pages("clCreateBuffer with CL_MEM_USE_HOST_PTR", site, own);
   Buffer made{size, calls_to_here()};
   in_creation = &made;
   void *const handle = own();
@@ -56,6 +58,11 @@ template <typename Create> void *create(uint64_t flags, size_t size, Create own)
     all.live.insert_or_assign(handle, made);
   }
   return handle;
+}
+
+template <typename... Types> void *by_pages(const char *function, const void *site, Types... arguments) {
+  return create_by_pages(function, site,
+                         [&] { return next<void *(Types...)>(function, kOpenClLibrary)(arguments...); });
 }
 
 } // namespace
@@ -79,7 +86,7 @@ bool luthier::opencl::is_buffer(Block &block) {
 extern "C" {
 
 void *clCreateBuffer(void *context, uint64_t flags, size_t size, void *host, int *error) {
-  return create(flags, size, [&] {
+  return create(flags, size, __builtin_return_address(0), [&] {
     return next<void *(void *, uint64_t, size_t, void *, int *)>("clCreateBuffer", kOpenClLibrary)(context, flags, size,
                                                                                                    host, error);
   });
@@ -87,10 +94,32 @@ void *clCreateBuffer(void *context, uint64_t flags, size_t size, void *host, int
 
 void *clCreateBufferWithProperties(void *context, const uint64_t *properties, uint64_t flags, size_t size, void *host,
                                    int *error) {
-  return create(flags, size, [&] {
+  return create(flags, size, __builtin_return_address(0), [&] {
     return next<void *(void *, const uint64_t *, uint64_t, size_t, void *, int *)>(
         "clCreateBufferWithProperties", kOpenClLibrary)(context, properties, flags, size, host, error);
   });
+}
+
+#define BY_PAGES(...) by_pages(__func__, __builtin_return_address(0), __VA_ARGS__)
+
+void *clCreateImage(void *context, uint64_t flags, const void *format, const void *wanted, void *host, int *error) {
+  return BY_PAGES(context, flags, format, wanted, host, error);
+}
+void *clCreateImageWithProperties(void *context, const uint64_t *properties, uint64_t flags, const void *format,
+                                  const void *wanted, void *host, int *error) {
+  return BY_PAGES(context, properties, flags, format, wanted, host, error);
+}
+void *clCreateImage2D(void *context, uint64_t flags, const void *format, size_t width, size_t height, size_t pitch,
+                      void *host, int *error) {
+  return BY_PAGES(context, flags, format, width, height, pitch, host, error);
+}
+void *clCreateImage3D(void *context, uint64_t flags, const void *format, size_t width, size_t height, size_t depth,
+                      size_t row_pitch, size_t slice_pitch, void *host, int *error) {
+  return BY_PAGES(context, flags, format, width, height, depth, row_pitch, slice_pitch, host, error);
+}
+void *clCreatePipe(void *context, uint64_t flags, uint32_t packet, uint32_t packets, const intptr_t *properties,
+                   int *error) {
+  return BY_PAGES(context, flags, packet, packets, properties, error);
 }
 
 int clReleaseMemObject(void *handle) {

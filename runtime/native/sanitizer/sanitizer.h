@@ -49,6 +49,9 @@ std::optional<Known> known_around(const void *address);
 // Tells of a HIP function that the program has called from `site`, unless another one of HIP's did.
 void note_result(const char *function, int result, const void *site);
 
+// Tells, once, that of memory by a function of a runtime pages alone are known. `site` is the program's call of it.
+void note_pages(const char *function, const void *site);
+
 // The work of a stream is done, or that of all: looks at what its copies have handed to the host.
 void look_at_copies(const void *stream);
 void look_at_all_copies();

@@ -13,6 +13,7 @@ for name in (
     "clCreateKernel",
     "clCreateBuffer",
     "clCreateSubBuffer",
+    "clCreateImage",
     "clSVMAlloc",
     "clEnqueueMapBuffer",
 ):
