@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.run.code_uris import read_uri
 
 from .conftest import TARGETS, Outcome
@@ -104,6 +105,19 @@ def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: 
     outcome = luthier_run(f"emu:{target}", *raw_program(target))
     assert (outcome.code, outcome.out) == (0, "2100 items\nqueue error 0x1003\n"), outcome
     assert "1048576 bytes of LDS; there are 65536" in outcome.err
+    assert "100 x 7 x 3 work-items, in work-groups of 64 x 4 x 2, of kernel mark\n" in outcome.err
+
+
+@pytest.mark.parametrize(("target", "agprs"), [("gfx906", 0), ("gfx90a", 256)])
+def test_more_vector_registers_than_there_are(
+    raw_program: Callable[..., list[Path]], luthier_run: Run, target: str, agprs: int
+) -> None:
+    code = assembled(kernel_text(function("mark", ["s_endpgm"]), target, name="mark", vgprs=256, agprs=agprs), target)
+    outcome = luthier_run(f"emu:{target}", *raw_program(target, object=code))
+    assert (outcome.code, outcome.out) == (0, "queue error 0x100f\n"), outcome
+    reason = "a work-group of 512 work-items has 8 waves; the device has vector registers for 4 waves of the kernel"
+    assert reason in outcome.err
+    assert "in work-groups of 64 x 4 x 2, of kernel mark\n" in outcome.err
 
 
 def test_a_kernel_that_is_no_longer_loaded(raw_program: Callable[[str, str], list[Path]], luthier_run: Run) -> None:

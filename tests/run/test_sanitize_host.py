@@ -51,6 +51,10 @@ REASONS = {
         *("_Z5smallPi", [1, 1, 1], [64, 32, 1]),
         "2,048 work-items in a work-group, the device has at most 1,024",
     ),
+    "cooperative grid": (
+        *("_Z5smallPi", [1 << 20, 1, 1], [64, 1, 1]),
+        "a cooperative grid of 1,048,576 work-groups, the device holds 256 at once",
+    ),
 }
 """Bug -> kernel, work-groups, work-items of each, and why the launch fails."""
 

@@ -22,6 +22,7 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
 from luthier.objects.loaded_image import file_of_image
+from luthier.objects.names import spellings
 from luthier.objects.origins import teller
 from luthier.run.selection import is_of_runtime
 from luthier.run.space import Part, SharedSpace
@@ -353,6 +354,10 @@ class Planner:
         code.ensure(fields["key"], entry)
         plan = Plan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
+        text = np.frombuffer(spellings(kernel.name)[-1].encode() + b"\0", np.uint8)
+        shown = self._space.bytes(len(text))
+        shown[:] = text
+        values["name"] = shown.ctypes.data
         for name, value in values.items():
             put_field(plan.fields, layout.PLAN, name, value)
         self._look_at(plan)

@@ -183,6 +183,8 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       room_.hot_code.launched();
       fault = launch->run();
     }
+    if (fault)
+      fault->kernel = pointer<const char *>(plan, layout::plan::name);
     capturing.ended(fault.has_value() || stopping(), launch->went_outside());
   } catch (const std::exception &problem) {
     fault.emplace();
@@ -274,7 +276,10 @@ void AqlQueue::fail(const Fault &fault, const hsa::DispatchPacket *packet) {
   std::string text = "luthier: " + fault.text + "\n";
   if (packet)
     text += "luthier: in a dispatch of " + std::to_string(packet->grid_size_x) + " x " +
-            std::to_string(packet->grid_size_y) + " x " + std::to_string(packet->grid_size_z) + " work-items\n";
+            std::to_string(packet->grid_size_y) + " x " + std::to_string(packet->grid_size_z) +
+            " work-items, in work-groups of " + std::to_string(packet->workgroup_size_x) + " x " +
+            std::to_string(packet->workgroup_size_y) + " x " + std::to_string(packet->workgroup_size_z) +
+            (fault.kernel.empty() ? "" : ", of kernel " + fault.kernel) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
   if (fault.is_memory) {
     room_.memory_fault(node_, fault.address);

@@ -50,6 +50,11 @@ int main(int argc, char **argv) {
     (void)hipLaunchCooperativeKernel(kernel, 1, dim3(64, 32), given, 0, nullptr); // line: cooperative
     EXPECT(hipGetLastError() != hipSuccess);                                      // telling has not hidden it
   }
+  if (is("cooperative grid")) {
+    void *given[] = {&data};
+    const auto *kernel = reinterpret_cast<const void *>(small);
+    (void)hipLaunchCooperativeKernel(kernel, 1 << 20, 64, given, 0, nullptr); // line: cooperative grid
+  }
   if (is("seen")) {
     small<<<1, 2048>>>(data);
     EXPECT(hipGetLastError() != hipSuccess);

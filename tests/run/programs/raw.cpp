@@ -25,8 +25,17 @@ int main(int arguments_count, char **arguments) {
   packet.grid_size_x = nx, packet.grid_size_y = ny, packet.grid_size_z = nz;
   packet.kernarg_address = kernarg;
   CHECK(hsa_signal_create(1, 0, nullptr, &packet.completion_signal));
-  submit(queue, &packet, HSA_PACKET_TYPE_KERNEL_DISPATCH);
-  wait_for(packet.completion_signal);
+  const auto run = [&] {
+    submit(queue, &packet, HSA_PACKET_TYPE_KERNEL_DISPATCH);
+    for (int turn = 0; turn < 20'000 && !problem; ++turn)
+      if (!hsa_signal_wait_scacquire(packet.completion_signal, HSA_SIGNAL_CONDITION_LT, 1, 1'000'000,
+                                     HSA_WAIT_STATE_BLOCKED))
+        return;
+    std::printf("queue error %#x\n", problem.load());
+  };
+  run();
+  if (problem)
+    return 0;
   for (uint32_t i = 0; i < nx * ny * nz; ++i)
     if (out[i] != 1) {
       std::printf("item %u ran %d times\n", i, out[i]);
@@ -58,10 +67,7 @@ int main(int arguments_count, char **arguments) {
 
   packet.group_segment_size = 1 << 20;
   hsa_signal_store_relaxed(packet.completion_signal, 1);
-  submit(queue, &packet, HSA_PACKET_TYPE_KERNEL_DISPATCH);
-  for (int turn = 0; turn < 20'000 && !problem; ++turn)
-    hsa_signal_wait_scacquire(packet.completion_signal, HSA_SIGNAL_CONDITION_LT, 1, 1'000'000, HSA_WAIT_STATE_BLOCKED);
-  std::printf("queue error %#x\n", problem.load());
+  run();
   CHECK(hsa_queue_destroy(queue));
   CHECK(hsa_shut_down());
 }

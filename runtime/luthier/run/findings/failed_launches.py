@@ -36,6 +36,10 @@ def _reasons(seen: CallSighting, groups: tuple[int, ...], items: tuple[int, ...]
     if seen.device_lds and lds > seen.device_lds:
         own = f" ({seen.kernel_lds:,} of the kernel and {seen.lds:,} of the launch)" if seen.kernel_lds else ""
         reasons.append(f"{lds:,} bytes of LDS{own}, the device has {seen.device_lds:,}")
+    if seen.most_groups and prod(groups) > seen.most_groups:
+        reasons.append(
+            f"a cooperative grid of {prod(groups):,} work-groups, the device holds {seen.most_groups:,} at once"
+        )
     for axis, of_grid, of_group in zip("xyz", groups, items, strict=True):
         if of_grid * of_group > _MOST_ITEMS:
             reasons.append(f"{of_grid * of_group:,} work-items in {axis}, at most {_MOST_ITEMS:,}")
