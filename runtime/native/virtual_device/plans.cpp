@@ -30,6 +30,11 @@ struct Loaded {
 // names are URIs.
 std::optional<Loaded> find_loaded(uint64_t address) {
   const void *debug = dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
+  if (!debug) // ROCr was loaded for a library alone, as OpenCL's loader does
+    if (void *rocr = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD)) {
+      debug = dlsym(rocr, "_amdgpu_r_debug");
+      dlclose(rocr);
+    }
   r_debug head{};
   if (!debug || !read_safely(&head, reinterpret_cast<uint64_t>(debug), sizeof head))
     return std::nullopt;
