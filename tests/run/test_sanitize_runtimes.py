@@ -80,7 +80,8 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
     """Variables of one construct are together in memory that GCC's runtime asks for: bounds are its."""
     program = offloaded_by_gcc(PROGRAMS / "openmp_memory.c", "gcc-12", "-fopenmp", "-g")
     told = told_of([program, bug], "gfx906", tmp_path / "log")
-    assert [one["what"] for one in told["not_checked"]] == ["bounds of each variable that OpenMP maps"]
+    pages = [one["what"] for one in told["not_checked"] if not one["kernel"]]
+    assert pages == ["bounds of each variable that OpenMP maps"]
     found = told["findings"]
     if bug == "none":
         assert found == []
