@@ -79,7 +79,7 @@ class EntryPoint(Struct, frozen=True):
             for end in range(1, len(parts) + 1):
                 specs = (finder.find_spec(".".join(parts[:end]), folders) for finder in sys.meta_path)
                 spec = next(filter(None, specs), None)
-                folders = spec and spec.submodule_search_locations
+                folders = spec.submodule_search_locations if spec else None
             source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
             for node in ast.parse(source).body:
                 targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
