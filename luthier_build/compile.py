@@ -19,6 +19,7 @@ from luthier_build.settings import ModuleSettings, Settings, check_targets
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Report, Unit, compile_unit, plan_units, write_bundle
 from luthier_build.workspace import (
+    digest,
     digest_text,
     forget,
     inputs_of,
@@ -70,7 +71,8 @@ def _compile(unit: Unit, output: Path, label: str, settings: Settings, report: R
 
 def _bundle(name: str, objects: Mapping[str, Path], folder: Path, settings: Settings, toolchain: Toolchain) -> Path:
     output = folder / name / f"{name}.hipfb"
-    key = digest_text(str(settings.compress), toolchain.version, *objects)
+    maker = Path(__file__).with_name("units.py")
+    key = digest_text(str(settings.compress), toolchain.version, digest(maker), *objects)
     if not is_current(output, key):
         forget(output)
         write_bundle(objects, output, toolchain, compress=settings.compress)

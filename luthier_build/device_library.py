@@ -7,7 +7,6 @@ processor or the compiler lacks some of them; a folder that adds them makes it w
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -20,12 +19,10 @@ from luthier.isa.targets import version_of
 from luthier.support.processes import run
 
 from luthier_build.cache import cache_dir, drop_foreign, keep_own, locked
-from luthier_build.workspace import forget, is_current, remember, replacing
+from luthier_build.workspace import digest, digest_text, forget, is_current, remember, replacing
 
 ABI_VERSIONS = (400, 500, 600)
 """Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
-
-_FORMAT = 5  # of the folders made here; a change makes them anew
 
 
 def isa_version(processor: str) -> int:
@@ -86,7 +83,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
         made[name] = _Module((("int", "__oclc_ISA_version", isa_version(processor)), *constants), functions)
     if not made:
         return library
-    key = hashlib.sha256(f"{_FORMAT}\0{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
+    key = digest_text(digest(Path(__file__)), str(library.resolve()), clang_version)[:16]
     folder = cache_dir(f"device-library/{key}")
     present = [*folder.glob("*.bc"), *folder.glob("*.record")]
     if all(map(is_own, present)) and all(is_current(folder / name, key) for name in made):

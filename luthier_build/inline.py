@@ -25,7 +25,7 @@ from luthier_build.cache import cache_dir, drop_foreign, keep_own
 from luthier_build.compile import compile_modules
 from luthier_build.package import check_hooks, describe_module, find_toolchain
 from luthier_build.settings import ModuleSettings, Settings, is_python_name, load_settings
-from luthier_build.workspace import build_folder, digest_text, forget_unused, write_atomic
+from luthier_build.workspace import build_folder, digest_text, forget_unused, made_by, write_atomic
 
 PACKAGE = "inline"
 MOST = 256
@@ -72,7 +72,7 @@ def compile_inline(
         include_dirs=tuple(str(Path(folder).absolute()) for folder in settings.include_dirs),
     )
     toolchain = find_toolchain(settings)
-    key = digest_text(text, str(toolchain.clang), *_what_matters(settings))
+    key = digest_text(text, str(toolchain.clang), made_by("luthier_build.inline"), *_what_matters(settings))
 
     def report(line: str) -> None:
         say_text(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)

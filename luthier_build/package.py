@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from luthier import __version__
 from luthier.errors import BuildError
 from luthier.module import Manifest
 from luthier.module.manifest import FORMAT
@@ -29,6 +28,7 @@ from luthier_build.workspace import (
     digest_text,
     forget,
     is_current,
+    made_by,
     remember,
     write_atomic,
     write_together,
@@ -207,7 +207,7 @@ def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
         BuildError: each reason, with the hook's place and targets.
     """
     stamp = folder / device.name / f"{device.name}.checked"
-    key = digest_text(__version__, version("llvmlite"))
+    key = digest_text(made_by("luthier_build.check"), version("llvmlite"))
     if not is_current(stamp, key):
         from luthier_build.check import check_objects  # LLVM, which a build with nothing to do can spare
 
@@ -234,7 +234,8 @@ def describe_module(
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
-    key = digest_text(package, __version__, *environment, *device.arguments)
+    makers = made_by("luthier_build.manifest", "luthier_build.sources", "luthier_build.units")
+    key = digest_text(package, makers, *environment, *device.arguments)
     if is_current(output, key):
         return Manifest.read(output)
     forget(output)

@@ -58,7 +58,7 @@ def _plugin(toolchain: Toolchain, cache: Path, given: tuple[str, ...]) -> Path:
     folder = plugin_sources() / "src"
     sources = sorted(folder.glob("*.cpp"))
     contents = (f"{path.name} {digest(path)}" for path in sorted(folder.iterdir()))
-    key = digest_text(version, os.fspath(clang.resolve()), *_FLAGS, *contents, *given)
+    key = digest_text(version, os.fspath(clang.resolve()), digest(Path(__file__)), *contents, *given)
     plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key[:16]}.so"
     record = record_of(plugin)
     if is_own(plugin) and is_own(record) and is_current(plugin, key):

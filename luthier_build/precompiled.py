@@ -103,7 +103,16 @@ class Beginning:
             names = [self._names_in(flag[2:]) for flag in self.flags if flag.startswith("-I")]
             if None in names:
                 return None
-            key = digest_text(*self.compiler, os.fspath(self.folder), *flags, "", text, "", str(names))
+            key = digest_text(
+                digest(Path(__file__)),
+                *self.compiler,
+                os.fspath(self.folder),
+                *flags,
+                "",
+                text,
+                "",
+                str(names),
+            )
             header = cache / f"{key[:32]}.pch"
             if _usable(header, key):
                 return header

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
@@ -52,6 +54,21 @@ def digest(path: Path) -> str:
 def digest_text(*parts: str) -> str:
     """Return the SHA-256 of a list of strings; different lists give different digests."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@functools.cache
+def made_by(*modules: str) -> str:
+    """Return the digest of the sources of modules of this package, with all that they import of it and of Luthier.
+
+    It is in the keys of what they make: two commits may have one version number.
+    """
+    from luthier.cache.provenance import provenance_of  # slow to import
+
+    own = provenance_of(*modules, package=Path(__file__).parent)
+    below = provenance_of(*(name for name in own.outside if name.startswith("luthier.")))
+    # What is written while it runs is not what this process has imported, and has made things by.
+    fresh = "" if own.unchanged() and below.unchanged() else secrets.token_hex()
+    return digest_text(own.digest, below.digest, fresh)
 
 
 @contextlib.contextmanager

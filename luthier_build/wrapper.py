@@ -223,6 +223,7 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     depends on, and the format again, every part ended by a zero byte (read in runtime/native/launcher, too)."""
     from luthier.errors import BuildError
 
+    from luthier_build import plugin as plugin_module
     from luthier_build.cache import drop_if_foreign, keep_own
     from luthier_build.plugin import include_dir, plugin_for
     from luthier_build.toolchain import Toolchain, plugin_sources
@@ -232,7 +233,13 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     toolchain = Toolchain.find({**os.environ, "LUTHIER_CLANG": clang})
     plugin, include = str(plugin_for(toolchain)), str(include_dir())
     sources = plugin_sources() / "src"
-    files = [os.path.realpath(clang), plugin, str(sources), *(str(path) for path in sorted(sources.iterdir()))]
+    files = [
+        os.path.realpath(clang),
+        plugin,
+        plugin_module.__file__,
+        str(sources),
+        *(str(path) for path in sorted(sources.iterdir())),
+    ]
     fields = [plugin, include, *(part for path in files for part in _state(path))]
     with contextlib.suppress(BuildError):  # a read-only cache: asked again next time
         drop_if_foreign(answer)

@@ -56,6 +56,8 @@ class Provenance(Struct, frozen=True):
     """The digest of each file: of the program that a source of Luthier is, of a library its build id."""
     states: tuple[State, ...]
     """State of each file, from before it was read."""
+    outside: tuple[str, ...] = ()
+    """Full names of what is imported of other packages."""
 
     def unchanged(self) -> bool:
         """Return whether this process can be trusted to have imported the files as they were read.
@@ -71,14 +73,15 @@ class Provenance(Struct, frozen=True):
             return False
 
 
-def provenance_of(*modules: str, also: str = "") -> Provenance:
+def provenance_of(*modules: str, also: str = "", package: Path | None = None) -> Provenance:
     """Return the provenance of what these modules of Luthier make.
 
     Args:
         modules: names, e.g. ``luthier.run.patching``; nothing is imported.
         also: what else decides what is made.
+        package: folder of another package that they are of.
     """
-    return _provenance_of(PACKAGE, modules, also)  # PACKAGE is another one in tests
+    return _provenance_of(package or PACKAGE, modules, also)  # PACKAGE is another one in tests
 
 
 @functools.cache
@@ -193,7 +196,7 @@ class Tree:
         Args:
             known: where what is read out of sources is kept.
         """
-        names, done, outside = set(modules), set[str](), set[str]()
+        names, done, imported = set(modules), set[str](), set[str]()
         paths, taken = {str(self._package / "__init__.py")}, set[str]()
         sources: dict[str, _Source] = {}
         while names:  # one level of imports after the other, to ask for all of a level at once
@@ -204,11 +207,12 @@ class Tree:
             taken |= fresh
             sources |= _read_sources(map(self._read, paths - sources.keys()), known)
             tops = {name: name.partition(".")[0] for path in fresh for name in sources[path].imports}
-            outside.update(tops.values())
+            imported |= tops.keys()
             names = {name for name, top in tops.items() if top.lstrip("?") == self._package.name} - done
         folders = {os.path.dirname(path) for path in paths}
         own_libraries = [path for folder in folders for path in self._native_in(folder)]
-        used = [name for name in CODE_GENERATORS if name in outside]
+        outside = {name: top for name in imported if (top := name.partition(".")[0]).lstrip("?") != self._package.name}
+        used = [name for name in CODE_GENERATORS if name in outside.values()]
         native = [*own_libraries, *(path for name in used for path in _libraries_of(name))]
         libraries = list(map(_File.of_native, sorted(native)))
         digests = {self._shown(path): sources[path].program for path in sorted(paths)}
@@ -221,6 +225,7 @@ class Tree:
             _digest_of(sorted(own.items())),
             digests,
             tuple(file.state for file in files),
+            tuple(sorted(outside)),
         )
 
     def _read(self, path: str) -> _File:

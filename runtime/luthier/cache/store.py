@@ -113,6 +113,8 @@ class Store:
             require_own(self._path.with_name(self._path.name + suffix))
         if not self._path.exists():
             self._forget_old()
+        elif self._path.stat().st_mtime < time.time() - UNUSED_FOR / 30:
+            os.utime(self._path)  # whoever only reads it has it, too
         _require_locks(self._path.parent)
         database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         # If the machine fails, what is half written is found out by the checksums.
@@ -121,7 +123,7 @@ class Store:
         self._database = database
 
     def _forget_old(self) -> None:
-        """Remove what belongs to other sources or hosts and was not added to for a month."""
+        """Remove what belongs to other sources or hosts and was not used for a month."""
         for other in self._path.parent.glob("*.sqlite"):
             if other.stat().st_mtime < time.time() - UNUSED_FOR:
                 other.unlink(missing_ok=True)

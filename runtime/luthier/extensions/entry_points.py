@@ -113,6 +113,8 @@ def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[Entr
         if kept is not None and is_own(kept):
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
             if index.state == _digest_of(states):
+                if kept.stat().st_mtime < time.time() - UNUSED_FOR / 30:
+                    os.utime(kept)  # another version removes what was not used for long
                 return index.points
     points, is_whole = _installed()
     last = max((stamp for *_, written, put in states.values() for stamp in (written, put)), default=0)
