@@ -80,6 +80,16 @@ def _bundle(name: str, objects: Mapping[str, Path], folder: Path, settings: Sett
     return output
 
 
+def _check_temporary() -> None:
+    """Do nothing if the folder for temporary files that compilers take from the environment can be written.
+
+    clang names neither variable nor folder.
+    """
+    name = next((one for one in ("TMPDIR", "TMP", "TEMP", "TEMPDIR") if os.environ.get(one)), None)
+    if name and not (os.path.isdir(os.environ[name]) and os.access(os.environ[name], os.W_OK | os.X_OK)):
+        raise BuildError(f"{name} is {os.environ[name]}, which is no folder that compilers could write to")
+
+
 def compile_modules(
     modules: Sequence[ModuleSettings],
     settings: Settings,
@@ -113,6 +123,8 @@ def compile_modules(
         functools.partial(_compile, unit, outputs[unit], f"[{number}/{len(stale)}]", settings, report)
         for number, unit in enumerate(stale, 1)
     ]
+    if work:
+        _check_temporary()
     run_all(work, settings.jobs)
     write_atomic(folder / "compile_commands.json", _compile_commands(outputs))
     made = []

@@ -35,7 +35,8 @@ def run(
     Raises:
         LuthierError: of class `error`, if the program is missing, runs longer than `timeout` seconds (it is killed
             then), or exits with another code than 0; the message
-            begins with the standard error, and ends with the command line and the exit code.
+            begins with the standard error, and ends with the command line and the exit code, or says which signal
+            killed it before the command line.
     """
     argv = [os.fspath(part) for part in command]
     try:
@@ -49,10 +50,19 @@ def run(
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()
         how = f"{shlex.join(argv)} failed with exit code {done.returncode}"
+        if done.returncode < 0:
+            how = f"{argv[0]} was killed by {_signal_name(-done.returncode)}: {shlex.join(argv)}"
         raise error(f"{said}\n{how}" if said else how)
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of real time
+        return f"signal {number}"
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
