@@ -17,6 +17,8 @@ import pytest
 from commands import LUTHIER, PATIENCE, run_luthier
 from effort import EMULATED
 from kept import ROOT
+from luthier.lifting import lift
+from luthier.objects import load_objects
 from rocm_stacks import SUITES, built, stack
 
 from .conftest import PROGRAMS, Outcome
@@ -120,6 +122,26 @@ def test_a_program_under_a_tool(build_newer: Build, tmp_path: Path, name: str, t
     outcome = run(*options, "--device", f"emu:{target}", "--", build_newer(name))
     assert (outcome.code, outcome.out) == (0, SAYS[name]), outcome
     assert counted(summary) > 0
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(one, marks=[] if one == "gfx1201" else [pytest.mark.thorough]) for one in TARGETS]
+)
+def test_counts_of_kernels_that_wait(build_newer: Build, tmp_path: Path, target: str) -> None:
+    """Work-groups look for each other another number of times in each run, and say so: all else is counted alike."""
+    program = build_newer("spins")
+    (object,) = (one for one in load_objects(program) if one.target.target.name == target)
+    lifted = lift(object, next(iter(object.kernels)))
+    (waiting,) = (lifted.blocks[one.block] for one in lifted.instructions if one.text == "s_sleep 2")
+    assert waiting.index in {edge.to for edge in waiting.successors}
+    length = waiting.last - waiting.first + 1
+    executed, summary = tmp_path / "executed.json", tmp_path / "summary.json"
+    on = "--device", f"emu:{target}", "--", program
+    alone = run("--executed", "--json", executed, *on)
+    tool = run("-t", "instr_count:per_wave=true", "--json", summary, *on)
+    assert alone.code == tool.code == 0, (alone, tool)
+    (own,) = (one for one in json.loads(executed.read_text())["executed"] if "spins" in (one["kernel"] or ""))
+    assert counted(summary) - int(tool.out) * length == own["wave_instructions"] - int(alone.out) * length > 0
 
 
 @pytest.mark.parametrize("tools", [(), ("-t", "instr_count")], ids=["alone", "tool"])
