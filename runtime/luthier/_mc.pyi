@@ -31,8 +31,8 @@ class Isa:
         """`patient` offers LLVM all bytes that follow each instruction: the same result, slower; for tests."""
     def listing(self, code: bytes, address: int) -> list[tuple[int, int, str | None, int | None]]:
         """Offset, size, text and branch target of every instruction, without NumPy; None where there is no such."""
-    def named_registers(self, code: bytes, address: int) -> tuple[int, int, int, bool]:
-        """VGPRs, AGPRs and SGPRs that a wave needs for what they name, and whether any is for LDS or scratch."""
+    def named_registers(self, code: bytes, address: int) -> tuple[int, int, int, bool, bool]:
+        """VGPRs, AGPRs and SGPRs that a wave needs for what they name; whether any is for LDS, and for scratch."""
     def encode(
         self,
         opcode: NDArray[np.int32],

@@ -17,6 +17,7 @@ from luthier.errors import LuthierError, TargetError
 from luthier.isa.listing import named_registers
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 from luthier.objects.disagreements import disagreements
+from luthier.objects.dynamic_lds import has_dynamic_lds
 from luthier.objects.names import is_selected, select
 from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
@@ -96,9 +97,10 @@ class _Registers:
             self._left -= kernel.code_size
             try:
                 code = found.read(kernel.entry, kernel.code_size)
-                used, memory = named_registers(found.target, kernel.wave_size, code, kernel.entry)
+                used, lds, scratch = named_registers(found.target, kernel.wave_size, code, kernel.entry)
                 limits = kernel.descriptor.register_limits(uses_agprs=used["a"] > 0)
-                if all(used[file] <= limit for file, limit in limits.items()) and not memory:
+                bounded = lds and not has_dynamic_lds(found, kernel)
+                if all(used[file] <= limit for file, limit in limits.items()) and not (bounded or scratch):
                     return ()
                 from luthier.lifting import lift  # needs NumPy
                 from luthier.lifting.allocation import unallocated

@@ -43,18 +43,18 @@ def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int
     return rows
 
 
-def named_registers(target: TargetId, wave_size: int, code: bytes, address: int) -> tuple[dict[str, int], bool]:
+def named_registers(target: TargetId, wave_size: int, code: bytes, address: int) -> tuple[dict[str, int], bool, bool]:
     """Return how many registers of each file, ``v``, ``a`` and ``s``, a wave needs for what instructions name.
 
-    And whether any of them is for LDS, or for private memory by FLAT_SCRATCH.
+    And whether any of them is for LDS, and any for private memory by FLAT_SCRATCH.
 
     SGPRs do not count that have other names on some targets; upper bits of VGPR numbers are taken for 0.
 
     Raises:
         TargetError: there is no such target, or it does not have the wave size.
     """
-    *counts, memory = _isa(target, wave_size).named_registers(code, address)
-    return dict(zip("vas", counts, strict=True)), memory
+    *counts, lds, scratch = _isa(target, wave_size).named_registers(code, address)
+    return dict(zip("vas", counts, strict=True)), lds, scratch
 
 
 @functools.cache

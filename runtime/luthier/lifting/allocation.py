@@ -4,11 +4,8 @@ On hardware such registers are those of no wave, or of another one; loads from s
 Only code counts that is reached for certain: not what a call by an unknown pointer might go to. Of memory only
 addresses count that are constant (`luthier.lifting.constants`).
 
-A launch may give a kernel more LDS than its descriptor says (dynamic LDS). It is not meant to where metadata of code
-object version 6 have hidden arguments, which then are all that the kernel may ask for, no ``hidden_dynamic_lds_size``
-among them, and no argument that is a ``dynamic_shared_pointer``. Before version 6 compilers may leave the former out,
-and all of them leave out all hidden arguments where a kernel needs none. Elsewhere an access beyond the fixed size is a
-defect where it is beyond all LDS that a work-group may have, and a possible one otherwise.
+Where a launch may be meant to give a kernel more LDS (`luthier.objects.dynamic_lds`), an access beyond the fixed size
+is a defect if it is beyond all LDS that a work-group may have, and a possible one otherwise.
 """
 
 from __future__ import annotations
@@ -25,15 +22,13 @@ from luthier.isa import registers as r
 from luthier.lifting.constants import Constants
 from luthier.lifting.model import Instruction
 from luthier.lifting.representation import LiftedRepresentation
-from luthier.objects import CodeObject, Kernel
+from luthier.objects.dynamic_lds import has_dynamic_lds
 
 _FILES = {"v": r.VGPRS, "a": r.AGPRS, "s": range(r.FLAT_SCRATCH_SGPR)}
 """Units of each file of registers; of SGPRs without those that have other names on some targets."""
 
 
 _MASK32 = (1 << 32) - 1
-_TELLS_DYNAMIC_LDS = 6
-"""Code object version from which on compilers say which kernels use dynamic LDS, if they list hidden arguments."""
 _SCALE_OFFSET = 1 << 11
 """Bit of the cache policy: the offset in a register counts elements (LLVM, ``CPol::SCAL``)."""
 
@@ -135,14 +130,6 @@ def unallocated_memory(lifted: LiftedRepresentation) -> Iterator[Unallocated]:
         yield from accesses.beyond(lds, range(size, dynamic), "LDS", size, "no launch gives the kernel dynamic LDS")
     else:
         yield from accesses.beyond(lds, range(size, 1 << 33), "LDS", size)
-
-
-def has_dynamic_lds(object: CodeObject, kernel: Kernel) -> bool:
-    """Return whether launches may be meant to give a kernel more LDS than its descriptor says."""
-    kinds = {argument.value_kind for argument in kernel.arguments}
-    if object.abi < _TELLS_DYNAMIC_LDS or not any(argument.hidden for argument in kernel.arguments):
-        return True
-    return not kinds.isdisjoint(("hidden_dynamic_lds_size", "dynamic_shared_pointer"))
 
 
 class _Accesses:

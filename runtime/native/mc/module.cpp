@@ -84,13 +84,13 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
 }
 
 /// How many VGPRs, AGPRs and SGPRs a wave needs for what instructions name; of SGPRs those that always have that name.
-/// And whether any is for LDS, or for private memory by FLAT_SCRATCH.
+/// And whether any is for LDS, and any for private memory by FLAT_SCRATCH.
 py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t address) {
   const Instructions all = decoded(isa, code, address, false);
   int vgprs = 0, agprs = 0, sgprs = 0;
-  bool memory = false;
-  for (const uint32_t flags : all.flags)
-    memory |= (flags & (DsFlag | ScratchFlag)) != 0;
+  uint32_t flags = 0;
+  for (const uint32_t each : all.flags)
+    flags |= each;
   for (size_t i = 0; i < all.operandKind.size(); ++i) {
     if (all.operandKind[i] != KindRegister)
       continue;
@@ -103,7 +103,7 @@ py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t addres
     else if (named.first >= units::Sgpr && named.first < units::FlatScratchSgpr)
       sgprs = std::max(sgprs, end - units::Sgpr);
   }
-  return py::make_tuple(vgprs, agprs, sgprs, memory);
+  return py::make_tuple(vgprs, agprs, sgprs, (flags & DsFlag) != 0, (flags & ScratchFlag) != 0);
 }
 
 py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
