@@ -152,7 +152,9 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
         return checked(_read(Path(path)))
     except LuthierError as problem:
         raise LuthierError(problem.message, object=str(path)) from None
-    except (OSError, EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
+    except OSError as problem:
+        raise LuthierError(f"cannot read: {problem.strerror or problem}", object=str(path)) from None
+    except (EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
         raise LuthierError(f"no capture: {problem}", object=str(path)) from None
     except (ValueError, LookupError, struct.error, RuntimeError, OverflowError, MemoryError) as problem:
         raise LuthierError(f"a damaged capture: {problem}", object=str(path)) from None
@@ -162,7 +164,9 @@ def _read(path: Path) -> Capture:
     if not path.is_file():
         raise LuthierError("no such file")
     left = most = room_for()
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as file:
+        file.read(1)  # `zipfile` takes what cannot be read for no archive
+        archive = zipfile.ZipFile(file)
 
         def take(name: str, most: int) -> bytes:
             info = archive.getinfo(name)

@@ -149,8 +149,11 @@ class RunFolder:
         if not file.exists():
             what = "has no summary.json" if self.path.is_dir() else "is no folder"
             raise LuthierError(f"{self.path} is no run directory, as `luthier run -o` makes them: it {what}")
-        with open_regular(file) as opened:
-            text = opened.read(_LARGEST_SUMMARY + 1)
+        try:
+            with open_regular(file) as opened:
+                text = opened.read(_LARGEST_SUMMARY + 1)
+        except OSError as problem:
+            raise LuthierError(f"{file} cannot be read: {problem.strerror or problem}") from None
         if len(text) > _LARGEST_SUMMARY:
             raise LuthierError(f"{file} is larger than {_LARGEST_SUMMARY} bytes")
         return read_summary(text, file, SCHEMA)
