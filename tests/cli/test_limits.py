@@ -200,3 +200,27 @@ def test_functions_are_looked_up_among_many_sections() -> None:
         assert object.source.problems
 
     assert survives(use, seconds=5)
+
+
+def test_a_thread_that_cannot_begin() -> None:
+    """It is an error at once, whichever of its memory is missing; who starts it does not wait."""
+    code = """
+import resource
+from luthier.errors import UnfinishedError
+from luthier.support.threads import Worker, are_running
+worker = Worker(print, "at work")
+worker.join()
+print(worker.is_alive(), are_running())
+with open("/proc/self/statm") as statm:
+    resource.setrlimit(resource.RLIMIT_AS, (4096 * int(statm.read().split()[0]),) * 2)
+try:
+    Worker(print, "never")
+except UnfinishedError as problem:
+    print(problem)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    *before, said = done.stdout.splitlines()
+    assert before == ["at work", "False False"]
+    assert said.startswith("there is not enough memory for ")
+    assert ": ulimit -v " in said

@@ -72,6 +72,20 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert 20 * lived <= int(found[1]) == int(found[2]) <= 20 * (number + 1)
 
 
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("command", [["run", "-t", "instr_count"], ["run"], ["sanitize"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("limit", [60, 90, 110, 120, 130, 140, 300])
+def test_little_memory(raw_program: Callable[..., list[Path]], tmp_path: Path, command: list[str], limit: int) -> None:
+    """MB of data for each process: the run is right, or it says that memory is short; it always ends."""
+    # The program waits for a kernel that has failed, as on hardware.
+    words = [*LUTHIER, *command, "--device", "emu:gfx90a", "--time-limit", "60", "--", *raw_program("gfx90a")]
+    done = _do("prlimit", f"--data={limit}000000", *words, LUTHIER_CACHE_DIR=str(tmp_path / "cache"))
+    assert "Traceback" not in done.stderr, done.stderr
+    is_right = done.returncode == 0 and "2100 items" in done.stdout
+    assert is_right or (done.returncode != 0 and re.search("memory|bad_alloc", done.stderr, re.IGNORECASE)), done
+    assert is_right or limit < 300, done
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30 if EVERYTHING else 1))
 def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Path, seed: int) -> None:

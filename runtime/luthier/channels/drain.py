@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from luthier.channels.ring import Ring
+from luthier.support.threads import Worker
 
 Sink = Callable[[NDArray[Any]], object]
 """Gets batches of records, in the order of tickets."""
@@ -28,8 +29,7 @@ class Drain:
         self._rings = dict(rings)
         self._lock = threading.Lock()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="luthier-channels", daemon=True)
-        self._thread.start()
+        self._thread = Worker(self._run)
 
     def add(self, ring: Ring, sink: Sink) -> None:
         """Take records out of another ring, too."""

@@ -15,6 +15,7 @@ from typing import IO, NoReturn, Protocol
 from luthier import __version__
 from luthier.errors import LuthierError
 from luthier.support.losses import forget_losses, losses
+from luthier.support.shortage import shortage
 from luthier.support.suggestions import did_you_mean
 from luthier.terminal import say_text, visible_lines
 
@@ -47,8 +48,6 @@ COMMANDS = {
 PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion"})
 """Sub-commands that do nothing but print: whoever reads no further has what they wanted."""
 
-_NO_MEMORY = ("failed to map segment", "annot allocate memory")
-"""Parts of what the dynamic loader says where there is no memory for a library."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 COMMAND_GROUP = "luthier.commands"
@@ -132,13 +131,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{problem.filename}: " if problem.filename else ""
         say_text(f"{name}: error: {where}{problem.strerror or problem}", file=sys.stderr)
         return 1
-    except (MemoryError, ImportError) as problem:
-        if isinstance(problem, ImportError) and not any(text in str(problem) for text in _NO_MEMORY):
+    except (MemoryError, ImportError, RuntimeError) as problem:
+        nested = "something in the input is nested too deeply" if isinstance(problem, RecursionError) else None
+        text = nested or shortage(problem)
+        if text is None:
             raise
-        say_text(f"{name}: error: there is not enough memory for this", file=sys.stderr)
-        return 1
-    except RecursionError:
-        say_text(f"{name}: error: something in the input is nested too deeply", file=sys.stderr)
+        say_text(f"{name}: error: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+from luthier.support.threads import Worker
 from luthier.terminal import say_raw, visible
 
 _PATIENCE, _PERIOD = 1.0, 0.2
@@ -36,7 +37,7 @@ class Progress:
         self._name, self._done = "", -1
         self._began = time.monotonic()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
 
     def step(self, name: str) -> None:
         """Begin the next step.
@@ -63,8 +64,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty() and not _keeps_what_is_erased():
-            self._thread = threading.Thread(target=self._draw, name="luthier-progress", daemon=True)
-            self._thread.start()
+            self._thread = Worker(self._draw)
         return self
 
     def __exit__(self, *_: object) -> None:

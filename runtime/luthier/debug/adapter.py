@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import queue
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -21,6 +20,7 @@ from luthier.debug.stops import Stop
 from luthier.debug.view import View
 from luthier.errors import LuthierError
 from luthier.isa.registers import SGPRS
+from luthier.support.threads import Worker
 
 Body = dict[str, Any]
 Arguments = Mapping[str, Any]
@@ -97,7 +97,7 @@ class Adapter:
 
     def serve(self) -> None:
         """Answer requests to the end of the stream, or until the client disconnects."""
-        threading.Thread(target=self._receive, name="luthier-dap", daemon=True).start()
+        Worker(self._receive)
         while self._open:
             request = self._requests.get()
             if request is None:

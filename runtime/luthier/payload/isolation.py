@@ -21,6 +21,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from luthier.errors import HookError, LuthierError, UnfinishedError
+from luthier.support.shortage import memory_limits
+from luthier.support.threads import are_running
 
 T = TypeVar("T")
 
@@ -76,6 +78,10 @@ class _Child:
         except (EOFError, OSError, pickle.UnpicklingError):
             status, said = self.end()
             cause = _cause(said, status)
+            limits = memory_limits()
+            if os.WIFSIGNALED(status) and limits:  # LLVM may say nothing where it lacks memory
+                why = f"perhaps for want of memory ({limits})"
+                raise UnfinishedError(f"{what}: its compilation ended, {why}: {cause}") from None
             if _is_of_system(status, cause):
                 raise UnfinishedError(f"{what}: the system ended its compilation: {cause}") from None
             raise HookError(f"{what}: LLVM cannot compile it: {cause}") from None
@@ -105,7 +111,7 @@ def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
 
     A child then finds both in a consistent state. Without other threads there is nothing to hold.
     """
-    if "llvmlite.binding" not in sys.modules and threading.active_count() == 1:
+    if "llvmlite.binding" not in sys.modules and threading.active_count() == 1 and not are_running():
         return contextlib.nullcontext()
     from llvmlite.binding import ffi
 

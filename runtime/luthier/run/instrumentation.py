@@ -27,6 +27,7 @@ from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.support.files import make_private
 from luthier.support.losses import note_loss
+from luthier.support.threads import Worker
 from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
@@ -149,7 +150,7 @@ class Instrumentation:
             except Exception as problem:  # whatever a tool's own code raises
                 raise ToolError(f"{tool.label()} failed when it was to begin: {problem!r}") from problem
         if any(map(self._wanted_calls, events.APIS)) or self._wants_ranges:
-            threading.Thread(target=self._tell_events_soon, name="luthier-events", daemon=True).start()
+            Worker(self._tell_events_soon)
 
     def end(self) -> None:
         """Tell the tools that the program has ended, after all channels and events."""

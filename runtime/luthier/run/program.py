@@ -24,6 +24,8 @@ from luthier.run.machine_gpus import MachineGpus
 from luthier.run.private_folder import private_folder
 from luthier.support.losses import note_loss
 from luthier.support.processes import start, wait
+from luthier.support.shortage import shortage
+from luthier.support.threads import Worker
 from luthier.terminal import say, say_text
 from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
 from luthier.wire.topology import FILES_VARIABLE
@@ -188,7 +190,7 @@ def run_program(
         imported = threading.Event()
         services: list[Service] = []
         arguments = listener, virtual, tools, executed, captures, findings, imported, services
-        threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
+        Worker(_serve, *arguments)
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
             imported.wait()
@@ -312,6 +314,10 @@ def _serve(
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
         note_loss(f"what the program does on devices: {problem}")
         listener.close()
-    except BaseException:  # a bug of ours: programs must not wait for answers
+    except BaseException as problem:  # programs must not wait for answers
+        text = shortage(problem)
+        if text is not None:  # noted before the program can end
+            note_loss(f"what the program's processes were to tell: {text}")
         listener.close()
-        raise
+        if text is None:
+            raise  # a bug of ours

@@ -29,6 +29,7 @@ from luthier.run.sessions import Session
 from luthier.run.summary import RunSummary
 from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
+from luthier.support.threads import Worker
 from luthier.tool import Share
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import ApiEvent, LiveVariable
@@ -70,7 +71,7 @@ class Recorder:
         self._problem: LuthierError | None = None
         """Reason why nothing is written any more."""
         self._began = 0
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self._claim = Claim(folder)
 
     # While the program runs -----------------------------------------------------------------------------------------
@@ -84,8 +85,7 @@ class Recorder:
         """
         self._sessions, self._tools = sessions, tools
         self._began = time.time_ns()
-        self._thread = threading.Thread(target=self._drain, name="luthier-record", daemon=True)
-        self._thread.start()
+        self._thread = Worker(self._drain)
 
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None

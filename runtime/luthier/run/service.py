@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -24,7 +24,7 @@ from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.errors import DeviceError, LackError, LuthierError, ObjectError
+from luthier.errors import DeviceError, LackError, LuthierError, ObjectError, UnfinishedError
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
@@ -38,6 +38,8 @@ from luthier.run.protocol import Reader, Writer
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.support.losses import note_loss
+from luthier.support.shortage import shortage
+from luthier.support.threads import Worker
 from luthier.terminal import say, say_text, visible_lines
 from luthier.wire import messages
 from luthier.wire.messages import Request
@@ -149,7 +151,7 @@ class Service:
         self._last_shared = 0
         self._is_crowded = False
         self._long_launches = LongLaunches()
-        self._conversations: list[tuple[int, threading.Thread]] = []
+        self._conversations: list[tuple[int, Worker]] = []
         """Threads that answer processes; those that have ended go when another one begins."""
         self._counting: dict[socket.socket, _Counting] = {}
         """By connection: the processes that have not told of all that they executed."""
@@ -166,7 +168,7 @@ class Service:
                     continue
                 if problem.errno not in _CROWDED:
                     return
-                self._say_crowded(problem)
+                self._say_crowded(f"{problem.strerror} (ulimit -n {_limit()})")
                 time.sleep(_PAUSE)
                 continue
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -174,15 +176,29 @@ class Service:
             if user != os.geteuid():
                 connection.close()
                 continue
-            thread = threading.Thread(target=self._serve, args=(connection, pid), name="luthier-run", daemon=True)
-            thread.start()
-            self._conversations = [*(one for one in self._conversations if one[1].is_alive()), (pid, thread)]
+            while (thread := self._begin(connection, pid)) is None:
+                time.sleep(_PAUSE)
+            if thread:
+                self._conversations.append((pid, thread))
 
-    def _say_crowded(self, problem: OSError) -> None:
+    def _begin(self, connection: socket.socket, pid: int) -> Worker | Literal[False] | None:
+        """Return a thread that answers a process; None: there may be room for it when others have ended; False: there
+        is none, and the process has lost its service."""
+        self._conversations = [one for one in self._conversations if one[1].is_alive()]
+        try:
+            return Worker(self._serve, connection, pid)
+        except UnfinishedError as problem:
+            if self._conversations:
+                self._say_crowded(str(problem))
+                return None
+            connection.close()
+            note_loss(f"what process {pid} was to tell: {problem}")
+            return False
+
+    def _say_crowded(self, why: str) -> None:
         """Say once that processes must wait until others have ended."""
         if not self._is_crowded:
             self._is_crowded = True
-            why = f"{problem.strerror} (ulimit -n {_limit()})"
             say(f"luthier run: warning: processes wait until others have ended: {why}", file=sys.stderr)
 
     def _serve(self, connection: socket.socket, pid: int) -> None:
@@ -274,13 +290,15 @@ class Service:
                     reply.data += body.data
                 except LuthierError as problem:
                     reply = _refusal(pid, problem)
-                except (OSError, MemoryError) as problem:
-                    reply = _refusal(pid, LackError(getattr(problem, "strerror", None) or "not enough memory"))
-                except Exception as problem:  # a bug of ours: it is reported to the program, and its process goes on
-                    import traceback
+                except Exception as problem:  # it is reported to the program, and its process goes on
+                    lack = shortage(problem) or (problem.strerror if isinstance(problem, OSError) else None)
+                    if lack is not None:
+                        reply = _refusal(pid, LackError(lack))
+                    else:  # a bug of ours
+                        import traceback
 
-                    say_text(traceback.format_exc(), file=sys.stderr, end="")
-                    reply = Writer().number(1).text(f"the Luthier service failed: {problem!r}")
+                        say_text(traceback.format_exc(), file=sys.stderr, end="")
+                        reply = Writer().number(1).text(f"the Luthier service failed: {problem!r}")
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from luthier.errors import LackError
+from luthier.support.shortage import shortage
 
 _losses: dict[str, None] = {}
 """In the order in which they were noted; each once. Single operations on a dictionary are safe from several threads."""
@@ -37,7 +38,7 @@ def lacking(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, MemoryError) as problem:
-        raise LackError(f"{what}: {getattr(problem, 'strerror', None) or 'not enough memory'}") from None
+        raise LackError(f"{what}: {shortage(problem) or getattr(problem, 'strerror', problem)}") from None
 
 
 def losses() -> tuple[str, ...]:

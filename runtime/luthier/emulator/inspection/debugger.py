@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from types import TracebackType
 
@@ -18,6 +17,7 @@ from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.stats import LaunchStats
 from luthier.errors import DeviceError
 from luthier.objects import Kernel
+from luthier.support.threads import Worker
 
 Stop = Callable[[Step], bool]
 
@@ -52,8 +52,7 @@ class DebugSession:
         self._until: Stop = lambda step: True
         self._events: queue.SimpleQueue[Step | LaunchStats | BaseException | None] = queue.SimpleQueue()
         self._go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._launch, args=(launch,), name="luthier-debug", daemon=True)
-        self._thread.start()
+        self._thread = Worker(self._launch, launch)
         self._wait()
 
     # Going on -------------------------------------------------------------------------------------------------------

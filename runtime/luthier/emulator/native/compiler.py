@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import queue
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -17,6 +17,7 @@ from luthier.emulator.native.emit import emit
 from luthier.emulator.native.fused import emit_run
 from luthier.emulator.native.nativecode import link
 from luthier.emulator.native.processor import processor
+from luthier.support.threads import Worker
 
 PARTS: dict[str, Callable[[ir.Module, str], None]] = {
     "luthier_scheduler": emit_scheduler,
@@ -58,10 +59,27 @@ def compile_variants(variants: Sequence[Variant | Run]) -> tuple[list[bytes], di
         Exception: whatever a semantic function raises, with the variant in a note.
     """
     refusals: dict[str, str] = {}
-    with ThreadPoolExecutor(1) as compiler:
-        batches = (variants[start : start + _BATCH] for start in range(0, len(variants), _BATCH))
-        images = [compiler.submit(_image, _module(batch, refusals)) for batch in batches]
-    return [image.result() for image in images], refusals
+    modules: queue.SimpleQueue[ir.Module | None] = queue.SimpleQueue()
+    images: list[bytes] = []
+    problems: list[BaseException] = []
+
+    def compile_modules() -> None:
+        try:
+            while (module := modules.get()) is not None:
+                images.append(_image(module))
+        except BaseException as problem:
+            problems.append(problem)
+
+    compiler = Worker(compile_modules)
+    try:
+        for start in range(0, len(variants), _BATCH):
+            modules.put(_module(variants[start : start + _BATCH], refusals))
+    finally:
+        modules.put(None)
+        compiler.join()
+    if problems:
+        raise problems[0]
+    return images, refusals
 
 
 def _module(variants: Sequence[Variant | Run], refusals: dict[str, str]) -> ir.Module:

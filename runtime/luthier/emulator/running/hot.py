@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Instruction
 from luthier.emulator.ir.variant import Run
+from luthier.support.threads import Worker
 
 HOT = 1 << 20
 """Wave-instructions of a stretch of code from which on its runs are compiled: a few milliseconds of executing it."""
@@ -93,7 +94,7 @@ class Compiler:
         self._changed = threading.Condition()
         self._busy = self._ended = False
         self._process = os.getpid()
-        threading.Thread(target=self._work, name="luthier hot code", daemon=True).start()
+        Worker(self._work)
         # LLVM must not be at work while the process takes itself apart.
         atexit.register(self.end)
 

@@ -1,0 +1,31 @@
+"""Sentences about what the system has too little of."""
+
+from __future__ import annotations
+
+import errno
+import resource
+
+_OF_LOADER = ("failed to map segment", "annot allocate memory")
+"""Parts of what the dynamic loader says where there is no memory for a library."""
+_LIMITS = {"d": resource.RLIMIT_DATA, "v": resource.RLIMIT_AS}
+
+
+def memory_limits() -> str:
+    """Return the limits of this process's memory as options of `ulimit`, in KiB; empty: there are none."""
+    values = {option: resource.getrlimit(limit)[0] for option, limit in _LIMITS.items()}
+    return ", ".join(f"ulimit -{one} {value >> 10}" for one, value in values.items() if value != resource.RLIM_INFINITY)
+
+
+def shortage(problem: BaseException) -> str | None:
+    """Return what an error says of the system's memory or threads; None: it is of another kind."""
+    limits = memory_limits()
+    why = f": {limits}" if limits else ""
+    if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
+        return f"there is not enough memory for this{why}"
+    if isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER):
+        return f"there is not enough memory for this{why}"
+    if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
+        processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        most = "" if processes == resource.RLIM_INFINITY else f" (ulimit -u {processes})"
+        return f"there is not enough memory for one more thread{why}, or there are too many{most}"
+    return None
