@@ -69,9 +69,9 @@ def test_findings_are_the_program_s(
 def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     """Bounds of LDS are looked at to the byte, those of memory are the driver's, which is told."""
     program, kept, device = build_program("stops", "-g"), temporary / "kept", ("--device", "emu:gfx90a")
-    truth = looked_at(temporary, "--checks", "memory", *device, "--", program, "lds")
+    truth = looked_at(temporary, "--check", "memory", *device, "--", program, "lds")
     assert luthier("capture", *device, "-o", kept, "--", program, "lds").returncode == 0
-    code, found, said = looked_at(temporary, "--checks", "memory", kept)
+    code, found, said = looked_at(temporary, "--check", "memory", kept)
     assert (code, found) == truth[:2]
     assert [(one["kind"], one["in_lds"]) for one in found] == [("out-of-bounds", True)]
     assert "not checked: bounds to the byte of memory: captures know the pages of the driver only" in said
