@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ ENDED = 124
 LIBRARY = "libluthier_kfd.so"
 TOOL_LIBRARY = "libluthier_tools.so"
 SANITIZER_LIBRARY = "libluthier_sanitizer.so"
-_LIBRARIES, _SERVICE, _DRIVER = "libraries", "service", "driver"
+_LIBRARIES, _SERVICE, _TOOLS_SERVICE, _DRIVER = "libraries", "service", "tools", "driver"
 """In the private folder of a run."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
@@ -103,7 +103,7 @@ def environment(
         # Open MPI overwrites the code of `mmap`, also of the shim's, by one that goes to the kernel.
         result.setdefault("OMPI_MCA_memory", "^patcher")
     if tools:
-        result[TOOLS_SOCKET_VARIABLE] = str(folder / _SERVICE)
+        result[TOOLS_SOCKET_VARIABLE] = str(folder / (_TOOLS_SERVICE if virtual else _SERVICE))
         others = result.get("HSA_TOOLS_LIB")
         # ROCr separates them by spaces; the last one's functions are called first.
         result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / _LIBRARIES / TOOL_LIBRARY)])
@@ -168,7 +168,7 @@ def run_program(
     virtual = [] if isinstance(devices, MachineGpus) else devices
     seen = devices.environment(os.environ) if isinstance(devices, MachineGpus) else {}
     unfinished = unfinished or Unfinished()
-    with private_folder() as folder, _listening(folder) as listener, _signals() as (forward_to, received):
+    with private_folder() as folder, _listening(folder) as listeners, _signals() as (forward_to, received):
         # Lists in environment variables can hold the link, wherever Luthier is installed.
         (folder / _LIBRARIES).symlink_to(libraries.absolute())
         if virtual:
@@ -189,7 +189,7 @@ def run_program(
         _allow_files()
         imported = threading.Event()
         services: list[Service] = []
-        arguments = listener, virtual, tools, executed, captures, findings, imported, services
+        arguments = listeners, virtual, tools, executed, captures, findings, imported, services
         Worker(_serve, *arguments)
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
@@ -270,19 +270,30 @@ def _signals() -> Iterator[tuple[Callable[[Callable[[int], object]], None], list
             signal.signal(number, handler)
 
 
+def _close(listeners: Sequence[socket.socket]) -> None:
+    for listener in listeners:
+        listener.close()
+
+
 @contextmanager
-def _listening(folder: Path) -> Iterator[socket.socket]:
-    """Open the service's socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(folder / _SERVICE))
-        listener.listen(128)
-        yield listener
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
+def _listening(folder: Path) -> Iterator[list[socket.socket]]:
+    """Open the service's sockets: for the first connection of each process, and for those of tools."""
+    with ExitStack() as opened:
+        listeners = []
+        for name in (_SERVICE, _TOOLS_SERVICE):
+            listener = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(str(folder / name))
+            listener.listen(128)
+            listener.setblocking(False)
+            listeners.append(listener)
+        yield listeners
+        for listener in listeners:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
 
 
 def _serve(
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     devices: Sequence[VirtualGpu],
     tools: Instrumentation | Later | None,
     executed: Executed | None,
@@ -309,15 +320,15 @@ def _serve(
         if made is not None:
             import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
         services.append(Service(devices, made, executed, captures, findings))
-        services[0].serve(listener)
+        services[0].serve(listeners[0], listeners[1:])
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
         note_loss(f"what the program does on devices: {problem}")
-        listener.close()
+        _close(listeners)
     except BaseException as problem:  # programs must not wait for answers
         text = shortage(problem)
         if text is not None:  # noted before the program can end
             note_loss(f"what the program's processes were to tell: {text}")
-        listener.close()
+        _close(listeners)
         if text is None:
             raise  # a bug of ours

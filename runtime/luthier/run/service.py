@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import select
 import socket
 import stat
 import struct
@@ -54,6 +55,8 @@ if TYPE_CHECKING:  # what few runs need
 _CROWDED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Errors of accept(2) after which there may be room again."""
 _PAUSE = 0.05
+_FILES_OF_A_PROCESS = 6
+"""Open files that a process of the program takes here: two connections, and memory shared with it."""
 """Seconds until the next try."""
 _Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
@@ -158,28 +161,54 @@ class Service:
 
     # Connections ----------------------------------------------------------------------------------------------------
 
-    def serve(self, listener: socket.socket) -> None:
-        """Take connections until the listener is closed; wait where the system lacks what one more needs."""
+    def serve(self, first: socket.socket, further: Sequence[socket.socket] = ()) -> None:
+        """Take connections until a listener is closed; wait where the system lacks what one more needs.
+
+        Args:
+            first: takes the first connection of each process. While there may be too few files for one more process,
+                none is taken: else all processes would have one connection, and none what it needs beside that.
+            further: take others of processes that have one.
+        """
+        own = len(os.listdir("/proc/self/fd"))
+        processes: list[Worker] = []
         while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError as problem:
-                if problem.errno == errno.ECONNABORTED:  # its process has gone already
+            processes = [process for process in processes if process.is_alive()]
+            has_room = not processes or own + _FILES_OF_A_PROCESS * (len(processes) + 1) <= _limit()
+            if not has_room:
+                self._say_crowded(f"ulimit -n {_limit()}")
+            waiting = select.poll()  # select(2) takes no descriptor from 1,024 on
+            for listener in (*further, *([first] if has_room else ())):
+                waiting.register(listener, select.POLLIN)
+            ready = {descriptor for descriptor, _ in waiting.poll(None if has_room else _PAUSE * 1000)}
+            for listener in (*further, first):
+                if listener.fileno() not in ready:
                     continue
-                if problem.errno not in _CROWDED:
-                    return
-                self._say_crowded(f"{problem.strerror} (ulimit -n {_limit()})")
-                time.sleep(_PAUSE)
-                continue
-            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            pid, user, _ = struct.unpack("3i", credentials)
-            if user != os.geteuid():
-                connection.close()
-                continue
-            while (thread := self._begin(connection, pid)) is None:
-                time.sleep(_PAUSE)
-            if thread:
-                self._conversations.append((pid, thread))
+                try:
+                    connection, _ = listener.accept()
+                except OSError as problem:
+                    if problem.errno in (errno.ECONNABORTED, errno.EAGAIN):  # its process has gone already
+                        continue
+                    if problem.errno not in _CROWDED:
+                        return
+                    self._say_crowded(f"{problem.strerror} (ulimit -n {_limit()})")
+                    time.sleep(_PAUSE)
+                    continue
+                thread = self._take(connection)
+                if thread is not None and listener is first:
+                    processes.append(thread)
+
+    def _take(self, connection: socket.socket) -> Worker | None:
+        """Begin to answer a process; return the thread. None: it is another user's, or has lost its service."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, user, _ = struct.unpack("3i", credentials)
+        if user != os.geteuid():
+            connection.close()
+            return None
+        while (thread := self._begin(connection, pid)) is None:
+            time.sleep(_PAUSE)
+        if thread:
+            self._conversations.append((pid, thread))
+        return thread or None
 
     def _begin(self, connection: socket.socket, pid: int) -> Worker | Literal[False] | None:
         """Return a thread that answers a process; None: there may be room for it when others have ended; False: there
