@@ -190,5 +190,5 @@ def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> 
 def test_an_option_of_a_run(copy: Path, environment: dict[str, str]) -> None:
     """Two lines in two files: the report shows its value."""
     printed = apply("An option of a run", copy).run(copy, environment)
-    assert "--label nightly" in printed["luthier report RUN"]
+    assert "--label nightly" in printed["luthier report NIGHTLY"]
     assert "--label TEXT" in luthier(environment, "run", "--help")

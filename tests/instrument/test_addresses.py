@@ -175,7 +175,9 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     body = "\n".join(
         "  .long " + ", ".join(f"{word:#x}" for word in np.frombuffer(raw, "<u4").tolist()) for _, raw in cases
     )
-    descriptor = f"group_segment_fixed_size {LDS_BYTES}; private_segment_fixed_size {SCRATCH_BYTES}"
+    architected = isa.target.target.architected_flat_scratch
+    enabled = "enable_private_segment" if architected else "system_sgpr_private_segment_wavefront_offset"
+    descriptor = f"group_segment_fixed_size {LDS_BYTES}; private_segment_fixed_size {SCRATCH_BYTES}; {enabled} 1"
     object = assemble(
         target,
         f"func k\n{prologue(target)}{body}\n  s_endpgm\nendfunc k",

@@ -281,14 +281,13 @@ def test_the_command(
     two_units: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], counter: Any
 ) -> None:
     """`luthier patch` writes a program that can be executed, a map and a report."""
-    from luthier.cli import patch as command
     from luthier.cli.main import main
     from luthier.tool import ToolGroup
 
     tool = counter()
     tool.name = "counter"
     replaced = pytest.MonkeyPatch()
-    replaced.setattr(command, "parse_tools", lambda names: ToolGroup([tool]))
+    replaced.setattr("luthier.tool.parse_tools", lambda names: ToolGroup([tool]))
     try:
         output, places = tmp_path / "patched", tmp_path / "map"
         arguments = ["patch", str(two_units("pie")), "-t", "x", "-o", str(output)]

@@ -149,4 +149,4 @@ def test_folders_above(owner: str, mode: int, tmp_path: Path) -> None:
     done = run_luthier("run", "-o", run, "--", "true", before=before)
     assert done.returncode == 0, done
     assert run.stat().st_mode & 0o777 == 0o700
-    assert RunFolder(run).summary["exit_code"] == 0
+    assert RunFolder(run).summary.exit_code == 0

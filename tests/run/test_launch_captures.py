@@ -113,7 +113,7 @@ def test_a_launch_with_too_much_memory_is_refused(build_program: Build, temporar
 
 def test_captures_need_a_place(build_program: Build) -> None:
     done = run_luthier("run", "--capture", "--", build_program("saxpy"))
-    assert (done.returncode, "give one with -o" in done.stderr) == (1, True)
+    assert (done.returncode, "give a folder with -o" in done.stderr) == (1, True)
 
 
 @pytest.mark.thorough

@@ -91,7 +91,7 @@ def test_generated_selections(
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     given = [part for option in options.items() for part in option if part is not None]
-    selection = command._selection(parser.parse_args([*given, "program"]))
+    selection = command.RunOptions.read(parser.parse_args(["-t", "counter", *given, "program"])).selection()
     told = [":".join(map(str, launch)) for launch in launches]
     ran = under_tools(
         "emu:gfx90a,emu:gfx906",

@@ -76,7 +76,7 @@ def test_what_perfetto_shows(
     assert asked(page, "select name from stats where severity in ('error', 'data_loss') and value > 0") == []
 
     folder = RunFolder(run)
-    (process,), (launch, *_), calls = folder.summary["processes"], folder.rows("launches"), list(folder.rows("calls"))
+    (process,), (launch, *_), calls = folder.summary.processes, folder.rows("launches"), list(folder.rows("calls"))
     queue, names = f"device 0, queue {launch['queue']}", {row["kernel"]: row["name"] for row in folder.rows("kernels")}
     launched = Counter(names.get(row["kernel"]) or row["kernel"] for row in folder.rows("launches"))
     slices = asked(page, "select slice.name, category, track.name from slice join track on track_id = track.id")
@@ -90,7 +90,7 @@ def test_what_perfetto_shows(
     page.get_by_text(re.compile("^ranges")).first.wait_for()
     shown = page.inner_text("body").replace("\n", "")
     threads = {f"thread {row['thread']}: HIP" for row in calls}
-    for track in (f"ranges {process['process']}", queue, f"{queue}: waiting", *threads, "first", "second"):
+    for track in (f"ranges {process.process}", queue, f"{queue}: waiting", *threads, "first", "second"):
         assert track in shown, track
     assert "Global" not in shown  # where Perfetto puts what belongs to no process
     page.close()

@@ -225,7 +225,7 @@ def test_devices_that_the_run_lacks(kind: Request, devices: int) -> None:
 @pytest.mark.parametrize("count", [1, 5, 1 << 20])
 def test_counts_of_records_that_code_lacks(count: int) -> None:
     service = Service.__new__(Service)
-    service._planner = cast(Any, SimpleNamespace(codes=[SimpleNamespace(code=SimpleNamespace(count=count))]))
+    service._planner = cast(Any, SimpleNamespace(codes={0: SimpleNamespace(code=SimpleNamespace(count=count))}))
     for record in (0, count - 1, count, count + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
         request = Reader(bytes(Writer().number(1, 0, 2, 0, 7, 8, record, 7, 8).data))
         if record < count:

@@ -177,8 +177,11 @@ class Service:
             if not has_room:
                 self._say_crowded(f"ulimit -n {_limit()}")
             waiting = select.poll()  # select(2) takes no descriptor from 1,024 on
-            for listener in (*further, *([first] if has_room else ())):
-                waiting.register(listener, select.POLLIN)
+            try:
+                for listener in (*further, *([first] if has_room else ())):
+                    waiting.register(listener, select.POLLIN)
+            except ValueError:  # it is closed
+                return
             ready = {descriptor for descriptor, _ in waiting.poll(None if has_room else _PAUSE * 1000)}
             for listener in (*further, first):
                 if listener.fileno() not in ready:

@@ -22,6 +22,10 @@ def shortage(problem: BaseException) -> str | None:
     why = f": {limits}" if limits else ""
     if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
         return f"there is not enough memory for this{why}"
+    if (
+        isinstance(problem, SystemError) and limits
+    ):  # imports end so where the interpreter has no memory for their error
+        return f"there is not enough memory for this{why}"
     if isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER):
         return f"there is not enough memory for this{why}"
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
