@@ -168,6 +168,8 @@ def answers(asked: list[tuple[Request, bytes]], devices: int = 1) -> tuple[list[
     service = Service.__new__(Service)  # what it has beside, no request gets to
     service._instrumentation = instrumentation
     service._devices = cast(Any, range(devices))
+    service._counting = {}
+    service._planner = cast(Any, SimpleNamespace(let_go=lambda held: None))
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
     thread.start()
