@@ -355,7 +355,7 @@ class Planner:
         plan = Plan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
         text = np.frombuffer(spellings(kernel.name)[-1].encode() + b"\0", np.uint8)
-        shown = self._space.bytes(len(text))
+        shown = planned.part.bytes(len(text))
         shown[:] = text
         values["name"] = shown.ctypes.data
         for name, value in values.items():

@@ -55,9 +55,9 @@ if TYPE_CHECKING:  # what few runs need
 _CROWDED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Errors of accept(2) after which there may be room again."""
 _PAUSE = 0.05
+"""Seconds until the next try."""
 _FILES_OF_A_PROCESS = 6
 """Open files that a process of the program takes here: two connections, and memory shared with it."""
-"""Seconds until the next try."""
 _Counts = NDArray[np.int64]
 _COUNTS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 
@@ -83,7 +83,9 @@ def _refusal(pid: int, problem: LuthierError) -> Writer:
 
 
 def _limit() -> int:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    """Return how many files this process may have open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def _has(file: int, size: int) -> bool:

@@ -20,13 +20,14 @@ def shortage(problem: BaseException) -> str | None:
     """Return what an error says of the system's memory or threads; None: it is of another kind."""
     limits = memory_limits()
     why = f": {limits}" if limits else ""
-    if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
-        return f"there is not enough memory for this{why}"
-    if (
-        isinstance(problem, SystemError) and limits
-    ):  # imports end so where the interpreter has no memory for their error
-        return f"there is not enough memory for this{why}"
-    if isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER):
+    is_short = (
+        isinstance(problem, MemoryError)
+        or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM)
+        or (isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER))
+        # An import ends so where the interpreter has no memory for the error either.
+        or (isinstance(problem, SystemError) and bool(limits))
+    )
+    if is_short:
         return f"there is not enough memory for this{why}"
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
         processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]

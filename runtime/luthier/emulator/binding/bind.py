@@ -34,9 +34,9 @@ and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the docu
 _NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
 """Operations with one float as a result that OMOD does not apply to (RDNA3's and RDNA4's documents)."""
 _ONE_SGPR = {"v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"}
-_OF_MATRICES = re.compile("v_(wmma|swmmac|mfma|smfmac)_")
 """Operations that take the first one of a pair of SGPRs for both elements on GFX1250 (LLVM, SIInstrInfo,
 isLegalGFX12PlusPackedMathFP32Operand)."""
+_OF_MATRICES = re.compile("v_(wmma|swmmac|mfma|smfmac)_")
 _MIXED = ("v_fma_mix", "v_mad_mix")
 _OP_SEL, _OP_SEL_HI = 4, 8
 """LLVM's SISrcMods."""

@@ -17,9 +17,9 @@ _OF_BARRIERS = (
 )
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F
+"""TH, SCOPE and NV: hints, as the emulated memory is coherent."""
 _LARGEST_OFFSET = 1 << 23
 """LLVM's assembler takes 23 bits for buffers (AMDGPUAsmParser, "expected a 23-bit unsigned offset")."""
-"""TH, SCOPE and NV: hints, as the emulated memory is coherent."""
 _BARRIERS = (-1, -2, -3, *range(32))
 """The work-group's, the trap handler's and the cluster's, at which nobody waits, and named ones."""
 _NO_FIRST = (-3, 0)
