@@ -158,6 +158,7 @@ LIFTING = Path("runtime/native/lifting")  # whose sources those in widths includ
 AGREED = [
     *sorted(str(path) for path in Path("runtime/luthier/wire").glob("*.py")),
     *("runtime/luthier/emulator/agreement.py", "runtime/luthier/emulator/layout.py", str(REGISTERS)),
+    "runtime/luthier/findings/kinds.py",
 ]
 """What `agreement.h` is made of."""
 EMULATOR = {

@@ -161,7 +161,7 @@ def test_its_hazards_are_its_own(installed: Path, others: int, target: str, wron
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
         device.load(object).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=32)
-    assert ({one.hazard for one in device.findings}, found) == 2 * (
+    assert ({one.rule for one in device.findings}, found) == 2 * (
         ({"transcendental operation, VALU reads its result"} if wrong else set()),
     )
 

@@ -96,7 +96,7 @@ def test_checking(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "kernels.co" not in capsys.readouterr().err
     checked = run("checking.md", device)["device"]
     y, x = np.ones(256, np.float32), np.ones(256, np.float32)
-    with pytest.warns(CheckWarning, match="missing wait in gemm"), contextlib.suppress(LuthierError):
+    with pytest.warns(CheckWarning, match="missing-wait in gemm"), contextlib.suppress(LuthierError):
         checked.load(bytes(code)).kernel("gemm").launch(y, x, 2.0, 256, grid=1, block=256)
 
 

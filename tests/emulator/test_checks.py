@@ -1,4 +1,4 @@
-"""Uninitialised reads and LDS races: found where they are, and nowhere else."""
+"""Checks of an emulated device: what they find is where it is, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning, Finding, Module
-from luthier.emulator.inspection.checks import Kind, kind_of
-from luthier.emulator.inspection.sighted import Sighted
 from luthier.errors import DeviceError, EmulationError
+from luthier.isa.access_kinds import AccessKind, kind_of
 
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")
 
 
 @pytest.fixture(scope="module", params=TARGETS)
 def checked(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], Path]) -> Module:
-    device = open_device(f"emu:{request.param}", check=["uninitialised", "races"])
+    device = open_device(f"emu:{request.param}", check=["init", "race"])
     return device.load(build_kernels("checks", request.param))
 
 
@@ -32,7 +31,7 @@ def working(checked: Module, build_kernels: Callable[[str, str], Path]) -> Modul
 
 
 def findings(module: Module, kernel: str, *arguments: Any, **sizes: Any) -> tuple[Finding, ...]:
-    """Of a launch; they are also warned of."""
+    """Return the findings of a launch, which are also warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         module.kernel(kernel).launch(*arguments, **sizes)
@@ -48,48 +47,45 @@ def text_at(module: Module, kernel: str, address: int) -> str:
     return code.text(record)
 
 
-def only(found: tuple[Finding, ...], check: str) -> Finding:
-    assert [item.check for item in found] == [check], [str(item) for item in found]
+def only(found: tuple[Finding, ...], kind: str = "uninitialised-read") -> Finding:
+    assert [item.kind for item in found] == [kind], [str(item) for item in found]
     return found[0]
 
 
 # Uninitialised reads ------------------------------------------------------------------------------------------------
 
 
-def test_the_first_byte_never_written(checked: Module) -> None:
+def test_memory_never_written(checked: Module) -> None:
     source, out = checked.device.allocate(4 * 101), checked.device.allocate(400)
-    source.write(np.arange(100, dtype=np.int32))
-    found = findings(checked, "sum_of_two", source, out, 100, grid=1, block=128)
-    finding = only(found, "uninitialised")
-    assert "load" in finding.text
-    assert finding.text == text_at(checked, "sum_of_two", finding.address)
+    source.write(np.arange(99, dtype=np.int32))
+    finding = only(findings(checked, "sum_of_two", source, out, 100, grid=1, block=128))
+    assert "load" in finding.instruction
+    assert finding.instruction == text_at(checked, "sum_of_two", finding.offset)
     wave_size = checked.kernel("sum_of_two").kernel.wave_size
-    assert finding.wave * wave_size + (finding.lane or 0) == 99
-    assert finding.kind is Kind.READ
-    assert f"the one at {source.address + 400:#x} (400 bytes into buffer of 404 bytes) was never written" in str(
-        finding
-    )
-    assert finding.count == 1
-    source.write(b"\0\0\0\0", 400)
+    assert finding.wave * wave_size + finding.lane == 99
+    assert (finding.check, finding.access, finding.count) == ("init", "read", 1)
+    assert (finding.address, finding.size) == (source.address + 4 * 99, 8)
+    assert finding.allocation is not None
+    assert (finding.allocation.address, finding.allocation.size) == (source.address, 404)
+    assert f"wave {finding.wave} lane {finding.lane}: read of 8 bytes at" in str(finding)
+    source.write(np.zeros(2, np.int32), 4 * 99)
     assert findings(checked, "sum_of_two", source, out, 100, grid=1, block=128) == ()
     # What a kernel wrote may be read by the next one.
     assert findings(checked, "sum_of_two", out, source, 99, grid=1, block=128) == ()
 
 
 def test_bytes_of_a_dword(checked: Module) -> None:
+    """A dword of which a part was written counts as written."""
     cells = checked.device.allocate(4 * 64)
     assert findings(checked, "bytes_only", cells, 0, block=64) == ()
-    finding = only(findings(checked, "bytes_only", cells, np.zeros(64, np.int32), block=64), "uninitialised")
-    assert finding.count == 64
-    assert finding.place == cells.address
-    assert "(1 bytes into buffer of 256 bytes)" in finding.where
+    assert findings(checked, "bytes_only", cells, np.zeros(64, np.int32), block=64) == ()
 
 
 def test_atomics_read(checked: Module) -> None:
     cells = checked.device.allocate(16)
-    finding = only(findings(checked, "count_up", cells, block=32), "uninitialised")
-    assert finding.kind is Kind.ATOMIC
-    assert "atomic" in finding.text
+    finding = only(findings(checked, "count_up", cells, block=32))
+    assert finding.access == "atomic"
+    assert "atomic" in finding.instruction
     assert findings(checked, "count_up", cells, block=32) == ()
 
 
@@ -97,42 +93,38 @@ def test_scalar_loads(checked: Module) -> None:
     source = checked.device.allocate(8)
     source.write(np.array([1], np.int32))
     out = np.zeros(32, np.int32)
-    finding = only(findings(checked, "read_uniform", source, out, grid=2, block=32), "uninitialised")
-    assert finding.lane is None
-    assert finding.text.startswith("s_load")
-    assert finding.workgroup == 1
+    found = findings(checked, "read_uniform", source, out, grid=2, block=32)
+    assert "race" in {item.kind for item in found}  # both work-groups write the same bytes
+    finding = only(tuple(item for item in found if item.kind != "race"))
+    assert finding.instruction.startswith("s_load")
+    assert finding.group == 1
 
 
 def test_freed_and_new_memory_is_not_confused(checked: Module) -> None:
     for _ in range(8):
         buffer = checked.device.allocate(16)
-        assert only(findings(checked, "count_up", buffer, block=4), "uninitialised").place == buffer.address
+        assert only(findings(checked, "count_up", buffer, block=4)).address == buffer.address
         buffer.free()
 
 
 def test_lds_never_written(checked: Module) -> None:
     out = np.zeros(256, np.int32)
     assert findings(checked, "half_written", out, 256, grid=2, block=256) == ()
-    finding = only(findings(checked, "half_written", out, 100, block=256), "uninitialised")
+    finding = only(findings(checked, "half_written", out, 100, block=256))
     wave_size = checked.kernel("half_written").kernel.wave_size
-    item = finding.wave * wave_size + (finding.lane or 0)
+    item = finding.wave * wave_size + finding.lane
     assert item >= 100
-    assert finding.place == 4 * (item ^ 1)
-    assert f"4 bytes of LDS at offset {finding.place:#x}" in finding.where
-    assert finding.count == 156
+    assert finding.in_lds
+    assert (finding.address, finding.size, finding.count) == (4 * (item ^ 1), 4, 156)
     # Every work-group begins anew.
-    assert only(findings(checked, "half_written", out, 100, grid=3, block=256), "uninitialised").count == 3 * 156
+    assert only(findings(checked, "half_written", out, 100, grid=3, block=256)).count == 3 * 156
 
 
 def test_flat_pointers_into_both(checked: Module) -> None:
     memory = checked.device.allocate(4 * 64)
     found = findings(checked, "flat_place", memory, np.zeros(64, np.int32), 40, block=64)
-    wheres = sorted(item.where for item in found)
-    assert [item.check for item in found] == ["uninitialised"] * len(found)
-    lds = [item for item in found if "LDS" in item.where]
-    device = [item for item in found if "LDS" not in item.where]
-    assert sum(item.count for item in lds) == 8, wheres  # LDS was written up to 32, read up to 40
-    assert sum(item.count for item in device) == 24, wheres
+    assert {item.kind for item in found} == {"uninitialised-read"}
+    assert sum(item.count for item in found) == 8 + 24  # LDS was written up to 32, read up to 40
 
 
 # Races --------------------------------------------------------------------------------------------------------------
@@ -142,40 +134,33 @@ def test_a_missing_barrier(checked: Module) -> None:
     out = np.zeros(256, np.int32)
     assert findings(checked, "neighbours", out, 1, block=256) == ()
     assert out.tolist() == [*range(1, 256), -1]
-    found = findings(checked, "neighbours", out, 0, block=256)
-    races = [item for item in found if item.check == "races"]
+    races = [item for item in findings(checked, "neighbours", out, 0, block=256) if item.kind == "race"]
     assert races
-    wave_size = checked.kernel("neighbours").kernel.wave_size
     for race in races:
+        assert race.in_lds
         assert race.other is not None
         assert race.other.wave != race.wave
-        assert {race.kind, race.other.kind} == {Kind.READ, Kind.WRITE}
-        assert race.other.text == text_at(checked, "neighbours", race.other.address)
-        assert race.place % (4 * wave_size) == 0  # the border between two waves
-        assert f"without a barrier between, wave {race.other.wave} lane {race.other.lane}" in str(race)
+        assert race.other.instruction == text_at(checked, "neighbours", race.other.offset)
+        assert f"({race.other.instruction}) of work-group 0 wave {race.other.wave} lane {race.other.lane}" in str(race)
 
 
 def test_a_write_after_reads(checked: Module) -> None:
     found = findings(checked, "anti", np.zeros(256, np.int32), block=256)
-    assert {item.check for item in found} == {"races"}
-    assert {Kind.READ, Kind.WRITE} in [{item.kind, item.other.kind} for item in found if item.other is not None]
+    assert {item.kind for item in found} == {"race"}
 
 
 def test_atomics_do_not_race(checked: Module) -> None:
     data, out = np.arange(256, dtype=np.uint32), np.zeros(8, np.uint32)
     assert findings(checked, "histogram_lds", data, out, 1, block=256) == ()
     assert np.all(out == 32)
-    found = findings(checked, "histogram_lds", data, out, 0, block=256)
-    assert {item.check for item in found} == {"races"}
-    # Lanes of one instruction that write the same byte race too.
-    assert any(item.other is not None and item.other.wave == item.wave for item in found)
+    assert "race" in {item.kind for item in findings(checked, "histogram_lds", data, out, 0, block=256)}
 
 
 def test_one_wave_is_in_order(checked: Module) -> None:
     size = checked.kernel("anti").kernel.wave_size
-    assert all(
-        item.check != "races" for item in findings(checked, "neighbours", np.zeros(size, np.int32), 0, block=size)
-    )
+    assert "race" not in {
+        item.kind for item in findings(checked, "neighbours", np.zeros(size, np.int32), 0, block=size)
+    }
 
 
 # Nothing found where nothing is wrong -------------------------------------------------------------------------------
@@ -198,41 +183,37 @@ def test_right_kernels_are_left_alone(working: Module) -> None:
 def test_one_check_alone(build_kernels: Callable[[str, str], Path]) -> None:
     path = build_kernels("checks", "gfx942")
     out = np.zeros(256, np.int32)
-    races = open_device("emu:gfx942", check="races").load(path)
+    races = open_device("emu:gfx942", check="race").load(path)
     assert findings(races, "half_written", out, 100, block=256) == ()
-    assert {item.check for item in findings(races, "anti", out, block=256)} == {"races"}
-    uninitialised = open_device("emu:gfx942", check="uninitialised").load(path)
+    assert {item.check for item in findings(races, "anti", out, block=256)} == {"race"}
+    uninitialised = open_device("emu:gfx942", check="init").load(path)
     assert findings(uninitialised, "anti", out, block=256) == ()
     assert len(findings(uninitialised, "half_written", out, 100, block=256)) == 1
     plain = open_device("emu:gfx942").load(path)
     assert findings(plain, "anti", out, block=256) == ()
 
 
-# Names of `luthier sanitize` ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
-def test_races_that_native_code_sees(build_kernels: Callable[[str, str], Path], target: str) -> None:
+def test_barriers_and_races_together(build_kernels: Callable[[str, str], Path], target: str) -> None:
     device = open_device(f"emu:{target}", check=["race", "barrier", "early-exit"])
     module = device.load(build_kernels("checks", target))
     out = device.allocate(4 * 256)
     with pytest.warns(CheckWarning, match="race in turned at"):
         module.kernel("turned").launch(out, 0, grid=1, block=256)
-    assert {one.check for one in device.findings} == {"race"}
-    for one in device.findings:
-        assert isinstance(one, Sighted)
-        assert one.in_lds
-        assert (one.workgroup, one.wave) != (one.other_workgroup, one.other_wave)
-        assert one.text == text_at(module, "turned", one.address)
-        assert f"({one.other_text})" in str(one)
+    assert {finding.check for finding in device.findings} == {"race"}
+    for finding in device.findings:
+        assert finding.in_lds
+        assert finding.other is not None
+        assert (finding.group, finding.wave) != (finding.other.group, finding.other.wave)
+        assert finding.instruction == text_at(module, "turned", finding.offset)
     module.kernel("turned").launch(out, 1, grid=1, block=256)
     assert device.findings == ()
 
 
-@pytest.mark.parametrize("checks", [["fp"], ["fp", "race", "waits"]])
+@pytest.mark.parametrize("checks", [["fp"], ["fp", "race", "waits"], ["fp", "init"]])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_exceptional_floats(build_kernels: Callable[[str, str], Path], target: str, checks: list[str]) -> None:
-    """Of each instruction those lanes are counted whose operands were no such numbers."""
+    """Count those lanes of each instruction whose operands were no such numbers."""
     device = open_device(f"emu:{target}", check=checks)
     module = device.load(build_kernels("checks", target))
     a, b, out = np.full(256, 1, np.float32), np.full(256, 2, np.float32), np.zeros(256, np.float32)
@@ -241,30 +222,36 @@ def test_exceptional_floats(build_kernels: Callable[[str, str], Path], target: s
     a[70:73], b[70:73] = np.inf, -np.inf
     a[200], b[200] = 3e38, 3e38
     b[5] = np.nan
-    with pytest.warns(CheckWarning, match="from operands that are n"):
+    with pytest.warns(CheckWarning, match="(nan|infinity) in sums"):
         module.kernel("sums").launch(a, b, out, grid=4, block=64)
-    found = sorted(device.findings, key=lambda one: str(one.count), reverse=True)
-    assert [(one.check, one.count, one.workgroup, one.lane) for one in found if isinstance(one, Sighted)] == [
-        ("fp", 3, 1, 6),
-        ("fp", 1, 3, 8),
+    found = sorted(device.findings, key=lambda finding: finding.kind, reverse=True)
+    assert [(each.kind, each.count, each.group, each.lane) for each in found] == [
+        ("nan", 3, 1, 6),
+        ("infinity", 1, 3, 8),
     ]
-    assert str(found[0]).startswith("NaN from operands that are none in sums")
-    assert str(found[1]).startswith("infinity from operands that are neither infinite nor NaN in sums")
+    assert "invalid operation: an operand is infinite, none NaN" in str(found[0])
+    assert "overflow: no operand is NaN or infinite" in str(found[1])
     assert np.isnan(out[[5, 70, 71, 72]]).all()
 
 
-def test_synonyms_and_what_is_not_together(build_kernels: Callable[[str, str], Path]) -> None:
-    device = open_device("emu:gfx90a", check=["init", "memory"])
+def test_what_was_never_written_makes_no_exceptional_floats(build_kernels: Callable[[str, str], Path]) -> None:
+    """The contents by which such memory is known are no numbers of the program's."""
+    device = open_device("emu:gfx90a", check=["fp", "init"])
+    module = device.load(build_kernels("checks", "gfx90a"))
+    a, b, out = (device.allocate(4 * 4096) for _ in range(3))
+    for _ in range(2):
+        with pytest.warns(CheckWarning):
+            module.kernel("sums").launch(a, b, out, grid=64, block=64)
+        assert {finding.kind for finding in device.findings} == {"uninitialised-read"}
+
+
+def test_earlier_names_and_unknown_ones(build_kernels: Callable[[str, str], Path]) -> None:
+    device = open_device("emu:gfx90a", check=["uninitialised", "races", "bounds"])
     module = device.load(build_kernels("checks", "gfx90a"))
     source, out = device.allocate(4 * 101), device.allocate(400)
-    source.write(np.arange(100, dtype=np.int32))
-    only(findings(module, "sum_of_two", source, out, 100, grid=1, block=128), "uninitialised")
-    with pytest.raises(DeviceError, match="race cannot be checked together with uninitialised"):
-        open_device("emu:gfx90a", check=["race", "init"])
-
-
-def test_an_unknown_check() -> None:
-    with pytest.raises(DeviceError, match="no check 'leaks'; there are: uninitialised, races"):
+    source.write(np.arange(99, dtype=np.int32))
+    only(findings(module, "sum_of_two", source, out, 100, grid=1, block=128))
+    with pytest.raises(DeviceError, match="no check 'leaks'; there are: memory, race, init"):
         open_device("emu:gfx942", check="leaks")
 
 
@@ -279,21 +266,21 @@ def test_checks_and_faults(checked: Module) -> None:
 @pytest.mark.parametrize(
     ("mnemonic", "kind"),
     [
-        ("ds_read2st64_b32", Kind.READ),
-        ("ds_load_b128", Kind.READ),
-        ("ds_write_b8_d16_hi", Kind.WRITE),
-        ("ds_store_2addr_b64", Kind.WRITE),
-        ("ds_storexchg_rtn_b32", Kind.ATOMIC),
-        ("ds_cmpstore_b32", Kind.ATOMIC),
-        ("ds_add_rtn_u32", Kind.ATOMIC),
-        ("ds_append", Kind.ATOMIC),
-        ("global_atomic_add_f32", Kind.ATOMIC),
-        ("global_store_dwordx4", Kind.WRITE),
-        ("buffer_load_ubyte", Kind.READ),
-        ("s_load_dwordx16", Kind.READ),
-        ("s_buffer_store_dword", Kind.WRITE),
-        ("flat_load_b32", Kind.READ),
+        ("ds_read2st64_b32", AccessKind.READ),
+        ("ds_load_b128", AccessKind.READ),
+        ("ds_write_b8_d16_hi", AccessKind.WRITE),
+        ("ds_store_2addr_b64", AccessKind.WRITE),
+        ("ds_storexchg_rtn_b32", AccessKind.ATOMIC),
+        ("ds_cmpstore_b32", AccessKind.ATOMIC),
+        ("ds_add_rtn_u32", AccessKind.ATOMIC),
+        ("ds_append", AccessKind.ATOMIC),
+        ("global_atomic_add_f32", AccessKind.ATOMIC),
+        ("global_store_dwordx4", AccessKind.WRITE),
+        ("buffer_load_ubyte", AccessKind.READ),
+        ("s_load_dwordx16", AccessKind.READ),
+        ("s_buffer_store_dword", AccessKind.WRITE),
+        ("flat_load_b32", AccessKind.READ),
     ],
 )
-def test_kinds(mnemonic: str, kind: Kind) -> None:
+def test_kinds(mnemonic: str, kind: AccessKind) -> None:
     assert kind_of(mnemonic) is kind

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from luthier.emulator import layout
 from luthier.emulator.inspection.bench import run_assembly
-from luthier.wire.messages import Sight
+from luthier.findings.kinds import FindingKind
 from numpy.typing import NDArray
 
 VALUES = (0.0, 1.0, -2.0, 60000.0, 3e38, np.inf, -np.inf, np.nan)
 """Of these some overflow in 16 bits, some in 32."""
-SIGHTS = {"nan": (Sight.NAN, Sight.NAN_FLOW), "infinity": (Sight.INFINITY, Sight.INFINITY_FLOW)}
+SIGHTS = {"nan": (FindingKind.NAN, FindingKind.NAN_FLOW), "infinity": (FindingKind.INFINITY, FindingKind.INFINITY_FLOW)}
 CASES = [
     *(
         (target, operation)
@@ -69,5 +69,5 @@ def test_elements_are_told_of_one_by_one(target: str, operation: str) -> None:
             lanes[sights[0]] |= where & ~flow
             lanes[sights[1]] |= where & flow
     expected = {sight: int(where.sum()) for sight, where in lanes.items() if where.any()}
-    assert {Sight(one.kind): one.count for one in state.sightings} == expected
+    assert {FindingKind(one.kind): one.count for one in state.sightings} == expected
     assert len(expected) >= (2 if converts else 3)  # which rounds to zero: nothing overflows

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator.inspection.guards import guards
-from luthier.emulator.inspection.sighted import Sighted
 from luthier.isa import Isa, TargetId
 
 TARGETS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201", "gfx1250")
 KERNELS = tuple(
     re.findall(r"void ((?:right|wrong|plain)_\w+)", (Path(__file__).parent / "kernels/guards.hip").read_text())
 )
-UNORDERED, RACE = "read of LDS beside an atomic", "race"
+UNORDERED, RACE = "unordered-read", "race"
 TOLD = {"right": set[str](), "wrong": {UNORDERED}, "plain": {RACE}}
 
 
@@ -30,11 +29,11 @@ def found_in(code: Path, target: str, kernel: str) -> set[str]:
     arguments = (out, values, 700) if kernel == "right_uniform" else (out, values)
     with warnings.catch_warnings(record=True):
         device.load(code).kernel(kernel).launch(*arguments, grid=1, block=256)
-    told = [one for one in device.findings if isinstance(one, Sighted)]
-    assert all(
-        one.in_lds and {"read", "load"} & set(re.findall("read|load", f"{one.text} {one.other_text}")) for one in told
-    )
-    return {one.title for one in told}
+    for finding in device.findings:
+        assert finding.in_lds
+        assert finding.other is not None
+        assert re.search("read|load", f"{finding.instruction} {finding.other.instruction}")
+    return {finding.kind for finding in device.findings}
 
 
 @pytest.mark.covering(2)

@@ -10,7 +10,6 @@ import pytest
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.inspection.checks import BOUNDS, Finding, Kind
 from luthier.emulator.running.memory import Memory
 from numpy.typing import NDArray
 
@@ -225,18 +224,18 @@ def test_a_check_names_them(target: str, build_kernels: Callable[[str, str], Pat
     plain.launch(out, 0xF00000, grid=1, block=256)
     assert out[:64].tolist() == list(range(64))
     assert not out[64:].any()
-    device = open_device(f"emu:{target}", check="bounds")
+    device = open_device(f"emu:{target}", check="memory")
     kernel = device.load(path).kernel("beyond_lds")
-    with pytest.warns(CheckWarning, match="access beyond the end of LDS in beyond_lds"):
+    with pytest.warns(CheckWarning, match="out-of-bounds in beyond_lds"):
         kernel.launch(out, 0xF00000, grid=1, block=256)
     written, read = device.findings
-    assert isinstance(written, Finding)
-    assert isinstance(read, Finding)
-    assert (written.kind, read.kind) == (Kind.WRITE, Kind.READ)
-    assert {written.check, read.check} == {BOUNDS}
+    assert (written.access, read.access) == ("write", "read")
+    assert written.in_lds
+    assert read.in_lds
     assert written.count == read.count == 192
     wave_size = kernel.kernel.wave_size
     assert (read.wave, read.lane) == (64 // wave_size, 0)
-    assert f"4 bytes of LDS at offset {0xF00000 + 256:#x} of 1024 bytes" in read.where
+    assert (read.address, read.size) == (0xF00000 + 256, 4)
+    assert "of the work-group's 1024 bytes" in read.message
     kernel.launch(out, 0, grid=1, block=256)
     assert not device.findings

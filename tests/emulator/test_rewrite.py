@@ -89,7 +89,7 @@ def test_results(target: str, at: str, text: str, result: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    ("at", "text", "found"), [("s_waitcnt", "s_nop 0", "missing wait"), ("s_nop 4", "s_nop 0", "hazard")]
+    ("at", "text", "found"), [("s_waitcnt", "s_nop 0", "missing-wait"), ("s_nop 4", "s_nop 0", "hazard")]
 )
 def test_checks(target: str, at: str, text: str, found: str) -> None:
     """They look at what is there now."""

@@ -573,7 +573,7 @@ def test_compiled_kernel(target: str, tmp_path: Path) -> None:
     flags = ["-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-O2", "-nogpulib"]
     command = [Toolchain.find().clang, *flags, tmp_path / "k.ll", "-o", tmp_path / "k.hsaco"]
     subprocess.run([str(part) for part in command], check=True)
-    device = luthier.open_device(f"emu:{target}", threads=1, check="uninitialised")
+    device = luthier.open_device(f"emu:{target}", threads=1, check="init")
     kernel = device.load(tmp_path / "k.hsaco").kernel("k")
     data = RNG.integers(0, 256, (128, 4), np.uint8)
     buffer, wide, narrow = (device.allocate(size) for size in (512, 64 * 16, 64 * 8))

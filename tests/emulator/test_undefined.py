@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from luthier.emulator import layout
 from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.findings.kinds import FindingKind
 from luthier.isa import Isa
-from luthier.wire.messages import Sight
 from numpy.typing import NDArray
 
 Row = NDArray[np.uint32]
@@ -123,17 +123,17 @@ def test_lanes_that_are_off_keep_theirs(target: str) -> None:
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
-        ("s_cmp_eq_u32 vcc_lo, 0\ns_cbranch_scc1 end\nend:", Sight.UNDEFINED_BRANCH),
-        ("s_cbranch_vccz end\nend:", Sight.UNDEFINED_BRANCH),
-        ("v_mov_b32 v1, v200\nds_read_b32 v2, v1", Sight.UNDEFINED_ADDRESS),
-        ("s_mov_b32 exec_lo, vcc_lo", Sight.UNDEFINED_MASK),
-        ("s_and_saveexec_b64 s[2:3], vcc", Sight.UNDEFINED_MASK),
+        ("s_cmp_eq_u32 vcc_lo, 0\ns_cbranch_scc1 end\nend:", FindingKind.UNDEFINED_BRANCH),
+        ("s_cbranch_vccz end\nend:", FindingKind.UNDEFINED_BRANCH),
+        ("v_mov_b32 v1, v200\nds_read_b32 v2, v1", FindingKind.UNDEFINED_ADDRESS),
+        ("s_mov_b32 exec_lo, vcc_lo", FindingKind.UNDEFINED_MASK),
+        ("s_and_saveexec_b64 s[2:3], vcc", FindingKind.UNDEFINED_MASK),
         ("s_and_b32 s4, vcc_lo, 0\ns_cmp_eq_u32 s4, 0\ns_cbranch_scc1 end\nend:", None),
         ("s_cbranch_execz end\nend:", None),
         ("s_mov_b32 s4, vcc_lo\nv_mov_b32 v5, s4", None),
     ],
 )
-def test_decisions(target: str, source: str, kind: Sight | None) -> None:
+def test_decisions(target: str, source: str, kind: FindingKind | None) -> None:
     if "b64" in source and Isa.of(target).wave_size == 32:
         source = "s_and_saveexec_b32 s2, vcc_lo"
     state = run_assembly(target, source, {1: 3}, lds=64, undefined=True)
@@ -158,7 +158,7 @@ def test_exceptional_floats_are_of_defined_values(target: str, source: str) -> N
     rows[14] = rows[15] = np.where(np.arange(lanes) % 4 == 0, np.uint32(0x10001), np.uint32(0))
     state = run_assembly(target, MAKE + source, rows, floats=layout.FLOAT_INFINITY, undefined=True)
     told = [(seen.kind, seen.lane, seen.count) for seen in state.sightings]
-    assert told == [(Sight.INFINITY, 1, lanes - lanes // 4)]
+    assert told == [(FindingKind.INFINITY, 1, lanes - lanes // 4)]
 
 
 @pytest.mark.parametrize("undefined", [False, True])
@@ -166,4 +166,4 @@ def test_exceptional_floats_of_matrices_likewise(undefined: bool) -> None:
     rows = {number: np.full(64, 0x7F000000, np.uint32) for number in (12, 13)} | {14: int(undefined), 15: 0}
     source = f"{MAKE}v_mfma_f32_4x4x1f32 v[24:27], v10, v11, 0"
     state = run_assembly("gfx90a", source, rows, floats=layout.FLOAT_INFINITY, undefined=True)
-    assert {seen.kind for seen in state.sightings} == (set() if undefined else {Sight.INFINITY})
+    assert {seen.kind for seen in state.sightings} == (set() if undefined else {FindingKind.INFINITY})

@@ -19,6 +19,7 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
+from pair_findings import distance
 from wait_kernels import kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
@@ -80,12 +81,12 @@ def test_while_it_runs(target: str, body: str, expected: list[tuple[int, int]]) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
         device.load(kernel(target, body).data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
-    assert [(one.there, one.needed) for one in device.findings] == expected
+    assert [distance(one) for one in device.findings] == expected
     report = check(target, body)
-    assert [(one.address, one.producer) for one in device.findings] == [
+    assert [(one.offset, one.other and one.other.offset) for one in device.findings] == [
         (one.consumer.address, one.producer and one.producer.address) for one in report.findings
     ]
-    assert all(one.workgroup == 0 and one.check == "hazards" for one in device.findings)
+    assert all(one.group == 0 and one.check == "hazards" for one in device.findings)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from luthier.emulator.device import EmulatedDevice
 from luthier.emulator.inspection import hazards
 from luthier.errors import EmulationError
 from luthier.objects import CodeObject
+from pair_findings import distance, registers
 from random_kernels import WAVES, random_kernel
 from sequences import harmless, isa_of
 from stepped import Stepped
@@ -22,7 +23,7 @@ from wait_kernels import kernel
 
 def found(device: EmulatedDevice) -> dict[tuple[int, int | None, str], tuple[int, int, int, str]]:
     return {
-        (one.address, one.producer, one.hazard): (one.there, one.workgroup, one.wave, str(one.registers))
+        (one.offset, one.other and one.other.offset, one.rule): (distance(one)[0], one.group, one.wave, registers(one))
         for one in device.findings
     }
 
@@ -92,7 +93,7 @@ def test_a_producer_long_before_is_not_told() -> None:
     """Where a hazard lasts, the producer may be out of sight."""
     body = "v_rcp_f32 v4, v3; " + "; ".join(["s_nop 0"] * 300) + "; v_mov_b32 v5, v4"
     device = launched(kernel("gfx1100", body), "k", None, 1, grid=1, block=32)
-    assert [one.producer for one in device.findings] == [None]
+    assert [one.other for one in device.findings] == [None]
 
 
 def test_what_fails_while_the_launch_runs_is_raised(monkeypatch) -> None:

@@ -93,4 +93,4 @@ def launched(object: object, target: str) -> set[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
         device.load(object).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=isa_of(target).wave_size)
-    return {one.hazard for one in device.findings}
+    return {one.rule for one in device.findings}

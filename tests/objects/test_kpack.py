@@ -87,7 +87,7 @@ def test_an_archive(scheme: str, images: Images, tmp_path: Path, capsys: pytest.
     path.write_bytes(kpack(images, scheme))
     assert [bytes(image.data) for image in find_images(path)] == [*images.values()]
     assert load_object(path, "gfx90a").name == f"{path}[lib/other.so#0:gfx90a]"
-    assert main(["objects", str(path)]) == main(["check", str(path), "--check", "registers"]) == 0
+    assert main(["objects", str(path)]) == main(["check", str(path), "--check", "memory"]) == 0
     assert f"{path}[lib/libx.so#0:gfx1100]: object 1, gfx1100" in capsys.readouterr().out
     assert main(["patch", str(path), "--target", "gfx942", "-t", "instr_count", "-o", str(out)]) == 0
     first, *others = load_objects(out)

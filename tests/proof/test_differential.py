@@ -22,7 +22,6 @@ import pytest
 from effort import EVERYTHING, sample, some
 from luthier import ToolModule, open_device, patch_object
 from luthier.emulator import EmulatedDevice, Module
-from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import PatchError
@@ -128,7 +127,7 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
     for probe in probes:
         probe.choose(InstrumentationTask(lifted))
     launch(roomier(object, plan.kernel), walk(lifted, probes, 0))
-    met = {one.hazard for one in device.findings if isinstance(one, LaunchHazard)}
+    met = {one.rule for one in device.findings}
     # What the next launch allocates, its arguments for one, is to be elsewhere: addresses are not compared.
     elsewhere.move()
     for probe in probes:
@@ -159,7 +158,7 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
         probe.patched(patched)
         loaded, after = launch(patched.data)
         assert after == outputs, name
-        found = [one for one in device.findings if not isinstance(one, LaunchHazard) or one.hazard not in met]
+        found = [one for one in device.findings if one.rule not in met]
         assert not found, name
         assert hazards_of(load_object(patched.data), plan.kernel) <= hazards, name
         for variable in variables:

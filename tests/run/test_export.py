@@ -74,7 +74,7 @@ def test_pointers_in_memory_are_refused_or_changed(
 @pytest.mark.thorough
 def test_what_cannot_be_exported(captured: Captured, luthier: Luthier, temporary: Path) -> None:
     mix, small = captured("defects")[1], temporary / "small.lcap"
-    assert luthier("minimise", mix, "-o", small, "--check", "races").returncode == 0
+    assert luthier("minimise", mix, "-o", small, "--check", "race").returncode == 0
     for file, why in ((small, "only some work-groups"), (captured("managed")[0], "managed variable")):
         done = luthier("export", file, "--hip", "-o", temporary / "program")
         assert (done.returncode, why in done.stderr) == (1, True), done

@@ -97,7 +97,7 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
         (["-t", "no_such_tool"], "no_such_tool"),
         (["-t", "instr_count:nothing=1"], "nothing"),
         (["-o", temporary / "run"], "-t"),
-        (["-t", "instr_count", "--check", "rases"], "races"),
+        (["-t", "instr_count", "--check", "rase"], "race"),
     ):
         done = luthier("replay", file, *words)
         assert (done.returncode, message in done.stderr) == (1, True), done
@@ -113,8 +113,8 @@ def counted_by(told: dict[str, Any]) -> int:
 def test_tools_and_checks_together(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     """Findings in the patched kernel are those of the original, at its addresses."""
     gather, mix = captured("defects")
-    truth = json.loads(luthier("replay", "--json", "--check", "races,waits,hazards", mix).stdout)[0]
-    words = ["-t", "instr_count:per_wave", "--check", "races,waits,hazards"]
+    truth = json.loads(luthier("replay", "--json", "--check", "race,waits,hazards", mix).stdout)[0]
+    words = ["-t", "instr_count:per_wave", "--check", "race,waits,hazards"]
     done = luthier("replay", "--json", *words, mix)
     told = json.loads(done.stdout)
     assert done.returncode == 1
@@ -186,17 +186,17 @@ def test_a_capture_that_cannot_be_run_under_tools(luthier: Luthier, temporary: P
 
 def test_checks_find_what_one_work_group_does(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     gather, mix = captured("defects")
-    done = luthier("replay", "--check", "races,bounds", gather)
+    done = luthier("replay", "--check", "race,memory", gather)
     assert (done.returncode, "equal" in done.stdout) == (0, True), done
-    done = luthier("replay", "--json", "--check", "races", "--check", "waits", mix)
+    done = luthier("replay", "--json", "--check", "race", "--check", "waits", mix)
     (row,) = json.loads(done.stdout)
     assert done.returncode == 1
     assert row["what"] == "equal, 2 findings"
     assert all(text.startswith("race in") and "work-group 57" in text for text in row["findings"])
     assert luthier("replay", "--check", "waits,hazards", mix).returncode == 0
-    wrong = luthier("replay", "--check", "rases", mix)
+    wrong = luthier("replay", "--check", "rase", mix)
     assert wrong.returncode == 1
-    assert "races" in wrong.stderr
+    assert "did you mean 'race'?" in wrong.stderr
 
 
 # Other code ---------------------------------------------------------------------------------------------------------
@@ -329,11 +329,11 @@ def test_minimised_to_where_other_code_fails(
 @pytest.mark.thorough
 def test_minimised_to_a_race(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
     output = temporary / "small.lcap"
-    smaller, _ = minimised(luthier, captured("defects")[1], output, "--check", "races")
+    smaller, _ = minimised(luthier, captured("defects")[1], output, "--check", "race")
     assert smaller.manifest.groups == ((57, 0, 0),)
     assert smaller.manifest.grid == (58 * 256, 1, 1)
     assert luthier("replay", output).returncode == 0
-    again = luthier("replay", output, "--check", "races").stdout
+    again = luthier("replay", output, "--check", "race").stdout
     assert "race in" in again
     assert "work-group 57 wave" in again
 
@@ -352,7 +352,7 @@ def test_minimised_to_a_byte_that_was_not_recorded(
 
 
 def test_nothing_to_minimise(captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path) -> None:
-    done = luthier("minimise", captured("defects")[0], "-o", temporary / "small.lcap", "--check", "races")
+    done = luthier("minimise", captured("defects")[0], "-o", temporary / "small.lcap", "--check", "race")
     assert (done.returncode, "nothing fails" in done.stderr) == (1, True)
     assert not (temporary / "small.lcap").exists()
 

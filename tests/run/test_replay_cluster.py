@@ -165,7 +165,7 @@ def test_options_go_along(
     assert stable(there) == stable(here)
     assert all("recorded_instructions" in row for row in there)
     _, mix = captured("defects")
-    checked = luthier("replay", "--json", "--check", "races", "--scheduler", workers.scheduler_address, mix)
+    checked = luthier("replay", "--json", "--check", "race", "--scheduler", workers.scheduler_address, mix)
     assert (checked.returncode, json.loads(checked.stdout)[0]["what"]) == (1, "equal, 2 findings")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
-from luthier.run.findings import suppressions
-from luthier.run.findings.finding import Allocation, Finding
+from luthier.findings import suppressions
+from luthier.findings.finding import Allocation, Finding
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
@@ -320,7 +320,8 @@ def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--check", "memory,thoughts", "--", "true")
     assert (
         done.returncode,
-        "check 'thoughts': memory, leak, race, init, barrier, early-exit, waits, hazards, fp" in done.stderr,
+        "no check 'thoughts'; there are: memory, leak, race, init, barrier, early-exit, waits, hazards, fp"
+        in done.stderr,
     ) == (
         1,
         True,

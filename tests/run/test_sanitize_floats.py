@@ -14,7 +14,7 @@ import pytest
 from commands import run_luthier
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import LuthierError
-from luthier.run.findings.floats import cause, kinds_of
+from luthier.findings.floats import cause, kinds_of_floats
 from numpy.typing import NDArray
 from rocm_stacks import stack
 
@@ -198,11 +198,11 @@ def test_beside_registers(build_program: Build, tmp_path: Path, target: str) -> 
 
 
 def test_words() -> None:
-    assert kinds_of(["nan", "inf"]) == {"nan", "infinity"}
-    assert kinds_of(["denormal", "flow"]) == {"denormal", "denormal-flow"}
+    assert kinds_of_floats(["nan", "inf"]) == {"nan", "infinity"}
+    assert kinds_of_floats(["denormal", "flow"]) == {"denormal", "denormal-flow"}
     for words in (["flow"], ["nan", "nans"]):
         with pytest.raises(LuthierError, match="--fp"):
-            kinds_of(words)
+            kinds_of_floats(words)
     assert cause("infinity", "v_log_f32_e32 v1, v2", 8).startswith("logarithm of zero")
     assert cause("infinity", "v_mul_f32_e32 v1, v2, v3", 8).startswith("overflow")
     assert cause("nan-flow", "v_mul_f32_e32 v1, v2, v3", 3) == "nan from an operand that is NaN or infinite"

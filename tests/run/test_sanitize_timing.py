@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from commands import run_luthier
+from luthier.findings.finding import Finding, Other
+from luthier.findings.sarif import sarif
 from luthier.objects.source import SourceFrame
-from luthier.run.findings.finding import Finding, Other
-from luthier.run.findings.sarif import sarif
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS

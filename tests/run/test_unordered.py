@@ -13,9 +13,9 @@ import pytest
 from commands import run_luthier
 from luthier.emulator import layout
 from luthier.emulator.inspection.uses import use_of
-from luthier.run.findings import suppressions
-from luthier.run.findings.finding import Finding, Other
-from luthier.run.findings.sarif import sarif
+from luthier.findings import suppressions
+from luthier.findings.finding import Finding, Other
+from luthier.findings.sarif import sarif
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS

@@ -23,9 +23,11 @@ from luthier.emulator import agreement, layout
 from luthier.emulator.running import executor
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
+from luthier.findings.collector import KernelCode
+from luthier.findings.kinds import KINDS, PAIRED, FindingKind
+from luthier.findings.text import lines_of
 from luthier.run import program, shared_memory, space
-from luthier.run.findings.collector import _KINDS, Collector, Running
-from luthier.run.findings.finding import KINDS, PAIRED
+from luthier.run.findings.collector import Collector
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.protocol import LARGEST, ProtocolError, Reader, Writer, receive
 from luthier.run.selection import Selection
@@ -33,7 +35,7 @@ from luthier.run.service import Service
 from luthier.tool import ToolGroup
 from luthier.tool.observation import ApiEvent
 from luthier.wire import channels, device_header, memory, messages, topology
-from luthier.wire.messages import Request, Sight, Sighting
+from luthier.wire.messages import Request, Sighting
 from luthier.wire.structures import Layout, Message, Structure
 
 from .conftest import RunUnderTools
@@ -237,10 +239,10 @@ def test_counts_of_records_that_code_lacks(count: int) -> None:
                 list(service._counted(request))
 
 
-@pytest.mark.parametrize("kind", Sight)
-def test_findings_with_and_without_another_access(kind: Sight) -> None:
+@pytest.mark.parametrize("kind", FindingKind)
+def test_findings_with_and_without_another_access(kind: FindingKind) -> None:
     """Each is refused or can be told."""
-    code = Running("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", (), ""))
+    code = KernelCode("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", (), ""))
     numbers = dict.fromkeys(Sighting.field_names(), 1) | {"kind": kind}
     for has_other, in_lds in itertools.product((0, 1), repeat=2):
         collector = Collector(KINDS)
@@ -248,8 +250,8 @@ def test_findings_with_and_without_another_access(kind: Sight) -> None:
         with suppress(DeviceError):
             collector.add(1, seen, code, code)
         told = [*collector.findings, *collector.unchecked]
-        assert len(told) == (not has_other or _KINDS.get(kind) in PAIRED)
-        assert all(finding.text for finding in collector.findings)
+        assert len(told) == (not has_other or kind.label in PAIRED)
+        assert all(list(lines_of(finding)) for finding in collector.findings)
 
 
 @pytest.mark.parametrize("size", [0, 40, LARGEST + 1])

@@ -33,7 +33,7 @@ import numpy as np
 from effort import EVERYTHING
 from luthier.emulator import CheckWarning, EmulatedDevice
 from luthier.errors import EmulationError
-from luthier.hazards.wait_counters import Finding, check_waits
+from luthier.hazards.wait_counters import WaitFinding, check_waits
 from luthier.hazards.wait_counters.steps import Steps as WaitSteps
 from luthier.hazards.wait_states import HazardFinding, check_hazards
 from luthier.hazards.wait_states.steps import Steps as HazardSteps
@@ -102,9 +102,7 @@ class Launches:
                 written = b"".join(one.tobytes() for one in arguments if isinstance(one, np.ndarray))
                 executed = frozenset(stats.by_address.addresses.tolist())
         found = self._device.findings
-        return Outcome(
-            written, executed, bool(found), frozenset(one.address for one in found if one.check == "hazards")
-        )
+        return Outcome(written, executed, bool(found), frozenset(one.offset for one in found if one.check == "hazards"))
 
 
 class Static:
@@ -135,7 +133,7 @@ class Static:
         return bool(self.waits or self.hazards)
 
     @cached_property
-    def findings(self) -> Sequence[Finding | HazardFinding]:
+    def findings(self) -> Sequence[WaitFinding | HazardFinding]:
         """Return the findings with their paths."""
         if not self.hazards:
             return self.waits

@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import Table, open_device
-from luthier.emulator import layout
-from luthier.emulator.inspection import sighted
-from luthier.emulator.inspection.sighted import Sighted
-from luthier.wire.messages import Sight
+from luthier.emulator.inspection import checks
 from shipped import tool_of
 
 from .conftest import TARGETS, rows
@@ -46,15 +43,13 @@ extern "C" __global__ void packed(const float *a, const float *b, Halves *h, Pai
 VALUES = np.array([0, 1, -1, np.inf, -np.inf, np.nan, 1e30, -1e30, 3e38, 1e-40, 2, 1e4, 7e4], np.float32)
 A, B = (one.ravel().astype(np.float32) for one in np.meshgrid(VALUES, VALUES))
 RESULTS = {"mixed": (np.float32, np.float64, np.float16), "packed": (np.uint32, np.uint64)}
-KINDS = {"NaN": "nan", "infinity": "infinity", "NaN-flow": "nan-flow", "infinity-flow": "infinity-flow"}
+KINDS = ("nan", "infinity", "nan-flow", "infinity-flow")
 
 
 @pytest.fixture(autouse=True)
 def flows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let devices tell of flows, too."""
-    for sight, kind in ((Sight.NAN_FLOW, "NaN-flow"), (Sight.INFINITY_FLOW, "infinity-flow")):
-        monkeypatch.setitem(sighted._SEEN, sight, (sighted.FLOATS, kind))
-    monkeypatch.setitem(sighted.SIGHTED, sighted.FLOATS, layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW)
+    """Let devices find flows, too."""
+    monkeypatch.setattr(checks, "kinds_of_check", {"fp": frozenset(KINDS)}.__getitem__)
 
 
 def found_by_both(made: Any, tool: Any) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int], set[str]]:
@@ -63,11 +58,7 @@ def found_by_both(made: Any, tool: Any) -> tuple[dict[tuple[str, str], int], dic
     device = open_device(f"emu:{made.target}", check="fp")
     device.load(made.object.data).kernel(made.kernel).launch(*made.arguments, grid=made.grid, block=made.block)
     left_out = {row["address"]: row["instruction"] for row in rows(tables.get("not measured", Table("", (), ())))}
-    expected = {
-        (hex(one.address), KINDS[str(one).split()[0]]): one.count
-        for one in device.findings
-        if isinstance(one, Sighted) and hex(one.address) not in left_out
-    }
+    expected = {(hex(one.offset), one.kind): one.count for one in device.findings if hex(one.offset) not in left_out}
     found = {(row["address"], row["kind"]): row["lanes"] for row in rows(tables["exceptional numbers"])}
     return found, expected, set(left_out.values())
 
@@ -82,7 +73,7 @@ def test_as_the_device_finds_them(bench: Any, shipped: Any, target: str, kernel:
     made = bench(SOURCE, kernel, target, A, B, *buffers, len(A), grid=3)
     found, expected, left_out = found_by_both(made, shipped("fp_check", top=0, flow=True))
     assert found == expected
-    assert {kind for _, kind in found} == set(KINDS.values())
+    assert {kind for _, kind in found} == set(KINDS)
     assert not left_out
 
 

@@ -52,3 +52,16 @@ def test_no_such_file_or_kernel(file, capsys, tmp_path: Path) -> None:
     assert main(["check", str(tmp_path / "nothing")]) == 1
     assert main(["check", file(GOOD), "-k", "nowhere"]) == 1
     assert "no kernel matches 'nowhere'" in capsys.readouterr().err
+
+
+def test_sarif(file, tmp_path) -> None:
+    """Each finding has its rule, its kernel and its sentence; what SARIF cannot have is a note."""
+    body = "global_load_dword v10, v[2:3], off; v_mov_b32 v1, v10; v_rcp_f32 v4, v3; s_nop 0; v_readlane_b32 s4, v9, s9"
+    path = tmp_path / "log.sarif"
+    assert main(["check", str(file(body)), "--sarif", str(path)]) == 1
+    (run,) = json.loads(path.read_text())["runs"]
+    assert run["tool"]["driver"]["name"] == "luthier check"
+    (result,) = (each for each in run["results"] if each["ruleId"] == "missing-wait")
+    assert result["message"]["text"] == "missing-wait: reads v10; vmcnt(0) before it is enough"
+    assert result["locations"][0]["logicalLocations"][0]["name"] == "k"
+    assert result["properties"]["other"]["instruction"].startswith("global_load_dword v10")

@@ -12,12 +12,13 @@ import luthier
 import numpy as np
 import pytest
 from luthier.cache.memory import BoundedCache
-from luthier.emulator import CheckWarning, layout
+from luthier.emulator import CheckWarning, Finding, layout
 from luthier.emulator.inspection import waits
-from luthier.emulator.inspection.waits import POISON, WaitFinding
+from luthier.emulator.inspection.waits import POISON
 from luthier.errors import EmulationError
 from luthier.hazards.wait_counters import check_waits
 from luthier.lifting import lift
+from pair_findings import wait_use
 from wait_kernels import kernel
 
 pytestmark = pytest.mark.covering(1)
@@ -41,7 +42,7 @@ def begin(target: str) -> str:
     )
 
 
-def launch(target: str, body: str) -> tuple[np.ndarray, tuple[WaitFinding, ...]]:
+def launch(target: str, body: str) -> tuple[np.ndarray, tuple[Finding, ...]]:
     device = luthier.open_device(f"emu:{target}", check="waits")
     data = np.arange(64, dtype=np.uint32) + 100
     with warnings.catch_warnings():
@@ -70,9 +71,9 @@ def test_a_result_is_late(target: str) -> None:
     assert (data[:32] == POISON).all()  # read before the wait
     assert (data[32:] == np.arange(32) + 100).all()  # and behind it
     (finding,) = findings
-    assert (finding.access, finding.register, finding.enough) == ("reads", "v10", 0)
+    assert (finding.rule, wait_use(finding).enough) == ("reads v10", 0)
     assert finding.lane == 0
-    assert "v_mov_b32" in finding.text
+    assert "v_mov_b32" in finding.instruction
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -80,7 +81,7 @@ def test_a_late_result_overwrites(target: str) -> None:
     text = f"{begin(target)}; {load(target)} v10, v1, s[2:3]; v_mov_b32 v10, 7; {wait_for_loads(target, 0)}; "
     data, findings = launch(target, text + f"{store(target)} v1, v10, s[2:3] offset:128")
     assert (data[32:] == np.arange(32) + 100).all()
-    assert [finding.access for finding in findings] == ["overwrites"]
+    assert [wait_use(finding).access for finding in findings] == ["overwrites"]
 
 
 IMAGE = (0, 0xC1400000, 0x7, 0x80000FAC, 0x1F, 0, 0, 0)
@@ -105,7 +106,7 @@ def test_kinds_of_results_are_counted_in_order(target: str, limit: int) -> None:
     text = f"{sample_begin(target)}; {SAMPLE.format('v10')}; {load(target)} v11, v1, s[2:3] offset:128; "
     text += f"s_waitcnt vmcnt({limit}); v_mov_b32 v12, v10; {store(target)} v1, v12, s[2:3] offset:128"
     data, findings = launch(target, text)
-    assert [(finding.register, finding.enough) for finding in findings] == [("v10", 1)] * (limit > 1)
+    assert [(finding.rule, wait_use(finding).enough) for finding in findings] == [("reads v10", 1)] * (limit > 1)
     assert data[32:].tolist() == [POISON if limit > 1 else number for number in range(100, 132)]
 
 
@@ -113,7 +114,7 @@ def test_kinds_of_results_are_counted_in_order(target: str, limit: int) -> None:
 def test_kinds_of_results_are_written_in_any_order(target: str) -> None:
     text = f"{sample_begin(target)}; {SAMPLE.format('v10')}; {load(target)} v10, v1, s[2:3] offset:128; "
     _, findings = launch(target, text + "s_waitcnt vmcnt(0)")
-    assert [(finding.access, finding.enough) for finding in findings] == [("overwrites", 0)]
+    assert [(wait_use(finding).access, wait_use(finding).enough) for finding in findings] == [("overwrites", 0)]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -135,7 +136,7 @@ def test_findings_are_warnings_and_those_of_the_last_launch() -> None:
     device = luthier.open_device("emu:gfx906", check="waits")
     loaded = [device.load(kernel("gfx906", body).data).kernel("k") for body in (bad, begin("gfx906"))]
     data = np.zeros(64, np.uint32)
-    with pytest.warns(CheckWarning, match=r"missing wait in k .* reads v10 .* vmcnt\(0\) is enough"):
+    with pytest.warns(CheckWarning, match=r"missing-wait in k .* reads v10; vmcnt\(0\) before it is enough"):
         loaded[0].launch(data, grid=4, block=256)
     assert len(device.findings) == 1
     loaded[1].launch(data, grid=1, block=64)
@@ -143,7 +144,7 @@ def test_findings_are_warnings_and_those_of_the_last_launch() -> None:
 
 
 def test_with_another_check_that_looks_at_every_instruction() -> None:
-    device = luthier.open_device("emu:gfx906", check=["waits", "races"])
+    device = luthier.open_device("emu:gfx906", check=["waits", "race"])
     body = f"{begin('gfx906')}; global_load_dword v10, v1, s[2:3]; v_mov_b32 v11, v10"
     with pytest.warns(CheckWarning):
         device.load(kernel("gfx906", body).data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
@@ -214,7 +215,10 @@ def test_straight_code_is_judged_alike(target: str, seed: int) -> None:
     )
     _, findings = launch(target, body)
     dynamic = first_uses(
-        (found.register, found.producer, found.counter, found.address, found.access, found.enough) for found in findings
+        (use.register, found.other.offset, use.counter, found.offset, use.access, use.enough)
+        for found in findings
+        for use in [wait_use(found)]
+        if found.other is not None
     )
     assert len(static) > 5
     assert static == dynamic
@@ -257,8 +261,8 @@ def test_a_load_by_what_a_load_gives(target: str, first: str, distance: int) -> 
     with warnings.catch_warnings(), contextlib.suppress(EmulationError):  # the pattern is no address
         warnings.simplefilter("ignore", CheckWarning)
         device.load(object.data).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=32)
-    assert {one.register for one in device.findings} >= {"v4"}
-    assert {one.access for one in device.findings} == both
+    assert {wait_use(one).register for one in device.findings} >= {"v4"}
+    assert {wait_use(one).access for one in device.findings} == both
 
 
 def test_what_touches_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

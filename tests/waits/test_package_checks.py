@@ -70,7 +70,7 @@ def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_a_package_adds_a_check(add: Callable[..., None], check: Run) -> None:
     before = json.loads(check("s_nop 0; s_sleep 1", "--json")[1])["kernels"][0]
     add("sleeps = other_one:SLEEPS")
-    assert CHECKS.names() == ("waits", "hazards", "registers", "memory", "order", "sleeps")
+    assert CHECKS.names() == ("waits", "hazards", "memory", "race", "sleeps")
     status, said, _ = check("s_nop 0; s_sleep 1")
     assert status == 1
     assert "sleeps\n" in said

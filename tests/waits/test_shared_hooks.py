@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from called_programs import is_a_way
-from luthier.hazards.wait_counters import Finding, check_waits
+from luthier.hazards.wait_counters import WaitFinding, check_waits
 from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
@@ -50,14 +50,14 @@ def application(target: str) -> CodeObject:
     return kernel(target, "; ".join(lines))
 
 
-def findings(object: CodeObject) -> tuple[Finding, ...]:
+def findings(object: CodeObject) -> tuple[WaitFinding, ...]:
     lifted = lift(object, "k")
     found = check_waits(lifted, unneeded=False).findings
     assert all(is_a_way(lifted, one.path) for one in found)
     return found
 
 
-def kinds(found: tuple[Finding, ...]) -> Counter[tuple[str, ...]]:
+def kinds(found: tuple[WaitFinding, ...]) -> Counter[tuple[str, ...]]:
     return Counter((one.consumer.text, one.producer.text, one.access, one.counter) for one in found)
 
 

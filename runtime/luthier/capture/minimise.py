@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from luthier.capture.checking import identity
 from luthier.capture.form import PAGE, Capture, Manifest, Triple
 from luthier.capture.pages import by_address, with_pages
 from luthier.capture.place import fresh
@@ -173,7 +172,7 @@ class Minimiser:
 
     def _failures(self, done: Replayed) -> Iterator[Failure]:
         if self.check:
-            yield from (Failure("finding", identity(one), str(one)) for one in done.findings)
+            yield from (Failure("finding", one.defect, str(one)) for one in done.findings)
         elif done.fault is not None:
             yield Failure("fault", _identity(done.fault), str(done.fault))
         elif done.difference is not None:

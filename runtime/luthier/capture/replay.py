@@ -28,8 +28,9 @@ from luthier.emulator.running.worker import WorkerState
 from luthier.errors import DeviceError, EmulationError
 
 if TYPE_CHECKING:
-    from luthier.capture.checking import Observed, Watching
-    from luthier.emulator.inspection.checks import AnyFinding
+    from luthier.emulator.running.observation import Observation
+    from luthier.findings.collector import FindingSet
+    from luthier.findings.finding import Finding
 
 STEP_LIMIT = 1 << 20
 """Quanta that a work-group may use before it counts as never ending."""
@@ -53,7 +54,7 @@ class Replayed(Struct, frozen=True):
     seconds: float
     left: Mapping[int, NDArray[np.uint8]]
     """Contents of these, by address, where they were asked for."""
-    findings: tuple[AnyFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Findings of the checks that were asked for."""
 
     @property
@@ -86,7 +87,7 @@ def replay(
         target: of the device; the recorded one by default.
         threads: host threads that run work-groups; None: as many as there are cores.
         find_store: run a second time, slowly, if there is a difference, to find the instruction that wrote it.
-        check: what to look for, of `luthier.emulator.inspection.checks.CHECKS`.
+        check: what to look for, of `luthier.emulator.inspection.checks.DEVICE_CHECKS`.
 
     Raises:
         AddressTaken: this process has something else where the program had its memory.
@@ -191,11 +192,12 @@ class PreparedLaunch:
         check: Collection[str] = (),
         *,
         keep: bool = False,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
+        findings: FindingSet | None = None,
     ) -> Replayed:
         """Run the launch on so many threads, and compare; arguments as of `replay` and `run_here`."""
         with self.memory():
-            return self.run_here(threads, check, keep=keep, observed=observed)
+            return self.run_here(threads, check, keep=keep, observed=observed, findings=findings)
 
     def run_here(
         self,
@@ -203,17 +205,27 @@ class PreparedLaunch:
         check: Collection[str] = (),
         *,
         keep: bool = False,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
+        findings: FindingSet | None = None,
     ) -> Replayed:
         """Run the launch, as `run`, where its memory is there (`memory`).
 
+        All of the captured memory counts as written, and as allocated to its last byte.
+
         Args:
             keep: also return what it has changed.
-            observed: gets what it does with memory and barriers; without `check`.
+            observed: observation of the launch; without checks.
+            findings: takes what is found, of the kinds that it wants; None: of `check`.
         """
         capture = self.capture
-        watched = self._watching(check) if check else None
-        counts, lanes, seconds, fault = self.execute(threads, None, watched, observed)
+        if check or findings is not None:
+            from luthier.emulator.inspection.checks import LaunchChecks, kernel_code, kinds_of_checks
+            from luthier.findings.collector import FindingSet  # which takes longer to load than small launches to run
+
+            findings = FindingSet(kinds_of_checks(check)) if findings is None else findings
+            kernel = kernel_code(self.code, self.kernel.name, self.object)
+            observed = LaunchChecks(findings, self.code, kernel, capture.manifest.number)
+        counts, lanes, seconds, fault = self.execute(threads, None, observed)
         touched = present(os.getpid(), pieces(capture.manifest.ranges))
         difference, written = compared(capture, touched.tolist(), partial(host_bytes, size=PAGE))
         left = {address: host_bytes(address, PAGE).copy() for address in written.tolist()} if keep else {}
@@ -223,18 +235,8 @@ class PreparedLaunch:
         table.sort(order="address")
         comparable = self.recorded and capture.manifest.counted
         same = bool(np.array_equal(table, capture.counts)) if comparable else None
-        findings = () if watched is None else watched.findings(self.object.source)
-        return Replayed(table, same, difference, fault, touched, written, seconds, left, findings)
-
-    def _watching(self, check: Collection[str]) -> Watching:
-        """Return what looks for findings of checks.
-
-        Raises:
-            DeviceError: there is no such check.
-        """
-        from luthier.capture.checking import Watching  # which takes longer to load than small launches to run
-
-        return Watching(check, self.code, self.kernel.name)
+        seen = () if findings is None else tuple(findings.findings)
+        return Replayed(table, same, difference, fault, touched, written, seconds, left, seen)
 
     def with_store(self, found: Replayed) -> Replayed:
         """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
@@ -286,8 +288,7 @@ class PreparedLaunch:
         self,
         threads: int | None,
         observer: Observer | None,
-        watched: Watching | None = None,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
     ) -> Executed:
         """Return executions and active lanes by record, the seconds and the fault, if there was one.
 
@@ -296,28 +297,27 @@ class PreparedLaunch:
         Args:
             threads: host threads that run work-groups; None: as many as there are cores.
             observer: looks at every instruction.
-            watched: looks for what checks find, instead.
-            observed: gets what is looked at by native code, instead.
+            observed: observation by native code, instead.
         """
         counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
         seconds = 0.0
         fault: EmulationError | None = None
-        plan = self.plan if observed is None else {**self.plan, "uses": observed.begin(self.code)}
+        plan = self.plan if observed is None else {**self.plan, "uses": observed.begin()}
         threads = threads or len(os.sched_getaffinity(0))
-        looked_at = any(one is not None for one in (observer, watched, observed))
+        looked_at = observer is not None or observed is not None
         with self._accessible() as memory, _executor(threads, looked_at) as executor:
             for dispatch in self._dispatches(memory, executor.threads):
                 numbering = partial(number_in, self.capture.manifest, dispatch)
-                observing, watch = (observer, 0) if watched is None else watched.begin()
+                watch = 0 if observed is None else observed.begin_part()
                 outcome = execute(
                     *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
                     step_limit=self.step_limit,
-                    observer=observing,
+                    observer=observer,
                     numbering=numbering,
                     observed=0 if observed is None else observed.what,
                 )
-                if watched is not None:
-                    watched.end(numbering)
+                if observed is not None:
+                    observed.end_part(numbering)
                 size = min(len(counts), len(outcome.counts))
                 counts[:size] += outcome.counts[:size]
                 lanes[:size] += outcome.lanes[:size]
@@ -325,9 +325,9 @@ class PreparedLaunch:
                 fault = outcome.fault
                 if fault is not None:
                     break
+            fault = fault or find_beyond(self.kernel, self.code, counts != 0)
             if observed is not None:
-                observed.take(executor)
-        fault = fault or find_beyond(self.kernel, self.code, counts != 0)
+                observed.end(executor, fault)
         if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
             line = self.object.source.at(fault.offset)
             fault.source = "" if line is None else str(line)

@@ -17,11 +17,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.capture.checking import Observed
+from luthier.capture.footprint import Footprint
 from luthier.capture.form import COUNTS, PAGE, Capture, Manifest, Triple
 from luthier.capture.pages import by_address, compared
 from luthier.capture.replay import PreparedLaunch, Replayed
-from luthier.emulator import layout
 from luthier.errors import DeviceError
 
 Range = tuple[int, int]
@@ -94,11 +93,11 @@ def run_part(launch: PreparedLaunch, of: Range) -> tuple[Part, Replayed]:
         AddressTaken: this process has something else where the program had its memory.
         LuthierError: it cannot be run.
     """
-    observed = Observed(layout.OBSERVE_FOOTPRINT)
-    done = launch.run(None, keep=True, observed=observed)
+    footprint = Footprint(launch.code)
+    done = launch.run(None, keep=True, observed=footprint)
     addresses = np.array(sorted(done.left), np.uint64)
     pages = np.stack([done.left[address] for address in addresses.tolist()]) if len(addresses) else _NO_PAGES
-    return Part(of, done.counts, observed.footprint, addresses, pages), done
+    return Part(of, done.counts, footprint.pages, addresses, pages), done
 
 
 _NO_PAGES = np.zeros((0, PAGE), np.uint8)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.checking import Observed, Watching
 from luthier.capture.form import Capture
 from luthier.capture.pages import without
 from luthier.capture.program import Program, device_of, isa_of
@@ -21,6 +20,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running.execution import Observer
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.observation import Observation
 from luthier.emulator.running.start import Geometry, hidden_value
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import CodeObject, Kernel, KernelArgument, Symbol
@@ -88,13 +88,12 @@ class SubstitutedLaunch(PreparedLaunch):
         self,
         threads: int | None,
         observer: Observer | None,
-        watched: Watching | None = None,
-        observed: Observed | None = None,
+        observed: Observation | None = None,
     ) -> Executed:
         """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""
         pairs = list(self._shared())
         before = [host_bytes(self._image.host(new.address), new.size).copy() for _, new in pairs]
-        outcome = super().execute(threads, observer, watched, observed)
+        outcome = super().execute(threads, observer, observed)
         for (old, new), held in zip(pairs, before, strict=True):
             now = host_bytes(self._image.host(new.address), new.size)
             changed = now != held

@@ -61,27 +61,22 @@ def captures_of(names: Sequence[str]) -> list[Path]:
     return paths
 
 
-def checks_of(names: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the checks of ``--check``.
+def checks_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the checks of ``--check`` of an emulated device.
 
     Args:
         names: as they were given.
-        more: names that there are beside those of the emulated device.
 
     Raises:
         LuthierError: there is no such check.
     """
     if not names:
         return ()
-    from luthier.emulator.inspection.checks import CHECKS
-    from luthier.support.suggestions import did_you_mean
+    from luthier.cli.findings import named_today
+    from luthier.emulator.inspection.checks import DEVICE_CHECKS
 
-    known = (*CHECKS, _ALL, *more)
-    for name in names:
-        if name not in known:
-            raise LuthierError(f"no check {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
-    all_of_them = CHECKS if _ALL in names else ()
-    return tuple(dict.fromkeys([*all_of_them, *(name for name in names if name != _ALL)]))
+    every = DEVICE_CHECKS if _ALL in names else ()
+    return named_today([*every, *(name for name in names if name != _ALL)], (*DEVICE_CHECKS, _ALL))
 
 
 def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None, limit: float | None) -> Iterator[Row]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from luthier.cli.common import HelpOf, print_json
+from luthier.cli.findings import today
 from luthier.cli.options import SeveralChoices, add_earlier_spelling, comma_separated
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_objects
 from luthier.errors import LiftError, LuthierError
-from luthier.hazards.checks import CHECKS, Check, CheckReport
+from luthier.hazards.checks import CHECKS, Check, CheckReport, HasFinding
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
+from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -51,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = parser.add_argument(
         "--check",
         action="extend",
-        type=comma_separated,
+        type=_names,
         choices=SeveralChoices(CHECKS.names()),
         metavar="CHECK[,CHECK]",
         help="these checks alone, may be repeated (default: all): %(checks)s",
@@ -67,11 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list what is a defect only where something is so that the code does not show, not only count it",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
+
+
+def _names(text: str) -> list[str]:
+    """Return the checks of an argument, by their names of today."""
+    return today(comma_separated(text))
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for, and return the exit status: 0 only if all was checked and nothing found."""
     results = _Results(*_checks(args.check), [], [])
+    if args.sarif:
+        check_writable(args.sarif)
     with Progress("checking") as progress:
         for object, kernels in selected_objects(args):
             for kernel in kernels:
@@ -82,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
                     results.kernels.append(_Checked(object, kernel, _length(lifted), reports))
                 except LiftError as problem:
                     results.refused.append((object, kernel, problem))
+    if args.sarif:
+        write_atomically(args.sarif, f"{json.dumps(_as_sarif(results), indent=2)}\n".encode())
     if args.json:
         print_json(_as_data(results))
     else:
@@ -148,6 +161,22 @@ def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None
         say(f"of {left_out} instructions some registers are not known, and not checked")
     if results.refused:
         say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
+
+
+def _as_sarif(results: _Results) -> dict[str, Any]:
+    """Return the findings as SARIF, with notes of what was not checked or cannot be said there."""
+    from luthier import __version__
+    from luthier.findings.sarif import sarif
+
+    findings, notes = [], [f"{kernel} for {object.target}: {problem}" for object, kernel, problem in results.refused]
+    notes += map(str, results.broken)
+    for checked in results.kernels:
+        for name, report in checked.reports.items():
+            made = [each.finding(checked.code.name) for each in report.findings if isinstance(each, HasFinding)]
+            findings += made
+            if left_out := len(report.findings) - len(made) + report.more:
+                notes.append(f"{checked.kernel}: {counted(left_out, 'finding')} of {name} that SARIF has no place for")
+    return sarif(findings, __version__, notes, command="luthier check")
 
 
 def _as_data(results: _Results) -> dict[str, Any]:

@@ -10,23 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from luthier.cli.options import Options, comma_separated, option
 from luthier.errors import LuthierError
+from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, named_checks
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
+    from luthier.findings.finding import Finding
     from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import Finding
 
 FOUND = 1
 """Exit code where something was found."""
-HELP = (
-    "memory: bounds of allocations, use after free, bad frees; leak: memory never given back; race: accesses that "
-    "nothing orders; init: reads of what was never written; barrier: barriers that lanes skip; early-exit: waves "
-    "that end before a barrier that others come to, which hardware allows; waits: registers used before a wait; "
-    "hazards: missing wait states; fp: what makes NaN and infinities; host: errors of HIP functions, launches that "
-    "fail unseen, copies out of bounds, streams destroyed with work"
-)
+HELP = "; ".join(f"{check}: {what}" for check, what in CHECKS.items())
 """What the checks are."""
 
 
@@ -93,7 +88,7 @@ class Findings:
     """
 
     def __init__(self, checks: Sequence[str], options: FindingOptions) -> None:
-        from luthier.run.findings import suppressions
+        from luthier.findings import suppressions
 
         self._options = options
         self._left_out = [line for path in options.suppress for line in suppressions.read(path)]
@@ -120,9 +115,9 @@ class Findings:
             unfinished: what the run was ended before; empty: nothing.
         """
         from luthier import __version__
-        from luthier.run.findings import suppressions
-        from luthier.run.findings.finding import sentences
-        from luthier.run.findings.sarif import sarif
+        from luthier.findings import suppressions
+        from luthier.findings.sarif import sarif
+        from luthier.findings.text import sentences
 
         told, options = self.told, self._options
         tell(told, len(self.collector.findings) - len(told), unfinished)
@@ -136,6 +131,25 @@ class Findings:
         return options.error_exitcode if told else 0
 
 
+def named_today(names: Sequence[str], known: Sequence[str] = tuple(CHECKS)) -> tuple[str, ...]:
+    """Return checks by their names of today, each once; say so of earlier names.
+
+    Args:
+        known: names that are allowed.
+
+    Raises:
+        LuthierError: there is no such check.
+    """
+    return named_checks(today(names), known)
+
+
+def today(names: Sequence[str]) -> list[str]:
+    """Return checks by their names of today; say so of earlier names."""
+    for name in sorted(EARLIER_CHECKS.keys() & set(names)):
+        say(f"luthier: the check {name} is now called {EARLIER_CHECKS[name]}", file=sys.stderr)
+    return [EARLIER_CHECKS.get(name, name) for name in names]
+
+
 def collector_of(checks: Sequence[str], floats: str | None, init: str | None) -> Collector:
     """Return what takes the findings of checks.
 
@@ -147,23 +161,21 @@ def collector_of(checks: Sequence[str], floats: str | None, init: str | None) ->
     Raises:
         LuthierError: there is no such check, or no such word, or no check that it is about.
     """
+    from luthier.findings.floats import kinds_of_floats
+    from luthier.findings.kinds import kinds_of_check, kinds_of_init
     from luthier.run.findings.collector import Collector
-    from luthier.run.findings.finding import CHECKS, kinds_of_init
-    from luthier.run.findings.floats import kinds_of
 
-    unknown = [check for check in checks if check not in CHECKS]
-    if unknown:
-        raise LuthierError(f"there is no check {unknown[0]!r}: {', '.join(CHECKS)}")
+    checks = named_today(checks)
     for check, words in {"fp": floats, "init": init}.items():
         if words is not None and check not in checks:
             raise LuthierError(
                 f"--{check} is about what the check {check} finds, which is not among {','.join(checks)}"
             )
     asked_for = {
-        "fp": kinds_of((FLOATS if floats is None else floats).split(",")),
+        "fp": kinds_of_floats((FLOATS if floats is None else floats).split(",")),
         "init": kinds_of_init((INIT if init is None else init).split(",")),
     }
-    kinds = [asked_for.get(check, CHECKS[check]) for check in checks]
+    kinds = [asked_for[check] if check in asked_for else kinds_of_check(check) for check in checks]
     return Collector(frozenset[str]().union(*kinds))
 
 
@@ -174,8 +186,10 @@ def unchecked_under_tools(checks: Sequence[str]) -> Sequence[str]:
 
 def tell(findings: Sequence[Finding], suppressed: int = 0, unfinished: str = "") -> None:
     """Print findings, on standard error, and what the run was ended before."""
+    from luthier.findings.text import lines_of
+
     for finding in findings:
-        say_text("\n".join(f"luthier: {line}" for line in finding.lines()), file=sys.stderr)
+        say_text("\n".join(f"luthier: {line}" for line in lines_of(finding)), file=sys.stderr)
     more = f", {suppressed} suppressed" if suppressed else ""
     more += f"; the run was ended before {unfinished} had ended" if unfinished else ""
     say(f"luthier: {counted(len(findings), 'finding')}{more}", file=sys.stderr)

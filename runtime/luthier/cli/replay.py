@@ -73,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser,
         check_option(
-            help="look for what the emulated device can find: uninitialised, races, bounds, waits, hazards, or all of "
-            "these; slow; or for what `luthier sanitize` finds in captures: memory, race, init, barrier, early-exit, fp"
+            help="look for what the emulated device can find: memory, race, init, barrier, early-exit, waits, hazards, "
+            "fp, or all of these"
         ),
         default=[],
     )
@@ -85,11 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.replay.launches import SANITIZED
-
     if args.times < 1:
         raise LuthierError(f"--times must be at least 1, not {args.times}")
-    checks = checks_of(args.check, SANITIZED)
+    checks = checks_of(args.check)
     if is_gpu(args.device):
         _check_on_gpu(args)
     elif args.relocate:
@@ -153,14 +151,10 @@ def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
 
 def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
     """Replay under tools, all captures in one process but for clusters; the exit status."""
-    from luthier.replay.launches import SANITIZED
     from luthier.replay.processes import done_elsewhere
     from luthier.replay.tools import ReplayUnderTools
     from luthier.tool import parse_tools
 
-    for check in SANITIZED:
-        if check in checks:
-            raise LuthierError(f"the check {check} is not made of kernels that tools have changed")
     parse_tools(args.tool)  # a wrong one is told before anything runs
     job = ReplayUnderTools(
         files=tuple(map(str, _files(args))),

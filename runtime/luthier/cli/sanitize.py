@@ -98,14 +98,16 @@ def _program(options: SanitizeOptions, command: list[str], collector: Collector,
 
 def _captures(options: SanitizeOptions, names: list[str], collector: Collector) -> int:
     """Replay captures, and collect what is found; the exit status that they would have without it."""
-    from luthier.replay.launches import SANITIZED, Sanitize
-    from luthier.run.findings.finding import HANDED, OUTSIDE, Unchecked
+    from luthier.emulator.inspection.checks import DEVICE_CHECKS
+    from luthier.findings.finding import Unchecked
+    from luthier.findings.kinds import HANDED, FindingKind, named_checks
+    from luthier.replay.launches import Sanitize
 
-    for check in sorted(set(options.check) - set(SANITIZED)):
+    for check in sorted(set(named_checks(options.check)) - set(DEVICE_CHECKS)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
     if HANDED & collector.kinds:
         raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
-    if OUTSIDE in collector.kinds:
+    if FindingKind.OUTSIDE.label in collector.kinds:
         collector.leave(Unchecked(0, "", "bounds to the byte of memory", "captures know the pages of the driver only"))
     job = Sanitize(kinds=tuple(sorted(collector.kinds)), device=options.device)
     status = 0

@@ -312,7 +312,7 @@ class Debugger:
         launch = self.launch
 
         def run(trace: Trace) -> None:
-            *_, fault = launch.execute(1, observer_of(launch.code, trace, None, None))
+            *_, fault = launch.execute(1, observer_of(launch.code, trace, None))
             self.fault = fault
 
         self.position, self.fault = 0, None

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from luthier.emulator.device import KernelHandle as KernelHandle
     from luthier.emulator.device import Module as Module
     from luthier.emulator.inspection.checks import CheckWarning as CheckWarning
-    from luthier.emulator.inspection.checks import Finding as Finding
     from luthier.emulator.inspection.debug import Step as Step
     from luthier.emulator.inspection.debug import TraceRecorder as TraceRecorder
     from luthier.emulator.inspection.debugger import DebugSession as DebugSession
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from luthier.emulator.running.stats import LaunchStats as LaunchStats
     from luthier.emulator.running.storage import DeviceBuffer as DeviceBuffer
     from luthier.emulator.running.storage import Variable as Variable
+    from luthier.findings.finding import Finding as Finding
 
 _MODULE_OF = {
     "AddressCounts": "luthier.emulator.running.stats",
@@ -31,7 +31,7 @@ _MODULE_OF = {
     "DebugSession": "luthier.emulator.inspection.debugger",
     "DeviceBuffer": "luthier.emulator.running.storage",
     "EmulatedDevice": "luthier.emulator.device",
-    "Finding": "luthier.emulator.inspection.checks",
+    "Finding": "luthier.findings.finding",
     "KernelHandle": "luthier.emulator.device",
     "LaunchStats": "luthier.emulator.running.stats",
     "Module": "luthier.emulator.device",

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator
 
 from luthier.emulator import layout
+from luthier.findings.kinds import FindingKind
 from luthier.wire import channels, memory, messages, spelling, topology
 from luthier.wire.structures import Layout, Message, Structure
 
@@ -61,7 +62,7 @@ def _layouts() -> Iterator[str]:
 
 def _wire() -> Iterator[str]:
     yield from spelling.enumeration(messages.Request, "uint64_t")
-    yield from spelling.enumeration(messages.Sight, "uint64_t")
+    yield from spelling.enumeration(FindingKind, "uint64_t")
     for declared in vars(messages).values():
         if isinstance(declared, type) and issubclass(declared, Message) and declared is not Message:
             yield from spelling.message(declared)

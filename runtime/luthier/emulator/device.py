@@ -16,7 +16,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running import start as abi
 from luthier.emulator.running.channels import DeviceChannel, drained, open_channels
-from luthier.emulator.running.executor import Executor
+from luthier.emulator.running.executor import Executor, leave_unwritten
 from luthier.emulator.running.launch import IN_TURNS, Launch
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
@@ -31,9 +31,9 @@ from luthier.objects.origins import teller
 from luthier.support.wording import enumerated
 
 if TYPE_CHECKING:  # what most launches do without
-    from luthier.emulator.inspection.checks import AnyFinding, Checks
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
+    from luthier.findings.finding import Finding
     from luthier.lifting import LiftedRepresentation
 
 WAITING = 1 << 12
@@ -265,12 +265,12 @@ class EmulatedDevice:
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: as many as there are cores.
-        check: what to look for in every launch, one of `checks.CHECKS`, `sighted.SIGHTED`, `checks.SYNONYMS` or
-            several; see `findings`. `uninitialised`, `races` and `bounds` are slow, and by Python; `race`, `barrier`,
-            `early-exit` and `fp` are by native code, and not together with these.
+        check: what to look for in every launch, one of `luthier.emulator.inspection.checks.DEVICE_CHECKS` or several:
+            ``memory``, ``race``, ``init``, ``barrier``, ``early-exit``, ``waits``, ``hazards``, ``fp``; see `findings`.
+            With ``init``, memory that is allocated has contents by which it is known, not zeros.
 
     Raises:
-        DeviceError: no such check.
+        DeviceError: there is no such check, or fewer than one thread.
     """
 
     def __init__(
@@ -279,16 +279,17 @@ class EmulatedDevice:
         self.target = TargetId.parse(target) if isinstance(target, str) else target
         self.threads = threads or len(os.sched_getaffinity(0))
         if self.threads < 1:
-            raise DeviceError(f"{threads} threads")
+            raise DeviceError(f"an emulated device runs on at least 1 thread, not {threads}")
         self.memory = Memory()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
         self.turns = IN_TURNS
         """Order of the waves of a launch."""
-        self._checks = self._make_checks(check)
+        self._kinds = frozenset[str]() if check is None else self._kinds_of(check)
+        """Kinds of findings that launches are looked at for."""
         self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
-        self._findings: tuple[AnyFinding, ...] = ()
+        self._findings: tuple[Finding, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self.exclusive = threading.Lock()
@@ -301,12 +302,11 @@ class EmulatedDevice:
         )
         self.queue = queue.address
 
-    def _make_checks(self, check: str | Collection[str] | None) -> Checks | None:
-        if check is None:
-            return None
-        from luthier.emulator.inspection.checks import Checks
+    @staticmethod
+    def _kinds_of(check: str | Collection[str]) -> frozenset[str]:
+        from luthier.emulator.inspection.checks import kinds_of_checks
 
-        return Checks(check, self.memory)
+        return kinds_of_checks(check)
 
     def __repr__(self) -> str:
         return f"<EmulatedDevice {self.target}, {self.threads} threads>"
@@ -323,17 +323,16 @@ class EmulatedDevice:
         return self._stats
 
     @property
-    def findings(self) -> tuple[AnyFinding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """Return the findings of the checks in the last launch."""
         return self._findings
 
     def allocate(self, size: int) -> DeviceBuffer:
-        """Allocate `size` bytes of zeroed memory."""
+        """Allocate `size` bytes of zeroed memory; with the check ``init`` of memory that was never written."""
         allocation = self.memory.allocate(size)
-        if self._checks is None:
-            return DeviceBuffer(self.memory, allocation)
-        self._checks.watch(allocation)
-        return DeviceBuffer(self.memory, allocation, self._checks.written)
+        if "uninitialised-read" in self._kinds:
+            leave_unwritten(allocation.address, size, undefined="nan" in self._kinds)  # results of it are no findings
+        return DeviceBuffer(self.memory, allocation)
 
     def load(self, source: Source) -> Module:
         """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
@@ -408,20 +407,20 @@ class EmulatedDevice:
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self.exclusive:
             code = handle.module.code(handle.kernel.wave_size)
-            checker = None if self._checks is None else self._checks.checker(handle.name)
-            watch = None if self._checks is None else self._checks.launch_watch(code, handle.name)
             observer = None
-            if trace is not None or checker is not None:
+            if trace is not None:
                 from luthier.emulator.inspection.debug import observer_of
 
-                observer = observer_of(code, trace, breakpoints, checker)
-            plan, bits = handle.plan(), 0
-            if self._checks is not None and (bits := self._checks.sighted):
-                from luthier.emulator.inspection.sighted import FLOAT_KINDS, uses_of
+                observer = observer_of(code, trace, breakpoints)
+            plan, checks = handle.plan(), None
+            if self._kinds:
+                from luthier.emulator.inspection.checks import DeviceFindings, LaunchChecks, kernel_code
 
-                plan = {**plan, "uses": uses_of(code)}
-                code.floats = FLOAT_KINDS
-                self._executor.forget()
+                findings = DeviceFindings(self._kinds, self.memory)
+                kernel = kernel_code(code, handle.name, handle.module.object)
+                checks = LaunchChecks(findings, code, kernel, filled=True)
+                plan = {**plan, "uses": checks.begin()}
+                self._executor.forget(keep_undefined=True)
             launch = Launch(
                 self.target.target,
                 handle.kernel,
@@ -435,25 +434,22 @@ class EmulatedDevice:
                 lift=handle.lift,
                 cooperative=cooperative,
                 observer=observer,
-                observed=bits,
+                observed=0 if checks is None else checks.what,
                 turns=self.turns,
-                watch=0 if watch is None else watch.address,
+                watch=0 if checks is None else checks.begin_part(),
             )
             self._findings = ()
             with drained(handle.module.channels):
                 result = launch.run(self.memory, self._executor)
             self._stats = result.stats
             handle.module.waves[handle.name] += result.stats.waves
-            if self._checks is not None:
-                from luthier.emulator.inspection.checks import warn, with_sources
+            if checks is not None:
+                from luthier.emulator.inspection.checks import warn
 
-                self._findings = () if checker is None else checker.findings()
-                self._findings += () if watch is None else watch.findings()
-                if bits:
-                    self._findings += tuple(self._checks.seen(self._executor.sightings(), code, handle.name))
-                if self._findings:
-                    self._findings = with_sources(self._findings, handle.module.object.source)
-                    warn(self._findings)
+                checks.end_part()
+                checks.end(self._executor, result.fault)
+                self._findings = tuple(findings.findings)
+                warn(self._findings)
             if result.fault is not None:
                 fault, source = result.fault, handle.module.object.source
                 if fault.offset is not None and source.present and (line := source.at(fault.offset)) is not None:

@@ -6,6 +6,10 @@ Each structure is one table of fields; compiled code and NumPy use the same offs
 from __future__ import annotations
 
 from luthier.isa import registers as r
+from luthier.wire.floats import FLOAT_DENORMAL as FLOAT_DENORMAL
+from luthier.wire.floats import FLOAT_INFINITY as FLOAT_INFINITY
+from luthier.wire.floats import FLOAT_NAN as FLOAT_NAN
+from luthier.wire.floats import FLOAT_ZERO as FLOAT_ZERO
 from luthier.wire.structures import Layout, Structure
 
 RECORD_SLOTS = 10
@@ -115,8 +119,7 @@ ACCESSES = 32
 ALIAS = Layout(address=8, size=8, host=8)
 """Memory that kernels see at another address than the host."""
 
-FLOAT_NAN, FLOAT_INFINITY, FLOAT_DENORMAL, FLOAT_ZERO = 1, 2, 4, 8
-"""Kinds of floats."""
+
 FLOATS = Layout(
     nan=8,  # lanes with such a result of operands that are not …
     infinity=8,

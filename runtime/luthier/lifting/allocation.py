@@ -17,12 +17,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from luthier.findings.finding import Finding
+from luthier.findings.kinds import FindingKind
 from luthier.isa import InstructionFlag, OperandKind
 from luthier.isa import registers as r
 from luthier.lifting.constants import Constants
 from luthier.lifting.model import Instruction
 from luthier.lifting.representation import LiftedRepresentation
 from luthier.objects.dynamic_lds import has_dynamic_lds
+from luthier.objects.source import SourceLocation
 
 _FILES = {"v": r.VGPRS, "a": r.AGPRS, "s": range(r.FLAT_SCRATCH_SGPR)}
 """Units of each file of registers; of SGPRs without those that have other names on some targets."""
@@ -47,8 +50,8 @@ class Unallocated(Struct, frozen=True):
     instructions: int
     """Number of the instructions that use such registers or memory."""
     shortage: str
-    source: str | None
-    """File and line."""
+    source: SourceLocation | None
+    """Source location of that instruction, if debug information has one."""
     only_if: str | None = None
     """Condition, which the code does not show, under which it is a defect; None: it is one."""
 
@@ -63,6 +66,17 @@ class Unallocated(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.kernel}: {self.sentence}"
 
+    def finding(self, object: str) -> Finding:
+        """Return it as a finding in a code object of this name."""
+        return Finding(
+            FindingKind.UNALLOCATED.label,
+            *(0, self.kernel, object, self.address, self.text),
+            frames=() if self.source is None else self.source.frames,
+            detail=self.shortage,
+            lane=-1,
+            count=self.instructions,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data for JSON."""
         condition = {"only_if": self.only_if} if self.only_if else {}
@@ -70,7 +84,7 @@ class Unallocated(Struct, frozen=True):
             "kernel": self.kernel,
             "address": self.address,
             "text": self.text,
-            "source": self.source,
+            "source": None if self.source is None else str(self.source),
             "register": self.register,
             "allocated": self.allocated,
             "instructions": self.instructions,
@@ -202,8 +216,9 @@ def _finding(
     only_if: str | None = None,
 ) -> Unallocated:
     first, name = lifted.instructions[using[0]], lifted.kernel.name
-    source = str(first.source) if first.source else None
-    return Unallocated(name, first.address, first.text, register, allocated, len(using), shortage, source, only_if)
+    return Unallocated(
+        *(name, first.address, first.text, register, allocated, len(using), shortage, first.source or None, only_if)
+    )
 
 
 def _certain(lifted: LiftedRepresentation) -> NDArray[np.bool_]:

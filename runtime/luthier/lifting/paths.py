@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from luthier.findings.finding import Finding, Other
+from luthier.findings.kinds import FindingKind
 from luthier.lifting.model import CallSite, LiftedKernel
 from luthier.objects.source import in_source
 
@@ -36,6 +38,18 @@ class Place(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.address:#x} ({self.text}){in_source(self.source)}"
+
+    def finding(
+        self, kind: FindingKind, object: str, kernel: str, rule: str, detail: str, other: Place | None = None
+    ) -> Finding:
+        """Return a finding at this instruction; arguments as of `Finding`."""
+        frames = () if self.source is None else self.source.frames
+        finding = Finding(kind.label, 0, kernel, object, self.address, self.text, frames)
+        finding.rule, finding.detail, finding.lane = rule, detail, -1
+        if other is not None:
+            frames = () if other.source is None else other.source.frames
+            finding.other = Other(object, other.address, other.text, frames)
+        return finding
 
     def to_json(self) -> dict[str, Any]:
         """Return the place as plain data for JSON."""

@@ -1,4 +1,4 @@
-"""Replays of captures: on an emulated device, with its checks or those of ``luthier sanitize``, or on a GPU."""
+"""Replays of captures: on an emulated device, with its checks, or on a GPU."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from luthier.capture import write_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import reduced
 from luthier.errors import LuthierError
+from luthier.findings.finding import Finding
 from luthier.replay.jobs import CaptureJob, Job, ReplayOutcome, ReplayStatus, is_gpu, outcome
-from luthier.run.findings.finding import CHECKS, Finding
 
 if TYPE_CHECKING:
     from luthier.capture import Capture
-    from luthier.capture.replay import PreparedLaunch
-
-SANITIZED = ("memory", "race", "init", "barrier", "early-exit", "fp")
-"""Checks of `luthier sanitize` that replays have."""
 
 
 class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
@@ -43,8 +39,6 @@ class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
         if self.device is not None and is_gpu(self.device):
             return self._on_gpu(capture, self.device)
         launch = self.launch(capture)
-        if any(check in SANITIZED for check in self.checks):
-            return self._sanitized(capture, launch)
         done = launch.run(self.threads, self.checks, keep=self.reduce)
         if not self.reduce:
             return self.outcome(capture, launch.with_store(done))
@@ -69,22 +63,6 @@ class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
             what="equal" if equal else str(done.difference),
             device_seconds=done.seconds,
         )
-
-    def _sanitized(self, capture: Capture, launch: PreparedLaunch) -> ReplayOutcome:
-        """Replay with checks of `luthier sanitize`, and once more with the emulated device's."""
-        from luthier.run.findings.captured import replayed
-        from luthier.run.findings.collector import Collector
-
-        names = [name for name in self.checks if name in SANITIZED]
-        collector = Collector(frozenset[str]().union(*(CHECKS[name] for name in names)))
-        done = launch.with_store(replayed(launch, collector, self.threads))
-        findings = [finding.text for finding in collector.findings]
-        others = [name for name in self.checks if name not in names]
-        if others:
-            findings += map(str, launch.run(self.threads, others).findings)
-        row = self.outcome(capture, done)
-        row.find(findings)
-        return row
 
 
 class SeveralOutcomes(Struct, frozen=True):
@@ -138,7 +116,7 @@ class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
     """Replay of a capture with checks of ``luthier sanitize``.
 
     Args:
-        kinds: what to look for, of `luthier.run.findings.finding`.
+        kinds: what to look for, of `luthier.findings.kinds.KINDS`.
     """
 
     answers: ClassVar[type[Struct]] = SanitizedOutcome
@@ -146,14 +124,12 @@ class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
 
     def run(self) -> SanitizedOutcome:
         """Replay in this process."""
-        from luthier.run.findings.captured import replayed
-        from luthier.run.findings.collector import Collector
+        from luthier.findings.collector import FindingSet
 
-        collector = Collector(frozenset(self.kinds))
-        done = replayed(self.launch(self.capture()), collector, self.threads)
-        row, records = outcome(done), tuple(collector.findings)
-        explained = done.fault is not None and any(record.kind in CHECKS["memory"] for record in records)
-        return SanitizedOutcome(status=row.status, what=row.what, records=records, explained=explained)
+        done = self.launch(self.capture()).run(self.threads, findings=FindingSet(self.kinds))
+        row = outcome(done)
+        explained = done.fault is not None and any(record.check == "memory" for record in done.findings)
+        return SanitizedOutcome(status=row.status, what=row.what, records=done.findings, explained=explained)
 
     def failed(self, problem: LuthierError) -> SanitizedOutcome:
         """Return the outcome where `run` raises an error."""

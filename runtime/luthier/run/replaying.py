@@ -14,10 +14,10 @@ from luthier.capture.program import Program, isa_of
 from luthier.capture.replay import STEP_LIMIT, PreparedLaunch
 from luthier.emulator.binding.program import Code
 from luthier.emulator.device import WAITING
-from luthier.emulator.inspection.checks import AnyFinding, Finding
-from luthier.emulator.inspection.sighted import Sighted
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Memory
+from luthier.findings.collector import instruction_site
+from luthier.findings.finding import Finding
 from luthier.objects import CodeObject
 from luthier.patch.payloads.code import ORIGINAL
 from luthier.run.instrumentation import Instrumentation
@@ -152,21 +152,19 @@ class ReplayedRun:
         return done
 
 
-def _in_original(finding: AnyFinding, loaded: LoadedCompanion) -> AnyFinding:
+def _in_original(finding: Finding, loaded: LoadedCompanion) -> Finding:
     """Return a finding in a patched kernel by the addresses of the original; what it finds in hooks says so."""
-    address = loaded.original_address(finding.address)
+    address = loaded.original_address(finding.offset)
     if address is None:
-        return replace(finding, text=f"{finding.text}, {loaded.origin(finding.address, lambda register: 0)}")
-    finding = replace(finding, address=address, source=loaded.original.source.at(address))
-    if isinstance(finding, Finding):
-        other = finding.other
-        at = None if other is None else loaded.original_address(other.address)
-        return finding if other is None or at is None else replace(finding, other=replace(other, address=at))
-    if isinstance(finding, Sighted):
-        at = loaded.original_address(finding.other_address)
-        return finding if at is None else replace(finding, other_address=at)
-    at = None if finding.producer is None else loaded.original_address(finding.producer)
-    return finding if at is None else replace(finding, producer=at)
+        origin = loaded.origin(finding.offset, lambda register: 0)
+        return replace(finding, instruction=f"{finding.instruction}, {origin}")
+    address, _, frames, no_source = instruction_site(address, "", loaded.original)
+    finding = replace(finding, offset=address, frames=frames, no_source=no_source)
+    at = None if finding.other is None else loaded.original_address(finding.other.offset)
+    if finding.other is None or at is None:
+        return finding
+    at, _, frames, no_source = instruction_site(at, "", loaded.original)
+    return replace(finding, other=replace(finding.other, offset=at, frames=frames, no_source=no_source))
 
 
 def _program(original: PreparedLaunch, loaded: LoadedCompanion) -> Program:

@@ -26,13 +26,13 @@ from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LackError, LuthierError, ObjectError, UnfinishedError
+from luthier.findings.floats import has_flow, looked_for
+from luthier.findings.kinds import FLOAT_KINDS, OBSERVED, UNDEFINED, FindingKind, kinds_of_check
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run import protocol
 from luthier.run.code_uris import read_uri
 from luthier.run.executed import Executed
-from luthier.run.findings.finding import CHECKS, FLOAT_KINDS, OBSERVED, UNDEFINED
-from luthier.run.findings.floats import has_flow, looked_for
 from luthier.run.long_launches import LongLaunch, LongLaunches
 from luthier.run.planner import Plan, PlannedCode, Planner
 from luthier.run.protocol import Reader, Writer
@@ -46,8 +46,9 @@ from luthier.wire import messages
 from luthier.wire.messages import Request
 
 if TYPE_CHECKING:  # what few runs need
+    from luthier.findings.collector import KernelCode
     from luthier.run.captures import Captures
-    from luthier.run.findings.collector import Collector, Running
+    from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
@@ -146,8 +147,8 @@ class Service:
         self._planner = Planner(
             self._space,
             observed=not self._wanted.isdisjoint(OBSERVED),
-            waits=not self._wanted.isdisjoint(CHECKS["waits"]),
-            hazards=not self._wanted.isdisjoint(CHECKS["hazards"]),
+            waits=not self._wanted.isdisjoint(kinds_of_check("waits")),
+            hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
             floats=looked_for(self._wanted),
             undefined=self._undefined,
         )
@@ -377,19 +378,19 @@ class Service:
                 if (memory := self._shared.pop(name, None)) is not None:
                     os.close(memory.fd)
 
-    def _kernel(self, number: int) -> Running:
+    def _kernel(self, number: int) -> KernelCode:
         """Return the code of a kernel that something was found in, by the number of its plan."""
-        from luthier.run.findings.collector import running  # few runs need it
+        from luthier.run.findings.collector import code_of  # few runs need it
 
         if number not in self._planner.plans:
             raise protocol.ProtocolError("a finding in a kernel that was never planned")
-        return running(self._planner.plans[number])
+        return code_of(self._planner.plans[number])
 
     def _found(self, pid: int, request: Reader) -> Writer:
         if self._findings is None:
             raise protocol.ProtocolError("findings that nobody asked for")
         seen = request.numbers(messages.Sighting)
-        of_host = (messages.Sight.DOUBLE_FREE, messages.Sight.INVALID_FREE, messages.Sight.LEAK)
+        of_host = (FindingKind.DOUBLE_FREE, FindingKind.INVALID_FREE, FindingKind.LEAK)
         code = None if seen.kind in of_host else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
         self._findings.add(pid, seen, code, other, [_sites(request) for _ in range(3)])
@@ -411,25 +412,24 @@ class Service:
         self._findings.add_call(pid, seen, function, symbol, file, [_sites(request) for _ in range(2)])
         return Writer()
 
-    def _watching(self, kernel: int) -> tuple[Plan, Watching]:
-        """Return a kernel by the number of its plan, with what its waits and hazards are checked by."""
+    def _watching(self, kernel: int) -> Watching:
+        """Return what checks the waits and hazards of a kernel, by the number of its plan."""
         plan = self._planner.plans.get(kernel)
         if plan is None or plan.code.watching is None:
             raise protocol.ProtocolError("waits and hazards of a kernel that are not checked")
-        return plan, plan.code.watching
+        return plan.code.watching
 
     def _follow(self, request: Reader) -> Writer:
         wanted = request.numbers(messages.Follow)
-        _, watching = self._watching(wanted.kernel)
-        return Writer().string(watching.follow(wanted.state, wanted.record))
+        return Writer().string(self._watching(wanted.kernel).follow(wanted.state, wanted.record))
 
     def _watched(self, pid: int, request: Reader) -> Writer:
         launch = request.numbers(messages.Watched)
-        plan, watching = self._watching(launch.kernel)
+        watching = self._watching(launch.kernel)
         if self._findings is None:
             raise protocol.ProtocolError("findings that nobody asked for")
-        for found in watching.findings(plan.kernel.name, request.string(), request.string()):
-            self._findings.add_watched(pid, found, plan, launch.launch)
+        for seen in watching.sightings(request.string(), request.string()):
+            self._findings.add_pair(pid, seen, self._kernel(launch.kernel), launch.launch)
         return Writer()
 
     def _running(self, connection: socket.socket, pid: int, request: Reader) -> Writer:
@@ -537,7 +537,7 @@ class Service:
             capture_patience=0 if self._captures is None else round(1000 * self._captures.patience),
             races="race" in self._wanted,
             uninitialised="uninitialised-read" in self._wanted,
-            barriers=not self._wanted.isdisjoint(CHECKS["barrier"] | CHECKS["early-exit"]),
+            barriers=not self._wanted.isdisjoint(kinds_of_check("barrier") | kinds_of_check("early-exit")),
             floats_flow=has_flow(self._wanted),
             undefined=self._undefined,
             findings=self._findings is not None,

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.hazards import HazardAutomaton, hazard_findings
-from luthier.emulator.inspection.waits import WaitFacts, wait_findings
+from luthier.emulator.inspection.hazards import HazardAutomaton, met_hazards
+from luthier.emulator.inspection.waits import WaitFacts, missing_waits
 from luthier.emulator.running.worker import put_field
 from luthier.errors import DeviceError
+from luthier.findings.collector import PairSighting
 from luthier.isa.targets import TargetId
 from luthier.run.space import Part
 
 MORE = 1 << 20
 """Instructions of other objects that a kernel may call by pointers; memory that is not touched costs nothing."""
-
-
-class Watched(Struct, frozen=True):
-    """A missing wait or a hazard, as a launch met it."""
-
-    kind: str
-    """One of `luthier.run.findings.finding.WATCHED`."""
-    record: int
-    other: int | None
-    """Record of the operation, or of the instruction before; None: there is none."""
-    detail: str
-    lane: int
-    """-1: none."""
-    wave: int
-    group: int
 
 
 class Watching:
@@ -86,11 +69,10 @@ class Watching:
             raise DeviceError("a step of an automaton that there is not")
         return np.array(self._automaton.follow(state, record), layout.TRANSITION.dtype).tobytes()
 
-    def findings(self, kernel: str, found: bytes, met: bytes) -> Iterator[Watched]:
-        """Yield what the watch of a launch found.
+    def sightings(self, found: bytes, met: bytes) -> list[PairSighting]:
+        """Return what the watch of a launch found.
 
         Args:
-            kernel: its name.
             found: `layout.FOUND`s.
             met: `layout.MET`s.
 
@@ -102,14 +84,7 @@ class Watching:
             hazards = np.frombuffer(met, layout.MET.dtype())
         except ValueError as problem:
             raise DeviceError(f"malformed findings: {problem}") from problem
-        if self._facts is not None:
-            for row, wait in wait_findings(waits, self._facts, self._code, kernel):
-                lane = -1 if wait.lane is None else wait.lane
-                detail = f"{wait.access} {wait.register}; {wait.counter}({wait.enough}) before it is enough"
-                records = int(row["consumer"]), int(row["producer"])
-                yield Watched("missing-wait", *records, detail, lane, wait.wave, wait.workgroup)
-        if self._automaton is not None:
-            for row, hazard in hazard_findings(hazards, self._automaton, self._code, kernel):
-                behind = None if hazard.producer is None else int(row["producer"])
-                detail = f"{hazard.hazard}{hazard.by}; {hazard.lacks}"
-                yield Watched("hazard", int(row["consumer"]), behind, detail, -1, hazard.wave, hazard.workgroup)
+        return [
+            *([] if self._facts is None else missing_waits(waits, self._facts)),
+            *([] if self._automaton is None else met_hazards(hazards, self._automaton)),
+        ]

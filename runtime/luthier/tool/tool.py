@@ -165,8 +165,8 @@ class Tool:
         The event, which has no end, is called ``allocated`` (``address``, ``size`` as the program asked for it, and the
         bytes ``reserved`` for it, in which nothing else lies); ``freed`` (``address``): the program has given it back,
         but it is kept for a while; ``forgotten`` (``address``): it is HIP's again; or ``complained`` (``kind``, a
-        `luthier.wire.messages.Sight`, ``address``, ``base``, ``size``): what was given back is none, or again. For a
-        tool with this method HIP is asked for more than the program asks for, and gets it back later, as under
+        `luthier.findings.kinds.FindingKind`, ``address``, ``base``, ``size``): what was given back is none, or again.
+        For a tool with this method HIP is asked for more than the program asks for, and gets it back later, as under
         `luthier sanitize`.
         """
 

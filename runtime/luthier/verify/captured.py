@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from luthier.capture import Capture, Replayed
-from luthier.capture.checking import identity
 from luthier.capture.form import PAGE
 from luthier.capture.replay import PreparedLaunch
-from luthier.emulator.inspection.hazards import HAZARDS
-from luthier.emulator.inspection.waits import WAITS, WaitFinding
 from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import VerifyError
 from luthier.objects import CodeObject
@@ -118,7 +115,7 @@ def verify_capture(
         counted,
         tables,
         waits,
-        tuple(str(one) for one in original.findings if not isinstance(one, WaitFinding)),
+        tuple(str(one) for one in original.findings if one.check != "waits"),
     )
 
 
@@ -128,11 +125,11 @@ def _original(launch: PreparedLaunch, threads: int | None) -> tuple[Sequence[str
     Raises:
         VerifyError: it does not do what was recorded.
     """
-    checks: Sequence[str] = (WAITS, HAZARDS)
+    checks: Sequence[str] = ("waits", "hazards")
     done = launch.run(threads, checks)
-    waits = tuple(str(one) for one in done.findings if isinstance(one, WaitFinding))
+    waits = tuple(str(one) for one in done.findings if one.check == "waits")
     if waits or not done.same_bytes:
-        checks = (HAZARDS,)
+        checks = ("hazards",)
         done = launch.run(threads, checks)
     if not done.same_bytes or done.counts_equal is False:
         what = done.fault or done.difference or "other numbers of instructions"
@@ -143,8 +140,8 @@ def _original(launch: PreparedLaunch, threads: int | None) -> tuple[Sequence[str
 def _differences(original: Replayed, patched: Replayed) -> list[str]:
     """Return what the patched launch did otherwise than the original one."""
     found = [str(one) for one in (patched.fault, patched.difference) if one is not None]
-    known = {identity(one) for one in original.findings}
-    return found + [str(one) for one in patched.findings if identity(one) not in known]
+    known = {one.defect for one in original.findings}
+    return found + [str(one) for one in patched.findings if one.defect not in known]
 
 
 def _variables(run: ReplayedRun, expected: dict[str, int]) -> dict[str, int]:

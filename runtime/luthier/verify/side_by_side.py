@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from luthier.devices import open_device
 from luthier.devices.in_process import reported
 from luthier.emulator import CheckWarning, DeviceBuffer, EmulatedDevice, LaunchStats, Module
-from luthier.emulator.inspection.hazards import LaunchHazard
-from luthier.emulator.inspection.waits import WaitFinding
 from luthier.emulator.running.execution import QUANTUM
 from luthier.emulator.running.launch import Turns
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
+from luthier.findings.finding import Finding
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
 from luthier.objects import CodeObject, Symbol, load_object
@@ -325,8 +324,8 @@ def _hazards(
     object: CodeObject,
     patched: PatchedObject,
     kernel: str,
-    met_before: Sequence[LaunchHazard],
-    met: Sequence[LaunchHazard],
+    met_before: Sequence[Finding],
+    met: Sequence[Finding],
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the hazards of the original, and those that only the patched kernel has.
 
@@ -341,7 +340,7 @@ def _hazards(
     on_paths = {(place.address, hazard) for place, hazard in before.consumers}
     told = [*_told(before), *_met(met_before, on_paths)]
     new_address = {one.kernel: one for one in patched.maps}.get(kernel)
-    known = on_paths | {(one.address, one.hazard) for one in met_before}
+    known = on_paths | {(one.offset, one.rule) for one in met_before}
     if new_address is not None:
         moved = ((new_address.moved(address), hazard) for address, hazard in known)
         known |= {(address, hazard) for address, hazard in moved if address is not None}
@@ -356,9 +355,9 @@ def _hazards(
     return tuple(told), [*added, *_met(met, known)]
 
 
-def _met(hazards: Sequence[LaunchHazard], known: Container[tuple[int, str]]) -> Iterator[str]:
+def _met(hazards: Sequence[Finding], known: Container[tuple[int, str]]) -> Iterator[str]:
     """Return the hazards that a launch met as text, without those whose consumer's address and hazard are known."""
-    return (str(one) for one in hazards if (one.address, one.hazard) not in known)
+    return (str(one) for one in hazards if (one.offset, one.rule) not in known)
 
 
 def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
@@ -403,9 +402,9 @@ def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[
     return _launch(device, object, plan), _launch(device, patched, plan), waits
 
 
-def _missing_waits(device: EmulatedDevice) -> tuple[WaitFinding, ...]:
+def _missing_waits(device: EmulatedDevice) -> tuple[Finding, ...]:
     """Return the missing waits that the last launch met."""
-    return tuple(one for one in device.findings if isinstance(one, WaitFinding))
+    return tuple(one for one in device.findings if one.check == "waits")
 
 
 def refused_of(report: KernelReport | None) -> set[int]:
@@ -469,8 +468,8 @@ class _Run(Struct, frozen=True):
     module: Module
     arguments: list[Any]
     stats: LaunchStats
-    missing_waits: tuple[WaitFinding, ...]
-    hazards: tuple[LaunchHazard, ...]
+    missing_waits: tuple[Finding, ...]
+    hazards: tuple[Finding, ...]
 
     def outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """Yield what the launch may have written of its arguments, and what it is."""
@@ -504,7 +503,7 @@ def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan
     for array, buffer in buffers:
         array[...] = np.frombuffer(buffer.read(), array.dtype)
         buffer.free()
-    hazards = tuple(one for one in device.findings if isinstance(one, LaunchHazard))
+    hazards = tuple(one for one in device.findings if one.check == "hazards")
     return _Run(module, arguments, device.stats, _missing_waits(device), hazards)
 
 

@@ -190,69 +190,11 @@ class Explain(Message, frozen=True):
     """Number among the launches of the kernel in the process."""
 
 
-class Sight(enum.IntEnum):
-    """Kind of a `Sighting`."""
-
-    OUTSIDE = 1
-    """An access of memory that the device has, outside of what the program allocated."""
-    FREED = 2
-    """An access of what the program had given back."""
-    NOWHERE = 3
-    """An access of no memory at all: the kernel faults."""
-    DOUBLE_FREE = 4
-    INVALID_FREE = 5
-    LEAK = 6
-    RACE = 7
-    """Two accesses, one of them a plain write, that nothing orders."""
-    UNINITIALISED = 8
-    """A read of what nobody has written."""
-    DIVERGENT_BARRIER = 9
-    """A barrier that lanes skipped which went on behind it."""
-    MISSED_BARRIER = 10
-    """A barrier that a wave of the work-group never came to: it had ended, or ended then."""
-    NAN = 11
-    """The result is exceptional, and no operand is: NaN; NaN or infinite; of a denormal also denormal …"""
-    INFINITY = 12
-    DENORMAL = 13
-    NAN_FLOW = 14
-    """… or one is."""
-    INFINITY_FLOW = 15
-    DENORMAL_FLOW = 16
-    CALL_ERROR = 17
-    """The rest is of a `CallSighting`. The function returned an error."""
-    UNSEEN_ERROR = 18
-    """A launch that returns nothing failed, and the thread launched again, or ended, and did not ask for the error."""
-    OUTSIDE_COPY = 19
-    """A copy or a fill reaches beyond the allocation that it begins in."""
-    FREED_COPY = 20
-    """A copy or a fill of what the program had given back."""
-    BUSY_STREAM = 21
-    """A stream is destroyed that has not done its work."""
-    UNORDERED_READ = 22
-    """A read of LDS and an atomic of another wave that nothing orders: a race, unless the read is an atomic one."""
-    UNDEFINED_BRANCH = 24
-    """An undefined value decides where the wave goes on …"""
-    UNDEFINED_ADDRESS = 25
-    """… which memory is accessed …"""
-    UNDEFINED_MASK = 26
-    """… which lanes are active."""
-    SHORT_ARGUMENTS = 23
-    """A launch gives so many bytes of arguments: of a `CallSighting` that names the kernel instead of an error. Whether
-    these are too few, the service knows."""
-    COPY_DIRECTION = 27
-    """A copy's kind says that bytes are memory of the host, and they are the device's."""
-    UNDEFINED_COPY = 28
-    """A copy to the host has undefined bytes, so many; the first one's address."""
-    ONLY_PAGES = 29
-    """No finding: a launch ran while no allocation of the process was known, so that its bounds were pages. Of a
-    `CallSighting`: of memory by that function pages alone are known."""
-
-
 class Sighting(Message, frozen=True):
     """Something that a check of the program's memory found, as often as a launch did it."""
 
     kind: int
-    """`Sight`. What kernels have nothing to do with has 0 in all that is about them."""
+    """`luthier.findings.kinds.FindingKind`. What kernels have nothing to do with has 0 in all that is about them."""
     kernel: int
     record: int
     address: int
@@ -276,7 +218,7 @@ class Sighting(Message, frozen=True):
     in_lds: bool
     """The address is an offset in LDS."""
     operands: int
-    """Kinds of floats among the first lane's operands: `luthier.emulator.layout.FLOAT_NAN` and the like."""
+    """Kinds of floats among the first lane's operands: `luthier.wire.floats.FLOAT_NAN` and the like."""
     has_other: bool
     """There is another instruction: what follows is about it."""
     other_record: int
@@ -300,7 +242,7 @@ class CallSighting(Message, frozen=True):
     """Something that a check of a program's calls of HIP found."""
 
     kind: int
-    """`Sight`."""
+    """`luthier.findings.kinds.FindingKind`."""
     error: int
     """What the function returned; 0 where that is not meant."""
     offset: int

@@ -200,8 +200,8 @@ History AccessChecks::own(Where where, const Lanes &lanes, const History &all) c
 }
 
 // Return what a read of LDS beside an atomic is: atomic loads are plain instructions there.
-wire::Sight AccessChecks::kind_of_read(uint32_t record) const {
-  return use_in_lds(record) & USE_PLAIN ? wire::Sight::kRace : wire::Sight::kUnorderedRead;
+wire::FindingKind AccessChecks::kind_of_read(uint32_t record) const {
+  return use_in_lds(record) & USE_PLAIN ? wire::FindingKind::kRace : wire::FindingKind::kUnorderedRead;
 }
 
 AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
@@ -400,7 +400,7 @@ bool AccessChecks::is_unwritten(Where where, const Lanes &lanes, uint64_t addres
 
 void AccessChecks::note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane) {
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::Sight::kUninitialised, lanes.record, 0);
+  wire::Sighting &found = note(wire::FindingKind::kUninitialised, lanes.record, 0);
   if (found.count++)
     return;
   found.address = address - lanes.base;
@@ -426,7 +426,7 @@ void AccessChecks::settle() {
 }
 
 void AccessChecks::add(const wire::Sighting &race) {
-  const auto kind = static_cast<wire::Sight>(race.kind);
+  const auto kind = static_cast<wire::FindingKind>(race.kind);
   auto [at, is_new] = found_.try_emplace({kind, race.record, race.other_record}, race);
   ++at->second.count;
 }
@@ -528,7 +528,7 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
     }
     if (wanted_.barriers) {
       std::lock_guard lock(mutex_);
-      wire::Sighting &found = note(wire::Sight::kDivergentBarrier, narrow[index].record, 0);
+      wire::Sighting &found = note(wire::FindingKind::kDivergentBarrier, narrow[index].record, 0);
       if (found.count == 0) {
         found.lane = __builtin_ctzll(skipped);
         found.wave = found.other_wave = where.wave.index;
@@ -547,7 +547,7 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   if (!wanted_.barriers)
     return;
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::Sight::kMissedBarrier, waits.last_barrier, ended.end);
+  wire::Sighting &found = note(wire::FindingKind::kMissedBarrier, waits.last_barrier, ended.end);
   if (found.count++)
     return;
   found.wave = waits.index;
@@ -562,7 +562,7 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const 
   if (!wanted_.barriers)
     return;
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::Sight::kMissedBarrier, barrier.record, wave.end);
+  wire::Sighting &found = note(wire::FindingKind::kMissedBarrier, barrier.record, wave.end);
   if (found.count++)
     return;
   found.wave = found.other_wave = wave.index;
@@ -574,7 +574,7 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const 
 
 // Findings ------------------------------------------------------------------------------------------------------------
 
-wire::Sighting &AccessChecks::note(wire::Sight kind, uint64_t record, uint64_t other) {
+wire::Sighting &AccessChecks::note(wire::FindingKind kind, uint64_t record, uint64_t other) {
   wire::Sighting &found = found_[{kind, record, other}];
   found.kind = static_cast<uint64_t>(kind);
   found.kernel = get(plan_, plan::kernel);

@@ -68,7 +68,7 @@ private:
     uint32_t stamp = 0, from = 0, to = 0;
     Role moved = kRoles; // where the lane of the read before goes
     bool races = false, stored = false;
-    wire::Sight kind = wire::Sight::kRace;
+    wire::FindingKind kind = wire::FindingKind::kRace;
     Role other = kRoles; // the access that it races with
   };
 
@@ -84,7 +84,7 @@ private:
     return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;
   }
   bool is_guard(uint32_t record) const { return use_in_lds(record) & layout::USE_GUARDS; }
-  wire::Sight kind_of_read(uint32_t record) const;
+  wire::FindingKind kind_of_read(uint32_t record) const;
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);
@@ -116,7 +116,7 @@ private:
   };
   // Where two accesses are found: a lane's, and what is known of the other one.
   struct Pair {
-    wire::Sight kind;
+    wire::FindingKind kind;
     uint64_t lane_address, address;
     unsigned lane, other_lane;
     Touch other;
@@ -130,7 +130,7 @@ private:
   void missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended);
   void missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes);
 
-  wire::Sighting &note(wire::Sight kind, uint64_t record, uint64_t other);
+  wire::Sighting &note(wire::FindingKind kind, uint64_t record, uint64_t other);
   Shadow &shadow(const Lanes &lanes) { return lanes.in_lds ? lds_ : memory_; }
   void remember(uint32_t record, uint32_t size);
 
@@ -148,7 +148,7 @@ private:
   std::vector<uint8_t> sizes_;                  // by record, of its last access
   std::unordered_set<uint64_t> heard_, loaded_; // the latter by loads
   std::mutex mutex_;                            // of what is found
-  std::map<std::tuple<wire::Sight, uint64_t, uint64_t>, wire::Sighting> found_;
+  std::map<std::tuple<wire::FindingKind, uint64_t, uint64_t>, wire::Sighting> found_;
 };
 
 } // namespace luthier

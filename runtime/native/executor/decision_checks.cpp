@@ -8,10 +8,10 @@ using namespace layout;
 
 namespace {
 
-wire::Sight sight_of(uint64_t kind) {
-  return kind == DECIDES_BRANCH    ? wire::Sight::kUndefinedBranch
-         : kind == DECIDES_ADDRESS ? wire::Sight::kUndefinedAddress
-                                   : wire::Sight::kUndefinedMask;
+wire::FindingKind sight_of(uint64_t kind) {
+  return kind == DECIDES_BRANCH    ? wire::FindingKind::kUndefinedBranch
+         : kind == DECIDES_ADDRESS ? wire::FindingKind::kUndefinedAddress
+                                   : wire::FindingKind::kUndefinedMask;
 }
 
 } // namespace

@@ -26,13 +26,13 @@ uint64_t operands_of(const char *what, uint64_t lane) {
 } // namespace
 
 void FloatChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
-  const std::tuple<Field, wire::Sight, bool> kinds[] = {
-      {floats::nan, wire::Sight::kNan, true},
-      {floats::infinity, wire::Sight::kInfinity, true},
-      {floats::denormal, wire::Sight::kDenormal, true},
-      {floats::nan_flow, wire::Sight::kNanFlow, flow_},
-      {floats::infinity_flow, wire::Sight::kInfinityFlow, flow_},
-      {floats::denormal_flow, wire::Sight::kDenormalFlow, flow_},
+  const std::tuple<Field, wire::FindingKind, bool> kinds[] = {
+      {floats::nan, wire::FindingKind::kNan, true},
+      {floats::infinity, wire::FindingKind::kInfinity, true},
+      {floats::denormal, wire::FindingKind::kDenormal, true},
+      {floats::nan_flow, wire::FindingKind::kNanFlow, flow_},
+      {floats::infinity_flow, wire::FindingKind::kInfinityFlow, flow_},
+      {floats::denormal_flow, wire::FindingKind::kDenormalFlow, flow_},
   };
   for (const auto &[field, kind, is_wanted] : kinds)
     if (const uint64_t lanes = get(what, field); lanes && is_wanted)

@@ -15,6 +15,7 @@
 #include "footprint.h"
 #include "lds_checks.h"
 #include "undefined_memory.h"
+#include "unwritten.h"
 
 namespace luthier {
 
@@ -37,13 +38,13 @@ public:
   Progress progress() { return execution_ ? execution_->progress() : Progress(); }
   void describe(const Worker &worker, char *event) const;
   const Worker &own() const { return own_; }
-  // Forget what observed launches have done.
-  void forget() {
+  // Forget what observed launches have done; with `keep`, not which memory nobody has written.
+  void forget(bool keep) {
     checks_.reset();
     footprint_.reset();
     floats_.reset();
     lds_.reset();
-    if (decisions_)
+    if (decisions_ && !keep)
       UndefinedMemory::get().define_all();
     decisions_.reset();
     sightings_.clear();
@@ -455,8 +456,16 @@ LUTHIER_EXPORT const char *luthier_problem(void *executor) { return of(executor)
 // Describe where the first worker's state is.
 LUTHIER_EXPORT void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }
 
-// Forget what observed launches have done: what follows is another one.
-LUTHIER_EXPORT void luthier_begin_anew(void *executor) { of(executor)->forget(); }
+// Forget what observed launches have done: what follows is another one. With `keep`, memory that nobody has written
+// (`luthier_leave_unwritten`) stays so.
+LUTHIER_EXPORT void luthier_begin_anew(void *executor, bool keep) { of(executor)->forget(keep); }
+
+// Let memory of a device count as written by nobody since now; with `undefined` also for `OBSERVE_UNDEFINED`.
+LUTHIER_EXPORT void luthier_leave_unwritten(uint64_t address, uint64_t size, bool undefined) {
+  leave_unwritten(address, size);
+  if (undefined)
+    UndefinedMemory::get().leave(address, size);
+}
 
 // Copy what the checks of observed launches have found since the last time, and return how many there are; without
 // room for all nothing is copied, and they are kept.

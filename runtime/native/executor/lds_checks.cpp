@@ -9,7 +9,7 @@ void LdsChecks::observe(const Instruction &instruction, const char *access, uint
               sizeof address);
   const unsigned below = address >> 31 & 1; // of 32 bits
   note(
-      instruction, wire::Sight::kOutside, lanes,
+      instruction, wire::FindingKind::kOutside, lanes,
       [&](wire::Sighting &found) {
         found.address = address;
         found.in_lds = true;

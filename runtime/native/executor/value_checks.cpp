@@ -5,7 +5,7 @@
 
 namespace luthier {
 
-void ValueChecks::note(const Instruction &instruction, wire::Sight kind, uint64_t lanes,
+void ValueChecks::note(const Instruction &instruction, wire::FindingKind kind, uint64_t lanes,
                        const std::function<void(wire::Sighting &)> &describe, unsigned side) {
   const uint64_t wave = get(instruction.wave, layout::wave::index);
   const uint64_t group =

@@ -26,14 +26,14 @@ public:
 protected:
   // Note lanes at an instruction, from any worker's thread. `describe` completes the sighting of the first wave, in the
   // order of work-groups. What differs by `side` is not the same.
-  void note(const Instruction &instruction, wire::Sight kind, uint64_t lanes,
+  void note(const Instruction &instruction, wire::FindingKind kind, uint64_t lanes,
             const std::function<void(wire::Sighting &)> &describe, unsigned side = 0);
 
 private:
   Part part_{};
   const char *plan_ = nullptr;
   std::mutex mutex_;
-  std::map<std::tuple<uint32_t, wire::Sight, unsigned>, wire::Sighting> found_;
+  std::map<std::tuple<uint32_t, wire::FindingKind, unsigned>, wire::Sighting> found_;
 };
 
 } // namespace luthier

@@ -16,7 +16,7 @@ namespace luthier {
 
 namespace {
 
-using wire::Sight;
+using wire::FindingKind;
 
 constexpr size_t kQuarantine = size_t{256} << 20;
 
@@ -56,13 +56,13 @@ void release(void *address, const Block &block) {
   }
 }
 
-void complain(Sight sight, void *address, const void *base, const Block &block, const CallTrace &calls) {
-  listeners::complain(static_cast<uint64_t>(sight), number(address), number(base), block.size, calls);
+void complain(FindingKind kind, void *address, const void *base, const Block &block, const CallTrace &calls) {
+  listeners::complain(static_cast<uint64_t>(kind), number(address), number(base), block.size, calls);
 }
 
 void complain_of_leak(void *address, const Block &block) {
   if (block.is_programs)
-    complain(Sight::kLeak, address, address, block, block.calls);
+    complain(FindingKind::kLeak, address, address, block, block.calls);
 }
 
 // What is live when the process ends.
@@ -111,7 +111,7 @@ bool is_wrong(void *address) {
   State &all = state();
   std::lock_guard lock(all.mutex);
   if (const auto found = all.freed.find(address); found != all.freed.end()) {
-    complain(Sight::kDoubleFree, address, address, found->second, calls_to_here());
+    complain(FindingKind::kDoubleFree, address, address, found->second, calls_to_here());
     return true;
   }
   auto after = all.live.upper_bound(address);
@@ -120,7 +120,7 @@ bool is_wrong(void *address) {
   const auto &[base, block] = *--after;
   if (number(address) - number(base) >= block.size)
     return false;
-  complain(Sight::kInvalidFree, address, base, block, calls_to_here());
+  complain(FindingKind::kInvalidFree, address, base, block, calls_to_here());
   return true;
 }
 

@@ -29,7 +29,7 @@ namespace luthier {
 
 namespace {
 
-using wire::Sight;
+using wire::FindingKind;
 
 constexpr int kNotReady = 600;
 
@@ -43,7 +43,7 @@ struct Reach {
   uint64_t address = 0, size = 0, base = 0, extent = 0;
 };
 
-void complain(Sight kind, const char *function, int error, const void *site, const Reach &reach = {}) {
+void complain(FindingKind kind, const char *function, int error, const void *site, const Reach &reach = {}) {
   if (!luthier_complain_of_call)
     return;
   const CallSite at = call_site(site);
@@ -126,7 +126,7 @@ uint64_t most_groups(const Asked &asked) {
   return uint64_t(std::max(units, 0)) * std::max(of_unit, 0);
 }
 
-void complain(Sight kind, const char *function, int error, const void *site, const Asked &asked, const Demand &demand) {
+void complain(FindingKind kind, const char *function, int error, const void *site, const Asked &asked, const Demand &demand) {
   if (!luthier_complain_of_launch)
     return;
   const CallSite at = call_site(site);
@@ -156,7 +156,7 @@ struct Pending {
   const Demand *demand = nullptr;
   void tell() {
     if (function)
-      complain(Sight::kUnseenError, function, error, site, asked, *demand);
+      complain(FindingKind::kUnseenError, function, error, site, asked, *demand);
     function = nullptr;
   }
   ~Pending() { tell(); }
@@ -206,7 +206,7 @@ int launch(const char *name, const void *site, Asked asked, bool is_in_stub, Typ
     pending.asked = asked;
     pending.demand = demand;
   } else {
-    complain(Sight::kCallError, name, result, site, asked, *demand);
+    complain(FindingKind::kCallError, name, result, site, asked, *demand);
   }
   return result;
 }
@@ -246,7 +246,7 @@ void note_arguments(const char *call, const void *site, void *function, void **e
   if (!luthier_complain_of_call)
     return;
   const CallSite where = call_site(site);
-  luthier_complain_of_call(static_cast<uint64_t>(Sight::kShortArguments), 0, where.offset, 0, size, 0, 0,
+  luthier_complain_of_call(static_cast<uint64_t>(FindingKind::kShortArguments), 0, where.offset, 0, size, 0, 0,
                            (std::string(call) + ": " + name).c_str(), where.symbol, where.file);
 }
 
@@ -257,7 +257,7 @@ void look(const char *function, const void *site, const void *address, size_t si
   const auto known = known_around(address);
   const auto first = reinterpret_cast<uint64_t>(address);
   if (known && (known->freed || size > known->address + known->size - first))
-    complain(known->freed ? Sight::kFreedCopy : Sight::kOutsideCopy, function, kSuccess, site,
+    complain(known->freed ? FindingKind::kFreedCopy : FindingKind::kOutsideCopy, function, kSuccess, site,
              {first, size, known->address, known->size});
 }
 
@@ -275,7 +275,7 @@ constexpr int kHostToHost = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDe
 void look_at_host_side(const Copy &copy, const void *address) {
   const auto known = known_around(address);
   if (known && known->device)
-    complain(Sight::kCopyDirection, copy.function, kSuccess, copy.site,
+    complain(FindingKind::kCopyDirection, copy.function, kSuccess, copy.site,
              {reinterpret_cast<uint64_t>(address), copy.size, known->address, known->size});
 }
 
@@ -312,7 +312,7 @@ void look_at_handed(const Copy &copy) {
   uint64_t first = 0;
   const uint64_t count = luthier_undefined(begin, std::min(copy.size, from->address + from->size - begin), &first);
   if (count)
-    complain(Sight::kUndefinedCopy, copy.function, kSuccess, copy.site, {first, count, from->address, from->size});
+    complain(FindingKind::kUndefinedCopy, copy.function, kSuccess, copy.site, {first, count, from->address, from->size});
 }
 
 // Copies that may not be done yet, by their streams: the oldest are dropped where nobody waits.
@@ -364,7 +364,7 @@ void copies_later(const Copy &copy, const void *stream) {
 void note_result(const char *function, int result, const void *site) {
   // That it is not ready yet is an answer.
   if (!inside && result != kSuccess && result != kNotReady)
-    complain(Sight::kCallError, function, result, site);
+    complain(FindingKind::kCallError, function, result, site);
 }
 
 void note_pages(const char *function, const void *site) {
@@ -375,7 +375,7 @@ void note_pages(const char *function, const void *site) {
     if (!told->insert(function).second)
       return;
   }
-  complain(Sight::kOnlyPages, function, kSuccess, site);
+  complain(FindingKind::kOnlyPages, function, kSuccess, site);
 }
 
 void look_at_copies(const void *stream) {
@@ -477,7 +477,7 @@ int hipStreamDestroy(void *stream) {
       answer = next<int(void *)>("hipStreamQuery")(stream);
     }
     if (answer == kNotReady)
-      complain(Sight::kBusyStream, "hipStreamDestroy", kSuccess, SITE);
+      complain(FindingKind::kBusyStream, "hipStreamDestroy", kSuccess, SITE);
   }
   return call("hipStreamDestroy", SITE, stream);
 }

@@ -108,7 +108,7 @@ std::optional<Fault> Launch::run() {
     number_ = launch_number(plan_);
     if (number_ == 0 && !ProgramMemory::get().knows_allocations()) {
       wire::Sighting pages{};
-      pages.kind = static_cast<uint64_t>(wire::Sight::kOnlyPages);
+      pages.kind = static_cast<uint64_t>(wire::FindingKind::kOnlyPages);
       pages.kernel = get(plan_, plan::kernel);
       resources_.service.found(pages);
     }

@@ -149,7 +149,7 @@ std::vector<wire::Sighting> LaunchTrace::races_with(const CopiedBytes &copy) con
 wire::Sighting LaunchTrace::sighting(Access own, uint64_t address) const {
   wire::Sighting race{};
   const Segment &its = checks_->ordering().of(own.touch);
-  race.kind = static_cast<uint64_t>(wire::Sight::kRace);
+  race.kind = static_cast<uint64_t>(wire::FindingKind::kRace);
   race.kernel = get(checks_->plan(), plan::kernel);
   race.record = own.touch.record;
   race.address = address;

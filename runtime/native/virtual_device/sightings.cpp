@@ -35,7 +35,7 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   // Compilers load more of a constant than there is, up to the next multiple of what is loaded.
   if (exists && near && near->module && near->has(address) && address % std::bit_ceil(size) == 0)
     return true;
-  const wire::Sight kind = freed ? wire::Sight::kFreed : exists ? wire::Sight::kOutside : wire::Sight::kNowhere;
+  const wire::FindingKind kind = freed ? wire::FindingKind::kFreed : exists ? wire::FindingKind::kOutside : wire::FindingKind::kNowhere;
   const char *group = pointer<const char *>(wave, wave::group);
   std::lock_guard lock(mutex_);
   Seen &seen = found_[{record, kind, near ? near->number : 0, below}];
@@ -141,10 +141,7 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
     there = system->memory.host(node, address, size);
   if (!there || reinterpret_cast<uint64_t>(there) != address)
     return leave("the host has no memory at its address");
-  for (uint64_t at = round_up(address, 4); at + 4 <= address + size; at += 4) {
-    const uint32_t value = unwritten(at);
-    std::memcpy(reinterpret_cast<void *>(at), &value, sizeof value);
-  }
+  leave_unwritten(address, size);
   if (setup.undefined)
     UndefinedMemory::get().leave(address, size);
 }

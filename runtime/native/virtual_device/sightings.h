@@ -24,7 +24,7 @@ public:
   std::vector<wire::Sighting> take();
 
 private:
-  using Key = std::tuple<uint64_t, wire::Sight, uint64_t, bool>; // record, kind, allocation, whether it is below
+  using Key = std::tuple<uint64_t, wire::FindingKind, uint64_t, bool>; // record, kind, allocation, whether it is below
   Memory &memory_;
   unsigned node_;
   const char *plan_;

@@ -35,7 +35,7 @@ extern "C" __global__ void neighbours(int *out, int barrier) {
     shared[256] = -1;
   if (barrier)
     __syncthreads();
-  out[threadIdx.x] = ((volatile int *)shared)[threadIdx.x + 1];
+  out[threadIdx.x] = shared[threadIdx.x + 1];
 }
 
 extern "C" __global__ void turned(int *out, int barrier) {
@@ -50,13 +50,12 @@ extern "C" __global__ void turned(int *out, int barrier) {
 extern "C" __global__ void anti(int *out) {
   // The second write needs a barrier against the reads.
   __shared__ int shared[256];
-  volatile int *cells = shared;
-  cells[threadIdx.x] = threadIdx.x;
+  shared[threadIdx.x] = threadIdx.x;
   __syncthreads();
-  int value = cells[255 - threadIdx.x];
-  cells[threadIdx.x] = value;
+  int value = shared[255 - threadIdx.x];
+  shared[threadIdx.x] = value;
   __syncthreads();
-  out[threadIdx.x] = cells[threadIdx.x];
+  out[threadIdx.x] = shared[threadIdx.x ^ 1];
 }
 
 extern "C" __global__ void histogram_lds(const unsigned *in, unsigned *out, int atomic) {
@@ -68,7 +67,7 @@ extern "C" __global__ void histogram_lds(const unsigned *in, unsigned *out, int 
   if (atomic)
     atomicAdd(&bins[bin], 1u);
   else
-    ((volatile unsigned *)bins)[bin] = ((volatile unsigned *)bins)[bin] + 1;
+    bins[bin] = bins[bin] + 1;
   __syncthreads();
   if (threadIdx.x < 8)
     out[threadIdx.x] = bins[threadIdx.x];

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from luthier.emulator import layout
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.wire.messages import Sight
+from luthier.findings.kinds import FindingKind
 from matrix_cases import Case, execute, random_codes, result_of, state_after
 from matrix_places import mfma, newest, scaled, smfmac, wmma
 from matrix_sums import FORMATS, bits_of, decode
@@ -20,11 +20,11 @@ from test_matrix import EIGHT, MFMA, NEWEST, SMFMAC, SWMMAC, WMMA11, WMMA12
 
 NAN, INFINITY, DENORMAL, ZERO = layout.FLOAT_NAN, layout.FLOAT_INFINITY, layout.FLOAT_DENORMAL, layout.FLOAT_ZERO
 SIGHTS = {
-    NAN: (Sight.NAN, Sight.NAN_FLOW),
-    INFINITY: (Sight.INFINITY, Sight.INFINITY_FLOW),
-    DENORMAL: (Sight.DENORMAL, Sight.DENORMAL_FLOW),
+    NAN: (FindingKind.NAN, FindingKind.NAN_FLOW),
+    INFINITY: (FindingKind.INFINITY, FindingKind.INFINITY_FLOW),
+    DENORMAL: (FindingKind.DENORMAL, FindingKind.DENORMAL_FLOW),
 }
-Told = dict[Sight, tuple[int, int, int]]
+Told = dict[FindingKind, tuple[int, int, int]]
 """By kind: lanes, the first one, and the flags of its operands."""
 
 
@@ -51,7 +51,7 @@ def told(case: Case, state: WaveState, a: Any, b: Any, c: Any, index: Any = None
     if scale is not None:
         of_a[:, scale] = NAN
     d = result_of(case, state)
-    lanes: dict[Sight, dict[int, int]] = defaultdict(dict)
+    lanes: dict[FindingKind, dict[int, int]] = defaultdict(dict)
     for lane in range(case.wave_size):
         for element in range(case.d_count):
             block, row, column = case.d(lane, element)
@@ -68,7 +68,7 @@ def told(case: Case, state: WaveState, a: Any, b: Any, c: Any, index: Any = None
 
 
 def seen(state: WaveState) -> Told:
-    return {Sight(one.kind): (one.count, one.lane, one.operands) for one in state.sightings}
+    return {FindingKind(one.kind): (one.count, one.lane, one.operands) for one in state.sightings}
 
 
 def codes_of(case: Case, generator: np.random.Generator, wild: float) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def case_of(target: str, name: str, wave_size: int) -> Case:
 @pytest.mark.parametrize(("target", "name", "wave_size"), list(cases()))
 def test_beside_elements(target: str, name: str, wave_size: int) -> None:
     """Ordinary numbers, few and many exceptional ones, and such as overflow and underflow."""
-    case, kinds = case_of(target, name, wave_size), set[Sight]()
+    case, kinds = case_of(target, name, wave_size), set[FindingKind]()
     for seed, wild in enumerate((0.0, 0.002, 0.002, 0.3)):
         generator = np.random.default_rng(seed)
         a, b, c, index = codes_of(case, generator, wild)
@@ -126,7 +126,7 @@ def test_beside_elements(target: str, name: str, wave_size: int) -> None:
         expected = told(case, state, a, b, c, index)
         assert seen(state) == expected
         kinds |= expected.keys()
-    assert {Sight.NAN_FLOW, Sight.INFINITY} & kinds
+    assert {FindingKind.NAN_FLOW, FindingKind.INFINITY} & kinds
 
 
 @pytest.mark.covering(1)
@@ -172,7 +172,7 @@ def test_scales_of_gfx950(m: int, code: int) -> None:
     state = state_after(case, a, b, c, floats=NAN | INFINITY | DENORMAL, extra=extra)
     expected = told(case, state, a, b, c, scale=[3])
     assert seen(state) == expected
-    assert Sight.NAN_FLOW in expected
+    assert FindingKind.NAN_FLOW in expected
 
 
 @pytest.mark.parametrize("kind", ["fp8", "bf8", "fp4"])
@@ -191,7 +191,7 @@ def test_scales_of_gfx1250(kind: str) -> None:
         text = f"v_wmma_scale_f32_16x16x128_f8f6f4 {operands} {formats} matrix_a_scale:MATRIX_SCALE_ROW1"
     state = run_assembly("gfx1250", text, given, floats=NAN | INFINITY | DENORMAL)
     # Row 4 of the upper rows, or of all: 16 lanes, the lower ones.
-    assert seen(state) == {Sight.NAN_FLOW: (16, 0, NAN | ZERO)}
+    assert seen(state) == {FindingKind.NAN_FLOW: (16, 0, NAN | ZERO)}
 
 
 @pytest.mark.parametrize(("cbsz", "abid"), [(2, 3), (4, 15)])

@@ -25,8 +25,8 @@ from luthier import (
     immediate,
 )
 from luthier.errors import HookError
-from luthier.run.findings.finding import Allocation, Finding
-from luthier.wire.messages import Sight
+from luthier.findings.finding import Allocation, Finding
+from luthier.findings.kinds import FindingKind
 from numpy.typing import NDArray
 
 from luthier_memcheck.allocations import END, NOWHERE, OUTSIDE, Allocations, Name, Stretch, map_of, mapped
@@ -59,7 +59,7 @@ UNKNOWN = (1 << 32) - 1
 FIRST_NAME = 2
 """Number of the first name of a stretch: 0 is in front of LDS, 1 behind it."""
 SPACES = ("global", "flat", "scalar", "lds")
-BAD_FREES = {Sight.DOUBLE_FREE: "double-free", Sight.INVALID_FREE: "invalid-free"}
+BAD_FREES = {FindingKind.DOUBLE_FREE: "double-free", FindingKind.INVALID_FREE: "invalid-free"}
 COLUMNS = (
     *("kind", "kernel", "source", "address", "instruction", "access", "bytes", "at", "side", "distance"),
     *("allocation", "of bytes", "work-group", "wave", "lane", "launch", "lanes"),
@@ -119,7 +119,7 @@ class Memcheck(Tool):
         """Remember what the program allocates and gives back, and what it gives back wrongly."""
         if event.name != "complained":
             self.allocations[event.pid].tell(event)
-        elif kind := BAD_FREES.get(Sight(event.arguments["kind"])):
+        elif kind := BAD_FREES.get(FindingKind(event.arguments["kind"])):
             address, base, size = (event.arguments[name] for name in ("address", "base", "size"))
             self._bad_frees.append(Finding(kind, event.pid, address=address, allocation=Allocation(base, size, 0)))
 

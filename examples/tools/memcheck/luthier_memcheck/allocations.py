@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from luthier import ApiEvent
-from luthier.run.findings.finding import Allocation
+from luthier.findings.finding import Allocation
 
 OUTSIDE, FREED, NOWHERE = "out-of-bounds", "use-after-free", "invalid-address"
 PROCESS_END, END = 1 << 47, 1 << 64

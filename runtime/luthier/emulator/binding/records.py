@@ -29,6 +29,7 @@ from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
 from luthier.isa import InstructionArray, Isa
+from luthier.isa.access_kinds import ACCESSES
 from luthier.isa.instructions import NO_TARGET, OperandKind
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL, _LITERAL64, _UNKNOWN_CONSTANT = -1, -2, -3, -4
-ACCESSES = (
-    *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
-    *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
-)
-"""Beginnings of the names of instructions that access memory which others may access, too."""
 _OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
 """Beginnings of the names of operations whose code is another one where they are observed."""
 _REGISTER, _IMMEDIATE, _WIDE_LITERAL = map(int, (OperandKind.REGISTER, OperandKind.IMMEDIATE, OperandKind.LITERAL64))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.sighted import uses_of
+from luthier.emulator.inspection.uses import uses_of
 from luthier.emulator.running.execution import execute
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Arena, Memory

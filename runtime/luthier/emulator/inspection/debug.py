@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -42,17 +42,8 @@ Trace = Callable[[Step], object]
 """Called before an instruction; returning False ends the launch."""
 
 
-class Checker(Protocol):
-    """Protocol of what observes all steps of a launch (`checks.LaunchChecker`)."""
-
-    def observe(self, step: Step) -> None:
-        """Observe a wave that is about to execute an instruction: everything before it is done."""
-
-
-def observer_of(
-    code: Code, trace: Trace | None, breakpoints: Collection[int] | None, checker: Checker | None
-) -> Callable[[WorkerState], bool]:
-    """Return what an execution calls before every instruction, for a trace and a checker.
+def observer_of(code: Code, trace: Trace, breakpoints: Collection[int] | None) -> Callable[[WorkerState], bool]:
+    """Return what an execution calls before every instruction, for a trace.
 
     `breakpoints` are virtual addresses to which calls of the trace are limited.
     """
@@ -60,11 +51,7 @@ def observer_of(
 
     def observe(worker: WorkerState) -> bool:
         step = step_of(code, worker)
-        if checker is not None:
-            checker.observe(step)
-        if trace is None or (places is not None and step.address not in places):
-            return True
-        return trace(step) is not False
+        return (places is not None and step.address not in places) or trace(step) is not False
 
     return observe
 

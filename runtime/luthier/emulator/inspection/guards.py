@@ -15,9 +15,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from luthier.emulator.inspection.access_kinds import Kind, is_memory, kind_in_lds, kind_of, mnemonic_at
 from luthier.isa import NO_TARGET, InstructionArray, Isa
 from luthier.isa import registers as r
+from luthier.isa.access_kinds import AccessKind, is_memory, kind_in_lds, kind_of, mnemonic_at
 from luthier.lifting.instructions.effects import Columns, Effects, effect_table
 from luthier.lifting.instructions.semantics import Control, Lanes
 
@@ -171,7 +171,7 @@ class _Walk:
         if index == self._load:
             return False
         if is_memory(mnemonic):
-            changes = kind_of(mnemonic) != Kind.READ or kind_in_lds(mnemonic) != Kind.READ
+            changes = kind_of(mnemonic) != AccessKind.READ or kind_in_lds(mnemonic) != AccessKind.READ
             return depends or (changes and state.depends)
         return mnemonic.startswith(_ELSEWHERE) and (depends or state.depends)
 
@@ -329,4 +329,4 @@ def _moves(text: str) -> Iterator[tuple[int, str]]:
 def _is_atomic(isa: Isa, number: int) -> bool:
     """Return whether an opcode is of atomics of LDS."""
     mnemonic = isa.opcode(number).mnemonic if number >= 0 else ""
-    return mnemonic.startswith("ds_") and kind_in_lds(mnemonic) == Kind.ATOMIC
+    return mnemonic.startswith("ds_") and kind_in_lds(mnemonic) == AccessKind.ATOMIC

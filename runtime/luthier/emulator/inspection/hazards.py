@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import CONTEXT, decoded
 from luthier.errors import EmulationError
+from luthier.findings.collector import PairSighting
+from luthier.findings.kinds import FindingKind
 from luthier.hazards.wait_states.findings import lacking
 from luthier.hazards.wait_states.model import Rule, Ticks, hazard_model, ticks
 from luthier.hazards.wait_states.operands import Taking, opcodes_of
@@ -30,61 +31,13 @@ from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
 from luthier.hazards.wait_states.steps import Step, known_fields
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import TargetId
-from luthier.objects.source import SourceLocation, in_source
 
-HAZARDS = "hazards"
+HAZARD = FindingKind.HAZARD.label
 MOST = 1 << 14
 """Findings that are kept of a launch."""
 _MOST_HITS = 1 << 20
 _FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 _HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
-
-
-class LaunchHazard(Struct, frozen=True):
-    """A wave executed two instructions too near to each other."""
-
-    kernel: str
-    hazard: str
-    """`luthier.arch.hazards.Hazard.name`."""
-    address: int
-    """Virtual address of the consumer."""
-    text: str
-    producer: int | None
-    """Virtual address; None: there is none, or it was executed long before."""
-    producer_text: str
-    registers: UnitSet
-    """By which they meet; empty where it is not about registers."""
-    there: int
-    """Distance between them, in `clock`."""
-    needed: int | None
-    """Distance needed; None where only certain instructions help."""
-    clock: str
-    """``states``: wait states; ``vector instructions``."""
-    remedy: str
-    workgroup: int
-    wave: int
-    check: str = HAZARDS
-    source: SourceLocation | None = None
-    """Source location of the instruction, if debug information has one."""
-    only_on: tuple[str, ...] = ()
-    """Of code for a generic processor, those that need it, where others that run the code do not."""
-
-    @property
-    def by(self) -> str:
-        """Return the registers by which they meet, in words."""
-        return f" by {self.registers}" if self.registers else ""
-
-    @property
-    def lacks(self) -> str:
-        """Return what is between them and what should be, in words."""
-        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on)
-
-    def __str__(self) -> str:
-        behind = "" if self.producer is None else f" behind {self.producer:#x} ({self.producer_text}){self.by}"
-        return (
-            f"hazard in {self.kernel} at {self.address:#x} ({self.text}): work-group {self.workgroup} wave {self.wave}"
-            f"{behind}: {self.hazard}; {self.lacks}{in_source(self.source)}"
-        )
 
 
 class _Hit(NamedTuple):
@@ -307,17 +260,16 @@ class HazardWatch:
 
     Args:
         automaton: of its code.
-        kernel: its name, for findings.
     """
 
-    def __init__(self, automaton: HazardAutomaton, code: Code, kernel: str) -> None:
-        self._automaton, self._code, self._kernel = automaton, code, kernel
+    def __init__(self, automaton: HazardAutomaton) -> None:
+        self._automaton = automaton
         self._met = own_zeros(MOST, _MET)
         self.fields = {**automaton.fields, "met": self._met.ctypes.data, "met_capacity": MOST}
         """Fields of `layout.WATCH`."""
 
-    def findings(self, read: Callable[[str], int]) -> tuple[LaunchHazard, ...]:
-        """Return the findings, by instruction.
+    def sightings(self, read: Callable[[str], int]) -> list[PairSighting]:
+        """Return the hazards that were met, by instruction.
 
         Each producer, consumer and hazard comes once, where a work-group met it first.
 
@@ -327,54 +279,46 @@ class HazardWatch:
         if self._automaton.problem is not None:
             problem, self._automaton.problem = self._automaton.problem, None
             raise problem
-        rows = self._met[: min(read("met_count"), MOST)]
-        return tuple(finding for _, finding in hazard_findings(rows, self._automaton, self._code, self._kernel))
+        return met_hazards(self._met[: min(read("met_count"), MOST)], self._automaton)
 
 
-def hazard_findings(
-    rows: NDArray[np.void], automaton: HazardAutomaton, code: Code, kernel: str
-) -> list[tuple[np.void, LaunchHazard]]:
-    """Return what `layout.MET`s say, by instruction, with the row.
+def met_hazards(rows: NDArray[np.void], automaton: HazardAutomaton) -> list[PairSighting]:
+    """Return what `layout.MET`s say, by instruction.
 
     Each producer, consumer and hazard comes once, where a work-group met it first.
 
     Args:
         automaton: of the code.
-        kernel: its name.
     """
-    known: dict[tuple[int, int, int], tuple[np.void, LaunchHazard]] = {}
+    known: dict[tuple[int, int, int], PairSighting] = {}
     for row in rows[np.argsort(rows["group"], kind="stable")]:
         hit = automaton.hits[int(row["hit"])]
         key = int(row["consumer"]), int(row["producer"]), hit.rule.number
         if key not in known:
-            known[key] = row, _finding(hit, row, code, kernel)
+            known[key] = _sighting(hit, row)
     return [known[key] for key in sorted(known)]
 
 
-def _finding(hit: _Hit, row: np.void, code: Code, kernel: str) -> LaunchHazard:
+def _sighting(hit: _Hit, row: np.void) -> PairSighting:
     consumer, producer, hazard = int(row["consumer"]), int(row["producer"]), hit.rule.hazard
-    known = producer != layout.ABSENT
-    return LaunchHazard(
-        kernel,
+    registers = UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0)
+    needed = None if hazard.needed is None else hit.needed
+    lacks = lacking(hit.there, needed, hazard.clock, hazard.remedy, hit.only_on)
+    return PairSighting(
+        HAZARD,
+        consumer,
+        None if producer == layout.ABSENT else producer,
         hazard.name,
-        code.address_of(consumer),
-        code.text(consumer),
-        code.address_of(producer) if known else None,
-        code.text(producer) if known else "",
-        UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0),
-        hit.there,
-        None if hazard.needed is None else hit.needed,
-        hazard.clock,
-        hazard.remedy,
-        int(row["group"]),
+        f"{hazard.name}{f' by {registers}' if registers else ''}; {lacks}",
+        -1,
         int(row["wave"]),
-        only_on=hit.only_on,
+        int(row["group"]),
     )
 
 
-def hazard_watch(code: Code, kernel: str) -> HazardWatch:
+def hazard_watch(code: Code) -> HazardWatch:
     """Return the watch of a launch of a kernel in this code."""
     automaton = code.hazards
     if not isinstance(automaton, HazardAutomaton):
         automaton = code.hazards = HazardAutomaton(code, target=code.target)
-    return HazardWatch(automaton, code, kernel)
+    return HazardWatch(automaton)

@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, Zeros
-from luthier.emulator.binding.records import ACCESSES
-from luthier.emulator.inspection.access_kinds import Kind, kind_in_lds, kind_of
+from luthier.emulator.binding.program import Code, Zeros, own_zeros
 from luthier.emulator.inspection.guards import guards
 from luthier.emulator.inspection.waiting import waits
+from luthier.isa.access_kinds import ACCESSES, AccessKind, kind_in_lds, kind_of
 from luthier.isa.targets import Target
 
 _BITS = {
-    Kind.READ: layout.USE_READS,
-    Kind.WRITE: layout.USE_WRITES,
-    Kind.ATOMIC: layout.USE_READS | layout.USE_WRITES,
+    AccessKind.READ: layout.USE_READS,
+    AccessKind.WRITE: layout.USE_WRITES,
+    AccessKind.ATOMIC: layout.USE_READS | layout.USE_WRITES,
 }
 
 
@@ -63,7 +62,7 @@ class Uses:
             return 0
         text = self._code.isa.text(part, position)
         use = use_of(opcode.mnemonic, "_RTN" in opcode.name, text)
-        if kind_of(opcode.mnemonic) is Kind.ATOMIC and is_narrow(self._code.isa.target.target, text):
+        if kind_of(opcode.mnemonic) is AccessKind.ATOMIC and is_narrow(self._code.isa.target.target, text):
             use |= layout.USE_NARROW
         if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):
             use |= layout.USE_COHERENT | layout.USE_COHERENT << layout.USE_LDS_SHIFT
@@ -104,3 +103,8 @@ def is_coherent(text: str) -> bool:
     """
     words = text.replace(",", " ").split()
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
+
+
+def uses_of(code: Code) -> int:
+    """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
+    return int(code.watcher(Uses, lambda: Uses(code, own_zeros)).table.ctypes.data)

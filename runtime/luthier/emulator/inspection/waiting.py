@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from luthier.emulator.inspection.access_kinds import Kind, is_memory, kind_of, mnemonic_at
 from luthier.isa import NO_TARGET, InstructionArray, Isa
 from luthier.isa import registers as r
+from luthier.isa.access_kinds import AccessKind, is_memory, kind_of, mnemonic_at
 from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table
 
 LOOP = 24
@@ -24,7 +24,7 @@ def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
     addresses = part.addresses[position + 1 : position + 1 + LOOP]
     if (
         not ((behind != NO_TARGET) & (behind <= addresses)).any()
-        or kind_of(mnemonic_at(isa, part, position)) != Kind.READ
+        or kind_of(mnemonic_at(isa, part, position)) != AccessKind.READ
     ):
         return False
     first = max(0, position - LOOP)
@@ -71,7 +71,7 @@ class _Near:
         """Return whether an instruction neither changes memory nor meets others."""
         mnemonic = self._mnemonic(index)
         if is_memory(mnemonic):
-            return kind_of(mnemonic) == Kind.READ
+            return kind_of(mnemonic) == AccessKind.READ
         return bool(mnemonic) and not mnemonic.startswith(_MEETS)
 
     def _address(self, load: int) -> int:

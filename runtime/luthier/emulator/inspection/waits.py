@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
@@ -20,14 +19,15 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import decoded
 from luthier.errors import EmulationError
+from luthier.findings.collector import PairSighting
+from luthier.findings.kinds import FindingKind
 from luthier.hazards.wait_counters.model import WaitModel, wait_model
 from luthier.hazards.wait_counters.steps import HALVES, MOST_KNOWN, Step, fills_half, step_of
 from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns
-from luthier.objects.source import SourceLocation, in_source
 
-WAITS = "waits"
+MISSING_WAIT = FindingKind.MISSING_WAIT.label
 POISON = 0x7FF7A5A5
 """Content of an outstanding register: no number as a float of 16, 32 or 64 bits."""
 MOST = 1024
@@ -37,40 +37,6 @@ _FACT = layout.FACT.dtype(streams=("u1", 2), limits=("u1", 8), spans=("<u4", lay
 _FOUND = layout.FOUND.dtype()
 _NOTHING = np.zeros((), _FACT)
 _ANY_LANE = (*("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE"), "V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
-
-
-class WaitFinding(Struct, frozen=True):
-    """A wave used a register of an operation that need not be done."""
-
-    kernel: str
-    access: str
-    """``reads``, ``overwrites``, or ``overwrites a source of``."""
-    address: int
-    """Virtual address of the instruction."""
-    text: str
-    producer: int
-    """Virtual address of the operation."""
-    producer_text: str
-    register: str
-    counter: str
-    """Counter that shows when the operation is done."""
-    enough: int
-    """The largest value of that counter to wait for that would have been enough here."""
-    workgroup: int
-    wave: int
-    lane: int | None
-    """None of a scalar register."""
-    check: str = WAITS
-    source: SourceLocation | None = None
-    """Source location of the instruction, if debug information has one."""
-
-    def __str__(self) -> str:
-        who = f"work-group {self.workgroup} wave {self.wave}" + ("" if self.lane is None else f" lane {self.lane}")
-        return (
-            f"missing wait in {self.kernel} at {self.address:#x} ({self.text}): {who} {self.access} {self.register} "
-            f"before {self.producer:#x} ({self.producer_text}) need be done; {self.counter}({self.enough}) is enough"
-            f"{in_source(self.source)}"
-        )
 
 
 class WaitFacts:
@@ -177,9 +143,9 @@ def _known_facts(isa: Isa) -> BoundedCache[tuple[int, ...], NDArray[np.void]]:
     return BoundedCache(MOST_KNOWN)
 
 
-def wait_watch(code: Code, kernel: str) -> WaitWatch:
+def wait_watch(code: Code) -> WaitWatch:
     """Return the watch of a launch of a kernel in this code."""
-    return WaitWatch(code.watcher(WaitFacts, lambda: WaitFacts(code)), code, kernel)
+    return WaitWatch(code.watcher(WaitFacts, lambda: WaitFacts(code)), code)
 
 
 @functools.lru_cache(1 << 14)
@@ -208,61 +174,50 @@ class WaitWatch:
 
     Args:
         facts: of its code.
-        kernel: its name, for findings.
     """
 
-    def __init__(self, facts: WaitFacts, code: Code, kernel: str) -> None:
-        self._facts, self._code, self._kernel = facts, code, kernel
+    def __init__(self, facts: WaitFacts, code: Code) -> None:
+        self._facts, self._code = facts, code
         self._found = np.zeros(MOST, _FOUND)
         self.fields = {**facts.fields, "found": self._found.ctypes.data, "capacity": MOST}
         """Fields of `layout.WATCH`."""
 
-    def findings(self, read: Callable[[str], int]) -> tuple[WaitFinding, ...]:
-        """Return the findings, by instruction; for each operation and register once.
+    def sightings(self, read: Callable[[str], int]) -> list[PairSighting]:
+        """Return the missing waits that were met, by instruction; for each operation and register once.
 
         Args:
             read: gives a field of `layout.WATCH`.
         """
-        rows = self._found[: min(read("count"), MOST)]
-        return tuple(finding for _, finding in wait_findings(rows, self._facts, self._code, self._kernel))
+        return missing_waits(self._found[: min(read("count"), MOST)], self._facts)
 
 
-def wait_findings(
-    rows: NDArray[np.void], facts: WaitFacts, code: Code, kernel: str
-) -> list[tuple[np.void, WaitFinding]]:
-    """Return what `layout.FOUND`s say, by instruction, with the row.
+def missing_waits(rows: NDArray[np.void], facts: WaitFacts) -> list[PairSighting]:
+    """Return what `layout.FOUND`s say, by instruction.
 
-    Each operation and register comes once, where the first work-group met it.
+    Each operation and register comes once, where the first work-group met it, with the smallest count that is enough.
 
     Args:
         facts: of the code.
-        kernel: its name.
     """
-    known: dict[tuple[int, ...], tuple[np.void, WaitFinding]] = {}
+    known: dict[tuple[int, ...], np.void] = {}
     for row in rows[np.argsort(rows["group"], kind="stable")]:
         key = tuple(int(row[name]) for name in ("consumer", "producer", "unit", "writes", "stream"))
-        finding = _finding(row, facts.model, code, kernel)
-        other = known.get(key)
-        if other is None or finding.enough < other[1].enough:
-            known[key] = row, finding
-    return [known[key] for key in sorted(known)]
+        if key not in known or row["position"] < known[key]["position"]:
+            known[key] = row
+    return [_sighting(known[key], facts.model) for key in sorted(known)]
 
 
-def _finding(row: np.void, model: WaitModel, code: Code, kernel: str) -> WaitFinding:
-    stream = model.streams[int(row["stream"])]
-    consumer, producer = int(row["consumer"]), int(row["producer"])
-    lane = int(row["lane"])
-    return WaitFinding(
-        kernel,
-        "overwrites a source of" if stream.locks else "overwrites" if row["writes"] else "reads",
-        code.address_of(consumer),
-        code.text(consumer),
-        code.address_of(producer),
-        code.text(producer),
-        r.unit_name(int(row["unit"])),
-        model.counters[stream.counter].name,
-        int(row["position"]),
-        int(row["group"]),
+def _sighting(row: np.void, model: WaitModel) -> PairSighting:
+    stream, lane = model.streams[int(row["stream"])], int(row["lane"])
+    access = "overwrites a source of" if stream.locks else "overwrites" if row["writes"] else "reads"
+    rule = f"{access} {r.unit_name(int(row['unit']))}"
+    return PairSighting(
+        MISSING_WAIT,
+        int(row["consumer"]),
+        int(row["producer"]),
+        rule,
+        f"{rule}; {model.counters[stream.counter].name}({int(row['position'])}) before it is enough",
+        -1 if lane == layout.ABSENT else lane,
         int(row["wave"]),
-        None if lane == layout.ABSENT else lane,
+        int(row["group"]),
     )

@@ -30,6 +30,8 @@ _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
 """Milliseconds after which the waiting thread looks up: a signal that comes just before it waits does not wake it."""
 _FREQUENT = 4096
+MOST_UNWRITTEN = 1 << 28
+"""Bytes of the largest allocation whose reads are checked (`kMostUnwritten` of programs): to write it takes memory."""
 _PLACES = 256
 _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
     layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
@@ -59,7 +61,8 @@ def _library() -> ctypes.CDLL:
         ("abort", None, [pointer]),
         ("problem", ctypes.c_char_p, [pointer]),
         ("own", None, [pointer, pointer]),
-        ("begin_anew", None, [pointer]),
+        ("begin_anew", None, [pointer, ctypes.c_bool]),
+        ("leave_unwritten", None, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_bool]),
         ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("progress", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
@@ -103,6 +106,16 @@ def resident_groups(plan: Mapping[str, int], waves: int, lds: int, scratch_lane:
         scratch_lane: bytes of a lane.
     """
     return int(_library().luthier_resident(Block(layout.PLAN, plan).address, waves, lds, scratch_lane))
+
+
+def leave_unwritten(address: int, size: int, *, undefined: bool) -> None:
+    """Let so many bytes of memory count as never written: they get contents by which they are known again.
+
+    Args:
+        undefined: also for `layout.OBSERVE_UNDEFINED`.
+    """
+    if size <= MOST_UNWRITTEN:
+        _library().luthier_leave_unwritten(address, size, undefined)
 
 
 class Executor:
@@ -206,9 +219,9 @@ class Executor:
         """Let launches that are under way use the functions of runs that were made since they began."""
         _library().luthier_take_runs()
 
-    def forget(self) -> None:
-        """Forget what observed launches have done."""
-        _library().luthier_begin_anew(self._open())
+    def forget(self, *, keep_undefined: bool = False) -> None:
+        """Forget what observed launches have done; where it is kept, not which memory was never written."""
+        _library().luthier_begin_anew(self._open(), keep_undefined)
 
     def sightings(self) -> list[Sighting]:
         """Return what the checks of observed launches have found since they were asked last."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,18 +11,11 @@ from luthier.support import device_memory as storage
 
 
 class DeviceBuffer(storage.Buffer):
-    """Memory of a device.
+    """Memory of a device."""
 
-    Args:
-        written: told of address and size whenever the host writes.
-    """
-
-    def __init__(
-        self, memory: Memory, allocation: Allocation, written: Callable[[int, int], None] | None = None
-    ) -> None:
+    def __init__(self, memory: Memory, allocation: Allocation) -> None:
         super().__init__(allocation.size)
         self._memory = memory
-        self._written = written
         self._allocation: Allocation | None = allocation
 
     def _live(self) -> Allocation:
@@ -40,8 +31,6 @@ class DeviceBuffer(storage.Buffer):
 
     def _store(self, offset: int, data: NDArray[np.uint8]) -> None:
         self._live().view()[offset : offset + data.size] = data
-        if self._written is not None:
-            self._written(self.address + offset, data.size)
 
     def _release(self) -> None:
         self._memory.free(self._live())

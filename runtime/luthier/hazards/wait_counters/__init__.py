@@ -8,8 +8,8 @@ finding is an access to such a register; and, as information, a wait that no pat
 from __future__ import annotations
 
 from luthier.hazards.wait_counters.check import WaitReport, check_waits
-from luthier.hazards.wait_counters.findings import Access, Finding, UnneededWait
+from luthier.hazards.wait_counters.findings import Access, UnneededWait, WaitFinding
 from luthier.hazards.wait_counters.order import check_order
 from luthier.hazards.wait_counters.outstanding import Outstanding
 
-__all__ = ["Access", "Finding", "Outstanding", "UnneededWait", "WaitReport", "check_order", "check_waits"]
+__all__ = ["Access", "Outstanding", "UnneededWait", "WaitFinding", "WaitReport", "check_order", "check_waits"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from luthier.hazards.wait_counters.dataflow import Flow
-from luthier.hazards.wait_counters.findings import Access, Finding, UnneededWait
+from luthier.hazards.wait_counters.findings import Access, UnneededWait, WaitFinding
 from luthier.hazards.wait_counters.state import State
 from luthier.hazards.wait_counters.steps import Step, Steps, narrowed
 from luthier.hazards.wait_counters.unneeded import unneeded_waits
@@ -25,7 +25,7 @@ class WaitReport(Struct, frozen=True):
     """That control reaches, in all its functions."""
     unchecked: int
     """Number of them that are no known instruction or find registers by computed numbers."""
-    findings: tuple[Finding, ...]
+    findings: tuple[WaitFinding, ...]
     """In the order of addresses."""
     unneeded: tuple[UnneededWait, ...]
 
@@ -59,7 +59,7 @@ class _Hit(Struct):
     units: int
 
 
-def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[Finding]:
+def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[WaitFinding]:
     hits: dict[tuple[int, int, bool], _Hit] = {}
 
     def report(step: Step, stream: int, position: int, units: int, writes: bool) -> None:
@@ -87,7 +87,7 @@ class _Search:
         self._machine = flow.machine
         self._ways = Ways(lifted)
 
-    def explain(self, hit: _Hit) -> Iterator[Finding]:
+    def explain(self, hit: _Hit) -> Iterator[WaitFinding]:
         """Yield a finding for each operation; the nearest explain all units of the access."""
         stream = self._machine.model.streams[hit.stream]
         access: Access = "overwrites a source of" if stream.locks else "overwrites" if hit.writes else "reads"
@@ -106,7 +106,7 @@ class _Search:
                     continue
                 path, (reached, position) = way
                 function = lifted.functions[lifted.blocks[lifted.block_of[hit.step]].function]
-                yield Finding(
+                yield WaitFinding(
                     lifted.kernel.name,
                     function.name,
                     access,

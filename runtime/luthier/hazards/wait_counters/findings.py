@@ -6,13 +6,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from luthier.findings.finding import Finding
+from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
 from luthier.lifting.paths import Place
 
 Access = Literal["reads", "overwrites", "overwrites a source of", "order"]
 
 
-class Finding(Struct, frozen=True):
+class WaitFinding(Struct, frozen=True):
     """An instruction uses registers of an operation that need not be done, or a barrier is there before it is."""
 
     kernel: str
@@ -41,6 +43,14 @@ class Finding(Struct, frozen=True):
             f"{self.kernel}: {self.consumer}{source}: nothing waits for {self.producer}; "
             f"{self.counter}({self.enough}) is enough{way}"
         )
+
+    def finding(self, object: str) -> Finding:
+        """Return it as a finding in a code object of this name."""
+        is_order = self.access == "order"
+        kind = FindingKind.UNORDERED_STORE if is_order else FindingKind.MISSING_WAIT
+        rule = "" if is_order else f"{self.access} {self.registers}"
+        detail = f"{rule or kind.meaning}; {self.counter}({self.enough}) before it is enough"
+        return self.consumer.finding(kind, object, self.kernel, rule, detail, self.producer)
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data for JSON."""

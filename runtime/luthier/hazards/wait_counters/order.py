@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from luthier.hazards.wait_counters.check import check_waits
-from luthier.hazards.wait_counters.findings import Finding
+from luthier.hazards.wait_counters.findings import WaitFinding
 from luthier.hazards.wait_counters.steps import Step, Steps
 from luthier.isa import registers as r
 from luthier.isa.registers import UnitSet
@@ -33,7 +33,7 @@ _WORKGROUP = 0xFFFF
 """Number of the barrier of a work-group in these instructions: -1, in 16 bits."""
 
 
-def check_order(lifted: LiftedKernel) -> tuple[Finding, ...]:
+def check_order(lifted: LiftedKernel) -> tuple[WaitFinding, ...]:
     """Return the stores to LDS that nothing waits for before a barrier behind which LDS is loaded."""
     barriers = frozenset(_barriers(lifted))
     if not barriers:

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from luthier.findings.finding import Finding
+from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
 from luthier.lifting.paths import Place
 
@@ -48,6 +50,12 @@ class HazardFinding(Struct, frozen=True):
         """Return the actual and the needed distance as text."""
         condition = f" if {self.only_if}" if self.only_if else ""
         return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on) + condition
+
+    def finding(self, object: str) -> Finding:
+        """Return it as a finding in a code object of this name."""
+        by = f" by {self.registers}" if self.registers and self.producer is not None else ""
+        detail = f"{self.hazard}{by}; {self.lacking}"
+        return self.consumer.finding(FindingKind.HAZARD, object, self.kernel, self.hazard, detail, self.producer)
 
     def _way(self) -> str:
         return "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"

@@ -6,9 +6,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
+from luthier.findings.finding import Finding
 from luthier.objects import Kernel
 from luthier.objects.arguments import size_of
-from luthier.run.findings.finding import Finding
 
 
 class ArgumentSizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from luthier.run.findings.finding import FailedLaunch
+from luthier.findings.finding import FailedLaunch
 from luthier.wire.messages import CallSighting
 
 _MOST_ITEMS = (1 << 32) - 1

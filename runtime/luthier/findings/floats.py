@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from luthier.emulator import layout
 from luthier.errors import LuthierError
-from luthier.run.findings.finding import FLOATS
+from luthier.findings.kinds import FLOATS
+from luthier.wire.floats import FLOAT_DENORMAL, FLOAT_INFINITY, FLOAT_NAN, FLOAT_ZERO
 
 _POLES = ("v_rcp", "v_rsq", "v_div", "v_log", "v_s_rcp", "v_s_rsq", "v_s_log")
 """Beginnings of the names of instructions that have a pole at 0."""
-_WORDS = {layout.FLOAT_NAN: "NaN", layout.FLOAT_INFINITY: "infinite", layout.FLOAT_DENORMAL: "denormal"}
+_WORDS = {FLOAT_NAN: "NaN", FLOAT_INFINITY: "infinite", FLOAT_DENORMAL: "denormal"}
 OPTIONS = {"nan": "nan", "inf": "infinity", "denormal": "denormal"}
 """Words of ``--fp``, and the kinds that they mean."""
 FLOW = "flow"
@@ -28,20 +28,18 @@ def cause(kind: str, instruction: str, operands: int) -> str:
         were = [word for bit, word in _WORDS.items() if operands & bit]
         return f"{kind.removesuffix('-flow')} from an operand that is {' or '.join(were)}"
     if kind == "infinity":
-        at_pole = operands & layout.FLOAT_ZERO and instruction.startswith(_POLES)
+        at_pole = operands & FLOAT_ZERO and instruction.startswith(_POLES)
         what = (
             "logarithm of zero" if at_pole and "log" in instruction else "division by zero" if at_pole else "overflow"
         )
         return f"{what}: no operand is NaN or infinite, the result is infinite"
     if kind == "nan":
-        what = (
-            "an operand is infinite, none NaN" if operands & layout.FLOAT_INFINITY else "no operand is NaN or infinite"
-        )
+        what = "an operand is infinite, none NaN" if operands & FLOAT_INFINITY else "no operand is NaN or infinite"
         return f"invalid operation: {what}, the result is NaN"
     return "underflow: no operand is NaN, infinite or denormal, the result is denormal"
 
 
-def kinds_of(words: Collection[str]) -> frozenset[str]:
+def kinds_of_floats(words: Collection[str]) -> frozenset[str]:
     """Return the kinds of findings that the words of ``--fp`` mean.
 
     Raises:
@@ -59,7 +57,7 @@ def kinds_of(words: Collection[str]) -> frozenset[str]:
 
 
 def looked_for(kinds: Collection[str]) -> int:
-    """Return the exceptional floats that kinds of findings are of: `layout.FLOAT_NAN` and the like."""
+    """Return the exceptional floats that kinds of findings are of: `luthier.wire.floats.FLOAT_NAN` and the like."""
     return sum(bit for kind, bit in FLOATS.items() if not {kind, f"{kind}-{FLOW}"}.isdisjoint(kinds))
 
 

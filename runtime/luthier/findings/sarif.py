@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from luthier.findings.finding import Finding, source_of
+from luthier.findings.kinds import KINDS, OF_ALLOCATIONS
 from luthier.objects.source import SourceFrame
-from luthier.run.findings.finding import KINDS, OF_ALLOCATIONS, Finding, source_of
 from luthier.support.sarif import location, log, physical, rule
 
 _OTHERS = {
@@ -15,25 +16,29 @@ _OTHERS = {
     "missing-wait": "the operation",
     "hazard": "the instruction before",
 }
+_MEANINGS = {name: kind.meaning for name, kind in KINDS.items()}
 _WARNINGS = ("leak", "unordered-read")
 """Kinds that may be meant; all others are errors."""
 
 
-def sarif(findings: Iterable[Finding], version: str, notes: Iterable[str] = ()) -> dict[str, Any]:
+def sarif(
+    findings: Iterable[Finding], version: str, notes: Iterable[str] = (), command: str = "luthier sanitize"
+) -> dict[str, Any]:
     """Return a log with one run.
 
     Args:
         version: of Luthier.
         notes: what was not checked.
+        command: that found them.
     """
     told = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
     more = {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}]} if told else {}
-    return log("luthier sanitize", version, KINDS, [_result(one) for one in findings], **more)
+    return log(command, version, _MEANINGS, [_result(one) for one in findings], **more)
 
 
 def _result(finding: Finding) -> dict[str, Any]:
     result: dict[str, Any] = {
-        **rule(KINDS, finding.kind),
+        **rule(_MEANINGS, finding.kind),
         "level": "warning" if finding.kind in _WARNINGS else "error",
         "message": {"text": finding.message},
         "occurrenceCount": finding.count,

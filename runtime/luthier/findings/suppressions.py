@@ -16,8 +16,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from luthier.errors import LuthierError
+from luthier.findings.finding import Finding, source_of
+from luthier.findings.kinds import KINDS
 from luthier.objects.names import matches
-from luthier.run.findings.finding import KINDS, Finding, source_of
 
 
 class Suppression(Struct, frozen=True):

@@ -6,16 +6,21 @@ import re
 from enum import IntEnum
 from functools import cache
 
-from luthier.emulator.binding.records import ACCESSES
-from luthier.isa import InstructionArray, Isa
+from luthier.isa.instructions import InstructionArray
+from luthier.isa.mc import Isa
 
+ACCESSES = (
+    *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
+    *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
+)
+"""Beginnings of the names of instructions that access memory which others may access, too."""
 _MEMORY = (*ACCESSES, "scratch_")
 _CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
 """Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""
 
 
-class Kind(IntEnum):
-    """Kind of access of an instruction to the bytes it touches."""
+class AccessKind(IntEnum):
+    """AccessKind of access of an instruction to the bytes it touches."""
 
     READ = 0
     WRITE = 1
@@ -23,25 +28,25 @@ class Kind(IntEnum):
 
 
 @cache
-def kind_of(mnemonic: str) -> Kind:
+def kind_of(mnemonic: str) -> AccessKind:
     """Return the kind of access of a memory instruction.
 
-    Loads that go to LDS read here; see `LaunchChecker`.
+    Loads that go to LDS read here; see `kind_in_lds`.
     """
     if "atomic" in mnemonic:
-        return Kind.ATOMIC
+        return AccessKind.ATOMIC
     if "load" in mnemonic or "read" in mnemonic:
-        return Kind.READ
+        return AccessKind.READ
     is_store = mnemonic.startswith(("ds_write", "ds_store")) if mnemonic.startswith("ds_") else "store" in mnemonic
-    return Kind.WRITE if is_store and "xchg" not in mnemonic else Kind.ATOMIC
+    return AccessKind.WRITE if is_store and "xchg" not in mnemonic else AccessKind.ATOMIC
 
 
-def kind_in_lds(mnemonic: str) -> Kind:
+def kind_in_lds(mnemonic: str) -> AccessKind:
     """Return the kind of access to LDS of a memory instruction."""
     kind = kind_of(mnemonic)
-    if kind is Kind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_", "tensor_")):
-        return Kind.WRITE  # a load whose destination is LDS
-    return Kind.READ if mnemonic.startswith("buffer_store_lds") or "_from_lds" in mnemonic else kind
+    if kind is AccessKind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_", "tensor_")):
+        return AccessKind.WRITE  # a load whose destination is LDS
+    return AccessKind.READ if mnemonic.startswith("buffer_store_lds") or "_from_lds" in mnemonic else kind
 
 
 def is_memory(mnemonic: str) -> bool:

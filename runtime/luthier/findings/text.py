@@ -1,0 +1,120 @@
+"""Findings as text for people, in several lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from luthier.findings.finding import COPY, FailedLaunch, Finding, Other, Unchecked, access_of
+from luthier.findings.kinds import OF_ALLOCATIONS, WATCHED
+from luthier.objects.names import spellings
+from luthier.objects.source import SourceFrame
+from luthier.objects.user_source import user_frame
+from luthier.support.wording import counted
+
+_NAMED = 8
+"""Kernels that a sentence names at most."""
+
+
+def lines_of(finding: Finding) -> Iterator[str]:
+    """Yield a finding as lines of text."""
+    yield finding.message
+    if finding.call:
+        yield from _failed_launch(finding.launch)
+        yield f"    called at {finding.offset:#x} of {finding.object}"
+        yield from _source(finding.frames)
+        yield f"    {counted(finding.count, 'time')} in all"
+    elif finding.kernel:
+        yield from _in_kernel(finding)
+    elif finding.object:
+        yield f"    {'allocated' if finding.kind == 'leak' else 'called'} at {finding.offset:#x} of {finding.object}"
+        yield from _source(finding.frames)
+        if finding.count > 1:
+            yield f"    {counted(finding.count, 'time')} in all"
+    if finding.kind in OF_ALLOCATIONS:
+        for what, call in (("allocated", finding.allocated), ("given back", finding.freed)):
+            if call is not None:
+                yield f"    {what} at {call.place}"
+
+
+def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
+    """Return what was not checked, each with the kernels whose launches it is about."""
+    kernels: dict[tuple[str, str], dict[str, None]] = {}
+    for each in unchecked:
+        kernels.setdefault((each.what, each.why), {})[each.name] = None
+    lines = []
+    for (what, why), names in kernels.items():
+        named = [name for name in names if name][:_NAMED]
+        more = f" and {counted(len(names) - len(named), 'other kernel')}" if len(names) > _NAMED else ""
+        lines.append(f"{what}{', of launches of ' if named else ''}{', '.join(named)}{more}: {why}")
+    return lines
+
+
+def _in_kernel(finding: Finding) -> Iterator[str]:
+    """Yield what comes behind the message of a finding in a kernel."""
+    lane = "" if finding.kind == "missed-barrier" or finding.lane < 0 else f"lane {finding.lane} of "
+    yield f"    by {lane}wave {finding.wave} of work-group {finding.group}, kernel {finding.name}"
+    yield from _code(finding)
+    if finding.other is not None:
+        yield from (
+            _copy(finding.other) if finding.other.call else _other(finding, finding.other, is_of_lanes=bool(lane))
+        )
+    if finding.kind in WATCHED:
+        yield f"    in {counted(finding.count, 'launch')} of the kernel, first in launch {finding.first_launch}"
+        return
+    launches = f"{finding.first_launch}"
+    if finding.last_launch != finding.first_launch:
+        launches = f"{finding.first_launch} to {finding.last_launch}"
+    yield f"    {counted(finding.count, 'lane' if lane else 'time')} in all, launch {launches} of the kernel"
+
+
+def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str]:
+    """Yield the other instruction that a finding is about."""
+    if finding.kind in WATCHED:
+        yield "  behind" if finding.kind == "hazard" else "  the operation that it does not wait for"
+        yield from _code(other)
+        return
+    if finding.check == "race":
+        access = access_of(other.instruction, in_lds=finding.in_lds)
+        what = f"the other one is {'an' if access == 'atomic' else 'a'} {access} of {other.size} bytes by"
+    else:
+        what = "ended:" if finding.kind == "missed-barrier" else "skipped, and later reached here, by"
+    is_of_lanes |= finding.kind == "missed-barrier" and other.wave == finding.wave
+    lane = f"lane {other.lane} of " if is_of_lanes else ""
+    launch = f", kernel {spellings(other.kernel)[-1]}, launch {other.launch}" if other.kernel else ""
+    yield f"  {what} {lane}wave {other.wave} of work-group {other.group}{launch}"
+    yield from _code(other)
+
+
+def _copy(other: Other) -> Iterator[str]:
+    """Yield the copy that races with a kernel."""
+    does = "writes" if other.writes else "reads"
+    what = "fill" if "Memset" in other.call else "copy"
+    yield f"  the other one is a {what} that {does} {other.size} bytes, from {other.address:#x} on"
+    if other.call != COPY:
+        yield f"    by {other.call}, last called at {other.offset:#x} of {other.object}"
+        yield from _source(other.frames)
+
+
+def _failed_launch(launch: FailedLaunch | None) -> Iterator[str]:
+    """Yield what a launch that failed asked for."""
+    if launch is None:
+        return
+    groups, items = (" x ".join(f"{size:,}" for size in sizes) for sizes in (launch.groups, launch.items))
+    lds = f", with {launch.lds:,} bytes of dynamic LDS" if launch.lds else ""
+    name = spellings(launch.kernel)[-1] if launch.kernel else "(its name is not known)"
+    yield f"    kernel {name}, {groups} work-groups of {items} work-items{lds}"
+
+
+def _code(of: Finding | Other) -> Iterator[str]:
+    yield f"    at {of.offset:#x} {of.instruction}"
+    yield from _source(of.frames)
+    if of.no_source:
+        yield f"    no source line: {of.no_source}"
+
+
+def _source(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
+    """Yield the user's line, where that was inlined, and last what of headers is inlined there."""
+    at = frames.index(user_frame(frames)) if frames else 0
+    words = ["source", *["inlined at"] * len(frames[at + 1 :]), *["with inlined"] * at]
+    for word, frame in zip(words, (*frames[at:], *reversed(frames[:at])), strict=False):
+        yield f"    {word} {frame.place if frame.line else 'no line is known'} ({frame.name})"
