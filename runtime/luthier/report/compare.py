@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from luthier.report import overview
 from luthier.report.rows import KernelNumbers
@@ -27,6 +27,36 @@ Numbers = Mapping[tuple[str, ...], Mapping[str, float | int | None]]
 """By what rows are matched: numbers by name."""
 
 
+class ComparedRow(NamedTuple):
+    """Row of a table of `compared`."""
+
+    keys: tuple[Cell, ...]
+    """What the numbers are of: a kernel and its target, and the opcode; or a tool and its variable."""
+    what: Cell
+    """Name of the number."""
+    run: Cell
+    against: Cell
+    """Its values; None where a run has none."""
+    difference: Cell
+    ratio: Cell
+
+    @classmethod
+    def of(cls, row: Sequence[Cell]) -> ComparedRow:
+        """Return a row of a table by the names of its columns."""
+        *keys, what, run, against, difference, ratio = row
+        return cls(tuple(keys), what, run, against, difference, ratio)
+
+    @property
+    def is_of_both(self) -> bool:
+        """Return whether both runs have the number."""
+        return self.run is not None and self.against is not None
+
+
+def words(cells: Iterable[Cell]) -> str:
+    """Return cells as one line, without empty ones."""
+    return " ".join(str(cell) for cell in cells if cell not in (None, ""))
+
+
 def compared(run: RunFolder, against: RunFolder) -> list[Table]:
     """Return tables of what both runs have and what only one has: value, the other's value, difference and ratio.
 
@@ -46,7 +76,8 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 
 def changed(table: Table) -> Table:
     """Return the table without rows in which nothing differs; the title says how many there are."""
-    rows = [row for row in table.rows if row[-2] != 0 and row[-5] != "emulation_ns"]
+    compared_rows = [(ComparedRow.of(row), row) for row in table.rows]
+    rows = [row for compared, row in compared_rows if compared.difference != 0 and compared.what != "emulation_ns"]
     same = len(table.rows) - len(rows)
     return Table(f"{table.title}, {same} the same" if same else table.title, table.columns, rows)
 
@@ -153,8 +184,8 @@ def difference(one: float, other: float) -> float:
 def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
     """Return by how much the cost of each first name differs: instructions where they were counted, else time."""
     costs: dict[str, float] = {}
-    for row in rows:
-        name, (what, one, other) = row[0], row[-5:-2]
+    for compared in map(ComparedRow.of, rows):
+        name, what, one, other = compared.keys[0], compared.what, compared.run, compared.against
         if what in ("executed", "value", "time_ns"):
             by = abs(difference(float(one or 0), float(other or 0))) * (1e-9 if what == "time_ns" else 1)
             costs[str(name)] = costs.get(str(name), 0) + (math.inf if math.isnan(by) else by)

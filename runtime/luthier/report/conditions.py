@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import matches
-from luthier.report.compare import compared, difference
+from luthier.report.compare import ComparedRow, compared, difference, words
 from luthier.run.folder import RunFolder
 from luthier.support import strict_json
 from luthier.support.suggestions import did_you_mean
@@ -255,26 +255,34 @@ def _violation(table: Table, row: Sequence[Cell], at: int, value: str) -> Violat
 
 
 def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdict:
-    table, rows = _compared_rows(tables, condition)
-    both = [row for row in rows if row[-4] is not None and row[-3] is not None]
-    keys = len(table.columns) - 5
-    unmatched = [_key(row, keys) for row in rows if row[-4] is None or row[-3] is None]
+    has_kernels, rows = _compared_rows(tables, condition)
+    both = [row for row in rows if row.is_of_both]
     if not both:
         raise LuthierError(f"--fail-if {condition.text!r}: no row is in both runs, so nothing can be compared")
-    if condition.reduction:
-        reduce = _REDUCTIONS[condition.reduction]
-        one, other = (reduce(float(row[at] or 0) for row in both) for at in (-4, -3))
-        both = [[*[""] * keys, condition.name, one, other, None, None]]
-    violations = []
-    for row in both:
-        one, other = float(row[-4] or 0), float(row[-3] or 0)
-        if condition.holds(_change(one, other) if condition.percent else difference(one, other)):
-            change = f"{_change(one, other):+.6g} %" if other else f"{difference(one, other):+.6g}"
-            value = f"{one:.6g} against {other:.6g}, {change}"
-            kernel = str(row[0]) if table.columns[0] == "kernel" and not condition.reduction else ""
-            key = f"{condition.reduction} of all" if condition.reduction else _key(row[1:], keys - 1)
-            violations.append(Violation(value, kernel, {}, key if kernel or condition.reduction else _key(row, keys)))
-    return Verdict(condition, len(both), violations, unmatched)
+    unmatched = [words(row.keys) for row in rows if not row.is_of_both]
+    if not condition.reduction:
+        violations = [
+            Violation(change, str(row.keys[0]), {}, words(row.keys[1:]))
+            if has_kernels
+            else Violation(change, "", {}, words(row.keys))
+            for row in both
+            if (change := _violating(row.run, row.against, condition))
+        ]
+        return Verdict(condition, len(both), violations, unmatched)
+    reduce, both_values = _REDUCTIONS[condition.reduction], [(row.run, row.against) for row in both]
+    run, against = (reduce(float(value or 0) for value in column) for column in zip(*both_values, strict=True))
+    change = _violating(run, against, condition)
+    violations = [Violation(change, "", {}, f"{condition.reduction} of all")] if change else []
+    return Verdict(condition, 1, violations, unmatched)
+
+
+def _violating(run: Cell, against: Cell, condition: Condition) -> str:
+    """Return a pair of values with their difference as text if a condition holds for it; else ""."""
+    one, other = float(run or 0), float(against or 0)
+    if not condition.holds(_change(one, other) if condition.percent else difference(one, other)):
+        return ""
+    change = f"{_change(one, other):+.6g} %" if other else f"{difference(one, other):+.6g}"
+    return f"{one:.6g} against {other:.6g}, {change}"
 
 
 def _change(one: float, other: float) -> float:
@@ -285,35 +293,34 @@ def _change(one: float, other: float) -> float:
     return 100 * by / abs(other)
 
 
-def _key(row: Sequence[Cell], size: int) -> str:
-    return " ".join(str(cell) for cell in row[:size] if cell not in (None, ""))
-
-
-def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[Table, list[Sequence[Cell]]]:
-    """Return the table of a comparison that a condition is about, and its rows of that.
+def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[bool, list[ComparedRow]]:
+    """Return whether the rows of a comparison that a condition is about are of kernels, and these rows.
 
     Raises:
         LuthierError: there are none, or they are not compared.
     """
     name = condition.name
+    rows = {title: [ComparedRow.of(row) for row in table.rows] for title, table in tables.items()}
     word, _, what = name.partition(".")
-    table = tables[word] if what and word in tables else tables["kernels"]
-    wanted = what if what and word in tables else name
-    names = list(dict.fromkeys(str(row[-5]) for row in table.rows))
+    of_table = bool(what) and word in rows
+    chosen, wanted = (rows[word], what) if of_table else (rows["kernels"], name)
+    names = list(dict.fromkeys(str(row.what) for row in chosen))
     if wanted == "emulation_ns":
         raise LuthierError(
             f"--fail-if {condition.text!r}: time of emulated devices is not compared, it is not that of a GPU"
         )
     position = _position(names, wanted)
     if position is not None:
-        return table, [row for row in table.rows if row[-5] == names[position]]
-    variables = [row for row in tables["variables"].rows if f"{row[0]}.{row[1]}" == name]
+        return tables[word if of_table else "kernels"].columns[0] == "kernel", [
+            row for row in chosen if row.what == names[position]
+        ]
+    variables = [row for row in rows["variables"] if ".".join(map(str, row.keys)) == name]
     if variables:
-        return tables["variables"], variables
+        return False, variables
     there = [
-        *(str(one) for one in dict.fromkeys(row[-5] for row in tables["kernels"].rows) if one != "emulation_ns"),
-        *(f"opcodes.{one}" for one in dict.fromkeys(row[-5] for row in tables["opcodes"].rows)),
-        *(f"{row[0]}.{row[1]}" for row in tables["variables"].rows),
+        *(str(what) for what in dict.fromkeys(row.what for row in rows["kernels"]) if what != "emulation_ns"),
+        *(f"opcodes.{what}" for what in dict.fromkeys(row.what for row in rows["opcodes"])),
+        *(".".join(map(str, row.keys)) for row in rows["variables"]),
     ]
     raise LuthierError(
         f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(there) or 'nothing'}"
