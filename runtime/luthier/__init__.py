@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from luthier.errors import LuthierError
 from luthier.support.lazy import lazy_names
 
 __version__ = "0.1.0"
@@ -15,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from luthier.devices.in_process import reported as reported
     from luthier.devices.open import open_device as open_device
+    from luthier.errors import LuthierError as LuthierError
     from luthier.hazards.checks import Check as Check
     from luthier.hazards.checks import CheckReport as CheckReport
     from luthier.lifting import Instruction as Instruction
@@ -49,44 +49,4 @@ if TYPE_CHECKING:
     from luthier.tool.tool import Tool as Tool
     from luthier.tool.wave_counts import WaveCounts as WaveCounts
 
-_MODULE_OF = {
-    "ApiEvent": "luthier.tool.observation",
-    "Cell": "luthier.tool.counts",
-    "Check": "luthier.hazards.checks",
-    "CheckReport": "luthier.hazards.checks",
-    "CodeObject": "luthier.objects",
-    "ExecutionCounts": "luthier.tool.tool",
-    "Hook": "luthier.module",
-    "Immediate": "luthier.tool.arguments",
-    "Instruction": "luthier.lifting",
-    "Operations": "luthier.lifting.instructions.operations",
-    "InstrumentationTask": "luthier.tool.task",
-    "Intrinsic": "luthier.payload",
-    "KernelCounts": "luthier.tool.counts",
-    "Launch": "luthier.tool.observation",
-    "LiftedRepresentation": "luthier.lifting",
-    "LiveChannel": "luthier.tool.observation",
-    "LiveVariable": "luthier.tool.observation",
-    "PatchedObject": "luthier.patch",
-    "ReportFormat": "luthier.report.formats",
-    "Run": "luthier.tool.observation",
-    "Sites": "luthier.tool.site_sums",
-    "SiteSums": "luthier.tool.site_sums",
-    "Table": "luthier.support.table",
-    "Tool": "luthier.tool.tool",
-    "ToolModule": "luthier.module",
-    "WaveCounts": "luthier.tool.wave_counts",
-    "immediate": "luthier.tool.arguments",
-    "lift": "luthier.lifting",
-    "load_inline": "luthier.module",
-    "load_object": "luthier.objects",
-    "load_objects": "luthier.objects",
-    "open_device": "luthier.devices.open",
-    "patch_object": "luthier.patch",
-    "reg": "luthier.tool.task",
-    "reported": "luthier.devices.in_process",
-}
-
-__all__ = ["LuthierError", "__version__", *sorted(_MODULE_OF)]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

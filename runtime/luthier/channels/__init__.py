@@ -7,8 +7,9 @@ them in the order of the tickets and says how far it is.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from luthier.channels.channel import Channel as Channel
@@ -18,20 +19,4 @@ if TYPE_CHECKING:
     from luthier.channels.printing import Printer as Printer
     from luthier.channels.ring import Ring as Ring
 
-_MODULE_OF = {
-    "Channel": "channel",
-    "Description": "layout",
-    "Drain": "drain",
-    "Printer": "printing",
-    "Ring": "ring",
-    "describe": "layout",
-}
-
-__all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(importlib.import_module(f"{__name__}.{module}"), name))
+__getattr__ = lazy_names(__name__)

@@ -24,36 +24,4 @@ if TYPE_CHECKING:
     from luthier.emulator.running.storage import Variable as Variable
     from luthier.findings.finding import Finding as Finding
 
-_MODULE_OF = {
-    "AddressCounts": "luthier.emulator.running.stats",
-    "BlockCounts": "luthier.emulator.running.stats",
-    "CheckWarning": "luthier.emulator.inspection.checks",
-    "DebugSession": "luthier.emulator.inspection.debugger",
-    "DeviceBuffer": "luthier.emulator.running.storage",
-    "EmulatedDevice": "luthier.emulator.device",
-    "Finding": "luthier.findings.finding",
-    "KernelHandle": "luthier.emulator.device",
-    "LaunchStats": "luthier.emulator.running.stats",
-    "Module": "luthier.emulator.device",
-    "Step": "luthier.emulator.inspection.debug",
-    "TraceRecorder": "luthier.emulator.inspection.debug",
-    "Variable": "luthier.emulator.running.storage",
-}
-
-__all__ = [
-    "AddressCounts",
-    "BlockCounts",
-    "CheckWarning",
-    "DebugSession",
-    "DeviceBuffer",
-    "EmulatedDevice",
-    "Finding",
-    "KernelHandle",
-    "LaunchStats",
-    "Module",
-    "Step",
-    "TraceRecorder",
-    "Variable",
-]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

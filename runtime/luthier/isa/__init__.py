@@ -29,42 +29,4 @@ if TYPE_CHECKING:
     from luthier.isa.targets import Target as Target
     from luthier.isa.targets import TargetId as TargetId
 
-_MODULE_OF = {
-    "LLVM_VERSION": "luthier._mc",
-    "NO_TARGET": "luthier.isa.instructions",
-    "Assembly": "luthier.isa.instructions",
-    "Fixup": "luthier.isa.instructions",
-    "Generation": "luthier.arch.generation",
-    "InstructionArray": "luthier.isa.instructions",
-    "InstructionFlag": "luthier.isa.instructions",
-    "Isa": "luthier.isa.mc",
-    "Opcode": "luthier.isa.opcodes",
-    "OperandInfo": "luthier.isa.opcodes",
-    "OperandKind": "luthier.isa.instructions",
-    "Register": "luthier.isa.registers",
-    "RegisterRange": "luthier.isa.registers",
-    "Target": "luthier.isa.targets",
-    "TargetId": "luthier.isa.targets",
-    "UnitSet": "luthier.isa.registers",
-}
-
-__all__ = [
-    "LLVM_VERSION",
-    "NO_TARGET",
-    "Assembly",
-    "Fixup",
-    "Generation",
-    "InstructionArray",
-    "InstructionFlag",
-    "Isa",
-    "Opcode",
-    "OperandInfo",
-    "OperandKind",
-    "Register",
-    "RegisterRange",
-    "Target",
-    "TargetId",
-    "UnitSet",
-]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

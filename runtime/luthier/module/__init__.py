@@ -19,32 +19,4 @@ if TYPE_CHECKING:
     from luthier.module.manifest import Manifest as Manifest
     from luthier.module.tool_module import ToolModule as ToolModule
 
-_MODULE_OF = {
-    "BITCODE_SECTION": "luthier.module.embedded",
-    "DeviceContents": "luthier.module.description",
-    "DeviceVariable": "luthier.module.description",
-    "Hook": "luthier.module.description",
-    "LoadedModule": "luthier.module.description",
-    "Manifest": "luthier.module.manifest",
-    "Parameter": "luthier.module.description",
-    "Storage": "luthier.module.description",
-    "ToolModule": "luthier.module.tool_module",
-    "load_inline": "luthier.module.inline",
-    "qualified": "luthier.module.description",
-}
-
-__all__ = [
-    "BITCODE_SECTION",
-    "DeviceContents",
-    "DeviceVariable",
-    "Hook",
-    "LoadedModule",
-    "Manifest",
-    "Parameter",
-    "Storage",
-    "ToolModule",
-    "load_inline",
-    "qualified",
-]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

@@ -8,34 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from luthier.patch.outcome import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, UnresolvedCall, by_kind
 from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from luthier.patch.outcome import KernelReport as KernelReport
+    from luthier.patch.outcome import PatchReport as PatchReport
+    from luthier.patch.outcome import Refusal as Refusal
+    from luthier.patch.outcome import RefusalKind as RefusalKind
+    from luthier.patch.outcome import RefusedError as RefusedError
+    from luthier.patch.outcome import UnresolvedCall as UnresolvedCall
+    from luthier.patch.outcome import by_kind as by_kind
     from luthier.patch.output.executable import PatchedFile as PatchedFile
     from luthier.patch.output.executable import patch_executable as patch_executable
     from luthier.patch.output.object import PatchedObject as PatchedObject
     from luthier.patch.output.object import patch_object as patch_object
 
-__all__ = [
-    "KernelReport",
-    "PatchReport",
-    "PatchedFile",
-    "PatchedObject",
-    "Refusal",
-    "RefusalKind",
-    "RefusedError",
-    "UnresolvedCall",
-    "by_kind",
-    "patch_executable",
-    "patch_object",
-]
-
-_MODULE_OF = {
-    "PatchedFile": "luthier.patch.output.executable",
-    "PatchedObject": "luthier.patch.output.object",
-    "patch_executable": "luthier.patch.output.executable",
-    "patch_object": "luthier.patch.output.object",
-}
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

@@ -24,42 +24,4 @@ if TYPE_CHECKING:
     from luthier.payload.template import TemplateInput as TemplateInput
     from luthier.payload.template import TemplateOutput as TemplateOutput
 
-_MODULE_OF = {
-    "Argument": "luthier.payload.arguments",
-    "Call": "luthier.payload.calls",
-    "ComputedArgument": "luthier.payload.arguments",
-    "ConstantArgument": "luthier.payload.arguments",
-    "EveryWorkGroup": "luthier.payload.arguments",
-    "Group": "luthier.payload.template",
-    "Input": "luthier.payload.arguments",
-    "Intrinsic": "luthier.payload.calls",
-    "LaunchArgument": "luthier.payload.arguments",
-    "Lowering": "luthier.payload.calls",
-    "RegisterArgument": "luthier.payload.arguments",
-    "Template": "luthier.payload.template",
-    "TemplateInput": "luthier.payload.template",
-    "TemplateOutput": "luthier.payload.template",
-    "generate": "luthier.payload.codegen",
-    "make_template": "luthier.payload.reading",
-}
-
-__all__ = [
-    "Argument",
-    "Call",
-    "ComputedArgument",
-    "ConstantArgument",
-    "EveryWorkGroup",
-    "Group",
-    "Input",
-    "Intrinsic",
-    "LaunchArgument",
-    "Lowering",
-    "RegisterArgument",
-    "Template",
-    "TemplateInput",
-    "TemplateOutput",
-    "generate",
-    "make_template",
-]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

@@ -23,34 +23,4 @@ if TYPE_CHECKING:
     from luthier.tool.tool import parse_tools as parse_tools
     from luthier.tool.tool import tool_class as tool_class
 
-_MODULE_OF = {
-    "ENTRY_POINT_GROUP": "luthier.tool.tool",
-    "ExecutionCounts": "luthier.tool.tool",
-    "InstrumentationTask": "luthier.tool.task",
-    "Share": "luthier.tool.tool",
-    "Tool": "luthier.tool.tool",
-    "ToolGroup": "luthier.tool.tool",
-    "find_entry_points": "luthier.tool.tool",
-    "find_tool": "luthier.tool.tool",
-    "parse_tool": "luthier.tool.tool",
-    "parse_tools": "luthier.tool.tool",
-    "reg": "luthier.tool.task",
-    "tool_class": "luthier.tool.tool",
-}
-
-__all__ = [
-    "ENTRY_POINT_GROUP",
-    "ExecutionCounts",
-    "InstrumentationTask",
-    "Share",
-    "Tool",
-    "ToolGroup",
-    "find_entry_points",
-    "find_tool",
-    "parse_tool",
-    "parse_tools",
-    "reg",
-    "tool_class",
-]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

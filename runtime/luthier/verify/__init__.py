@@ -13,14 +13,4 @@ if TYPE_CHECKING:
     from luthier.verify.side_by_side import verify_kernel as verify_kernel
     from luthier.verify.side_by_side import verify_object as verify_object
 
-_MODULE_OF = {
-    "KernelVerdict": "luthier.verify.side_by_side",
-    "LaunchPlan": "luthier.verify.launch_plan",
-    "read_plans": "luthier.verify.launch_plan",
-    "verify_kernel": "luthier.verify.side_by_side",
-    "verify_object": "luthier.verify.side_by_side",
-}
-
-__all__ = ["KernelVerdict", "LaunchPlan", "read_plans", "verify_kernel", "verify_object"]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)

@@ -19,13 +19,4 @@ if TYPE_CHECKING:
     from luthier.hazards.wait_states.findings import HazardFinding as HazardFinding
     from luthier.hazards.wait_states.findings import UnneededNop as UnneededNop
 
-_MODULE_OF = {
-    "HazardFinding": "luthier.hazards.wait_states.findings",
-    "HazardReport": "luthier.hazards.wait_states.check",
-    "UnneededNop": "luthier.hazards.wait_states.findings",
-    "check_hazards": "luthier.hazards.wait_states.check",
-}
-
-__all__ = ["HazardFinding", "HazardReport", "UnneededNop", "check_hazards"]
-
-__getattr__ = lazy_names(__name__, _MODULE_OF)
+__getattr__ = lazy_names(__name__)
