@@ -22,7 +22,7 @@ MAKERS = {
     "luthier_build/units.py": "write_bundle",
     "luthier_build/check.py": "check_objects",
     "runtime/luthier/payload/codegen.py": "generate",
-    "runtime/luthier/emulator/native/compiler.py": "compile_part",
+    "runtime/luthier/emulator/native/compiler.py": "compile_variants",
 }
 """Functions that make what is kept, by their files: in another version they say that they run."""
 USE = """

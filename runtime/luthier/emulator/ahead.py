@@ -25,7 +25,6 @@ def compile_ahead(found: CodeObject, kernels: Iterable[Kernel]) -> int:
     """
     shared = machine_code()
     before = shared.compiled
-    _ = shared.scheduler, shared.translate
     device = EmulatedDevice(found.target, threads=1)
     module = device.load(found)
     functions = [symbol.address for symbol in found.symbols if symbol.type == "func" and symbol.defined]

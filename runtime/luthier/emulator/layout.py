@@ -159,7 +159,7 @@ CONTEXT = Layout(
     fault_lane=4,
     fault_size=4,
     fault_kind=4,
-    translate=8,  # host address of the compiled helper for addresses that the fast check does not know
+    translate=8,  # host address of the helper for addresses that the fast check does not know
     current=8,  # wave that returned
     resume=8,  # wave index to continue with
     addresses=64 * 8,  # lane addresses under translation
@@ -441,8 +441,6 @@ WATCH = Layout(
 """State of the watch of a launch."""
 
 ENGINE = Layout(
-    scheduler=8,
-    translate=8,
     constants=8,  # host address of the inline constants
     constants_size=8,
     shared_base=8,

@@ -523,7 +523,6 @@ class Service:
     def _hello(self, request: Reader) -> Writer:
         """Return the reply that describes the devices to a process."""
         protocol.agree(request, "the virtual device (libluthier_kfd.so)")
-        code = machine_code()
         setup = messages.Setup(
             base=BASE,
             size=SIZE,
@@ -531,8 +530,6 @@ class Service:
             imports=IMPORTS,
             shared_base=abi.SHARED_BASE,
             private_base=abi.PRIVATE_BASE,
-            scheduler=code.scheduler,
-            translate=code.translate,
             counts_wanted=self._executed is not None,
             capture_patience=0 if self._captures is None else round(1000 * self._captures.patience),
             races="race" in self._wanted,

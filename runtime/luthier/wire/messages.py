@@ -106,9 +106,6 @@ class Setup(Message, frozen=True):
     shared_base: int
     private_base: int
     """Apertures of LDS and scratch."""
-    scheduler: int
-    translate: int
-    """Addresses of machine code."""
     counts_wanted: bool
     capture_patience: int
     """Milliseconds that launches wait for another one, which is captured, to end; 0: no captures are wanted."""

@@ -1,6 +1,7 @@
 #include "bounds.h"
 
 #include "bytes.h"
+#include "translate.h"
 
 namespace luthier {
 
@@ -8,15 +9,12 @@ using namespace layout;
 
 namespace {
 
-using Translate = uint32_t (*)(char *wave, char *cache, uint64_t lanes, uint64_t size, uint64_t flat);
-
 thread_local BoundsCheck *current = nullptr;
-thread_local Translate look_up = nullptr;
 
-uint32_t translate(char *wave, char *cache, uint64_t lanes, uint64_t size, uint64_t flat) {
-  char *context = pointer<char *>(wave, wave::context);
+int checked_translate(const char *wave, char *cache, uint64_t lanes, uint64_t size, uint64_t flat) {
+  const char *context = pointer<const char *>(wave, wave::context);
   for (;;) {
-    const uint32_t code = look_up(wave, cache, lanes, size, flat);
+    const int code = translate(wave, cache, lanes, size, flat);
     if (code == 0 || get(context, context::fault_kind) != FAULT_MEMORY)
       return code;
     // Lanes before this one have their addresses; this one's is the same on the host.
@@ -32,11 +30,10 @@ uint32_t translate(char *wave, char *cache, uint64_t lanes, uint64_t size, uint6
 
 } // namespace
 
-void activate(BoundsCheck *check, void *translate) {
-  current = check;
-  look_up = reinterpret_cast<Translate>(translate);
-}
+void activate(BoundsCheck *check) { current = check; }
 
-uint64_t checked_translate() { return reinterpret_cast<uint64_t>(translate); }
+uint64_t translate_function(bool checked) {
+  return reinterpret_cast<uint64_t>(checked ? &checked_translate : &translate);
+}
 
 } // namespace luthier

@@ -16,9 +16,10 @@ public:
   virtual bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) = 0;
 };
 
-// What this thread's compiled code asks. `translate` is the engine's own look-up.
-void activate(BoundsCheck *check, void *translate);
-// Return the function that compiled code is to call in place of the engine's own.
-uint64_t checked_translate();
+// What this thread's compiled code asks.
+void activate(BoundsCheck *check);
+// Return the function that compiled code is to call for addresses that its fast check does not know: `translate`, or
+// one that asks what is active.
+uint64_t translate_function(bool checked);
 
 } // namespace luthier

@@ -211,8 +211,7 @@ bool Execution::prepare(Worker &worker) {
   worker.prepare(shape_, number, host_);
   worker.context(context::launch, reinterpret_cast<uint64_t>(launch_));
   see(worker, *ranges_);
-  worker.context(context::translate,
-                 bounds_ ? checked_translate() : reinterpret_cast<uint64_t>(worker.engine().translate));
+  worker.context(context::translate, translate_function(bounds_ != nullptr));
   worker.context(context::observe, observe_function());
   worker.context(context::undefined, get(launch_, launch::undefined));
   worker.context(context::code_base, dispatch_.code);
@@ -383,7 +382,7 @@ Progress Execution::progress() {
 
 uint64_t Execution::advance_alone(Worker &worker) {
   if (bounds_)
-    activate(bounds_, worker.engine().translate);
+    activate(bounds_);
   activate(observer_);
   for (;;) {
     const uint64_t code = worker.run();

@@ -12,10 +12,8 @@ namespace luthier {
 
 class Worker;
 
-// Compiled code that runs waves, and what is the same for all of them.
+// Contents of waves that are the same for all of them.
 struct Engine {
-  int (*scheduler)(void *context, void *group) = nullptr;
-  void *translate = nullptr;
   std::string constants;                      // inline constants, at layout::CONSTANTS of a wave
   uint64_t shared_base = 0, private_base = 0; // apertures of LDS and scratch
   bool counts_wanted = false;                 // of all instructions that are ever executed, from the counters

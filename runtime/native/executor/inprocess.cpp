@@ -403,8 +403,6 @@ LUTHIER_EXPORT void *luthier_open(const char *from) {
   namespace in = layout::engine;
   try {
     Engine engine;
-    engine.scheduler = pointer<decltype(engine.scheduler)>(from, in::scheduler);
-    engine.translate = pointer<void *>(from, in::translate);
     engine.constants.assign(pointer<const char *>(from, in::constants), get(from, in::constants_size));
     engine.shared_base = get(from, in::shared_base);
     engine.private_base = get(from, in::private_base);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler.h"
 #include "undefined_memory.h"
 
 namespace luthier {
@@ -22,7 +23,6 @@ constexpr uint64_t kKept = 64 << 20;
 Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + group::kSize) {
   context_ = fixed_.data();
   group_ = context_ + context::kSize;
-  put(context_, context::translate, engine.translate);
   ExecutionCounters::get().enter(*this);
 }
 
@@ -166,7 +166,7 @@ bool Worker::add_places(std::set<uint64_t> &places) const {
 uint64_t Worker::run() {
   if (watched_)
     watch_.activate();
-  return static_cast<uint64_t>(engine_.scheduler(context_, group_));
+  return static_cast<uint64_t>(schedule(context_, group_));
 }
 
 Worker::Part::Part(Worker &worker) : worker_(worker) {

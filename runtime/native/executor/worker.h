@@ -39,8 +39,6 @@ public:
   uint64_t context(layout::Field field) const { return get(context_, field); }
   uint64_t group(layout::Field field) const { return get(group_, field); }
 
-  const Engine &engine() const { return engine_; }
-
   // Runs until something needs help; one of layout's codes.
   uint64_t run();
   // The wave that came back.

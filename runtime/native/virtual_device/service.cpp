@@ -52,8 +52,6 @@ Service::Service() {
   map(fd, told);
   setup_.engine.shared_base = told.shared_base;
   setup_.engine.private_base = told.private_base;
-  setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(told.scheduler);
-  setup_.engine.translate = reinterpret_cast<void *>(told.translate);
   setup_.engine.constants = reply.bytes();
   setup_.capture_patience = told.capture_patience;
   setup_.checks = {told.races != 0, told.uninitialised != 0, told.barriers != 0};

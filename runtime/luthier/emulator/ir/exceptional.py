@@ -9,9 +9,8 @@ from functools import reduce
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.support import OBSERVE_TYPE
 from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.ir.wave import OBSERVE_TYPE, WaveBuilder
 
 PTR = ir.PointerType()
 _OPERANDS = {"v_div_fixup": (1, 2)}

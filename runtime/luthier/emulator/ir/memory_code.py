@@ -13,10 +13,9 @@ from llvmlite import ir
 
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
-from luthier.emulator.ir.support import OBSERVE_TYPE, TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import WaveBuilder
+from luthier.emulator.ir.wave import OBSERVE_TYPE, TRANSLATE_TYPE, WaveBuilder
 from luthier.emulator.questions import QUESTIONS
 
 

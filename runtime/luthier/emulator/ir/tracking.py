@@ -31,8 +31,7 @@ from luthier.emulator.ir.definedness import (
     spread,
 )
 from luthier.emulator.ir.exact import I1, I32, I64, PTR
-from luthier.emulator.ir.support import OBSERVE_TYPE
-from luthier.emulator.ir.wave import DECIDES, WaveBuilder
+from luthier.emulator.ir.wave import DECIDES, OBSERVE_TYPE, WaveBuilder
 
 _LOADS = ("llvm.masked.load.", "llvm.masked.gather.")
 _STORES = ("llvm.masked.store.", "llvm.masked.scatter.")

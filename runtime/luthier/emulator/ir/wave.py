@@ -19,6 +19,11 @@ from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
 
 NEXT = ir.FunctionType(I32, [PTR, PTR])
+"""``i32 operation(wave, record)``: one of layout's reasons."""
+OBSERVE_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, I32])
+"""``void observe(wave, record, layout.ACCESS or null, one of layout's EVENTs)``."""
+TRANSLATE_TYPE = ir.FunctionType(I32, [PTR, PTR, I64, I64, I64])
+"""``i32 translate(wave, cache slot, lane mask, size, flat)``: 0, or 1 with the fault in the context."""
 DECIDES = "luthier.decides."
 """Beginning of the names of functions that stand for decisions until code is complete (`ir.tracking`)."""
 _GOES_ON = (layout.YIELD, layout.BARRIER, layout.MODE, layout.MESSAGE)

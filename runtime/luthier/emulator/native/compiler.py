@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import functools
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
 from luthier.emulator.ir.declare import Unsupported
-from luthier.emulator.ir.scheduler import emit_scheduler
-from luthier.emulator.ir.support import emit_translate
 from luthier.emulator.ir.variant import Run, Variant
 from luthier.emulator.native.emit import emit
 from luthier.emulator.native.fused import emit_run
 from luthier.emulator.native.nativecode import link
 from luthier.emulator.native.processor import processor
 from luthier.support.threads import Worker
-
-PARTS: dict[str, Callable[[ir.Module, str], None]] = {
-    "luthier_scheduler": emit_scheduler,
-    "luthier_translate": emit_translate,
-}
-"""Compiled code that is no operation, by symbol: the scheduler, and the helper that checks addresses one by one."""
 
 _BATCH = 48
 """Variants of one image."""
@@ -41,13 +33,6 @@ def _target() -> llvm.TargetMachine:
         reloc="pic",
         codemodel="small",
     )
-
-
-def compile_part(name: str) -> bytes:
-    """Return the image of one of `PARTS`."""
-    module = ir.Module(name)
-    PARTS[name](module, name)
-    return _image(module)
 
 
 def compile_variants(variants: Sequence[Variant | Run]) -> tuple[list[bytes], dict[str, str]]:

@@ -69,25 +69,6 @@ class MachineCode:
         """Return why a symbol has no function."""
         return self._refusals[symbol]
 
-    @functools.cached_property
-    def scheduler(self) -> int:
-        """Return the host address of the compiled scheduler."""
-        return self._part("luthier_scheduler")
-
-    @functools.cached_property
-    def translate(self) -> int:
-        """Return the host address of the helper that checks addresses one by one."""
-        return self._part("luthier_translate")
-
-    def _part(self, name: str) -> int:
-        with self._lock:
-            self._load({name})
-            if name not in self._addresses:
-                from luthier.emulator.native.compiler import compile_part
-
-                self._add_compiled([compile_part(name)])
-            return self._addresses[name]
-
     def _compile(self, variants: list[Variant | Run], calls: bool) -> None:
         from luthier.emulator.native.compiler import compile_variants
 

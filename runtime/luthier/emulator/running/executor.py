@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from luthier.emulator import agreement, layout
 from luthier.emulator.constants import inline_bytes
-from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
 from luthier.errors import DeviceError
 from luthier.wire.messages import Sighting
@@ -134,10 +133,8 @@ class Executor:
     def _open(self) -> int:
         """Return the native executor; another one in a child process, which has none of its parent's threads."""
         if self._process != os.getpid():
-            code = machine_code()
             constants = np.frombuffer(inline_bytes(), np.uint8)
-            engine = {"scheduler": code.scheduler, "translate": code.translate, "threads": self.threads}
-            engine |= {"constants": constants.ctypes.data, "constants_size": len(constants)}
+            engine = {"threads": self.threads, "constants": constants.ctypes.data, "constants_size": len(constants)}
             engine |= {"shared_base": SHARED_BASE, "private_base": PRIVATE_BASE}
             block = Block(layout.ENGINE, engine)
             handle = _library().luthier_open(block.address)
