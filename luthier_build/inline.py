@@ -72,7 +72,7 @@ def compile_inline(
         include_dirs=tuple(str(Path(folder).absolute()) for folder in settings.include_dirs),
     )
     toolchain = find_toolchain(settings)
-    key = digest_text(text, str(toolchain.clang), made_by("luthier_build.inline"), *_what_matters(settings))
+    key = digest_text(text, str(toolchain.clang), made_by("inline"), *_what_matters(settings))
 
     def report(line: str) -> None:
         say_text(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)

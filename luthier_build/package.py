@@ -207,7 +207,7 @@ def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
         BuildError: each reason, with the hook's place and targets.
     """
     stamp = folder / device.name / f"{device.name}.checked"
-    key = digest_text(made_by("luthier_build.check"), version("llvmlite"))
+    key = digest_text(made_by("check"), version("llvmlite"))
     if not is_current(stamp, key):
         from luthier_build.check import check_objects  # LLVM, which a build with nothing to do can spare
 
@@ -234,8 +234,7 @@ def describe_module(
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
-    makers = made_by("luthier_build.manifest", "luthier_build.sources", "luthier_build.units")
-    key = digest_text(package, makers, *environment, *device.arguments)
+    key = digest_text(package, made_by("manifest"), *environment, *device.arguments)
     if is_current(output, key):
         return Manifest.read(output)
     forget(output)

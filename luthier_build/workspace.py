@@ -56,19 +56,33 @@ def digest_text(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
+_DESCRIBERS = (
+    *("cache", "device_library", "manifest", "own_commands", "plugin", "precompiled", "settings", "sources"),
+    *("toolchain", "units", "workspace", "wrapper_tables"),
+)
+MAKERS = {
+    "manifest": ("OBJECTS", _DESCRIBERS),
+    "check": ("PATCHES", ("check", "jobs")),
+    "inline": ("PATCHES", (*_DESCRIBERS, "check", "compile", "inline", "jobs", "package", "stubs")),
+}
+"""By what is made: the list of `luthier.cache.provenance` with what it takes of Luthier, and the modules of this
+package, with all that these import (tests/cache/test_provenance.py)."""
+
+
 @functools.cache
-def made_by(*modules: str) -> str:
-    """Return the digest of the sources of modules of this package, with all that they import of it and of Luthier.
+def made_by(what: str) -> str:
+    """Return the digest of the sources of the makers of one of `MAKERS`.
 
     It is in the keys of what they make: two commits may have one version number.
     """
-    from luthier.cache.provenance import provenance_of  # slow to import
+    from luthier.cache import provenance  # slow to import
 
-    own = provenance_of(*modules, package=Path(__file__).parent)
-    below = provenance_of(*(name for name in own.outside if name.startswith("luthier.")))
+    below, makers = MAKERS[what]
+    own = provenance.provenance_of(*(f"luthier_build.{name}" for name in makers), root=Path(__file__).parents[1])
+    others = provenance.provenance_of(*getattr(provenance, below))
     # What is written while it runs is not what this process has imported, and has made things by.
-    fresh = "" if own.unchanged() and below.unchanged() else secrets.token_hex()
-    return digest_text(own.digest, below.digest, fresh)
+    fresh = "" if own.unchanged() and others.unchanged() else secrets.token_hex()
+    return digest_text(own.digest, others.digest, fresh)
 
 
 @contextlib.contextmanager

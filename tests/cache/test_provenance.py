@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import grimp
 import pytest
 from luthier.cache import provenance
-from luthier.cache.provenance import PACKAGE, Provenance, Tree, package_provenance, provenance_of
-from luthier.cache.store import Store
-from luthier.emulator.native import store as emulator_store
-from luthier.payload import kept as payload_store
+from luthier.cache.provenance import (
+    EMULATOR,
+    OBJECTS,
+    PACKAGE,
+    PATCHES,
+    PAYLOADS,
+    Provenance,
+    package_provenance,
+    provenance_of,
+)
+from luthier.errors import CacheError
 
-PATCHING = ("luthier.run.patching",)
-MAKERS = {"patched": PATCHING, "payloads": payload_store.MAKERS, "emulator": emulator_store.MAKERS}
+from luthier_build.workspace import MAKERS as BUILDERS
 
-
-@pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """What is in the sources, read once: the real function keeps it in just this way."""
-    return Store(tmp_path_factory.mktemp("known") / "sources.sqlite")
+PATCHING = (*PATCHES, "luthier.run.patching")
+MAKERS = {"patched": PATCHING, "payloads": PAYLOADS, "emulator": EMULATOR}
 
 
 @pytest.fixture
@@ -36,13 +39,50 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
-def named(folder: Path, what: str, known: Store) -> Provenance:
-    return Tree(folder).trace(MAKERS[what], known=known)
+def named(folder: Path, what: str) -> Provenance:
+    """Return the provenance as a new process finds it."""
+    return new_provenance(folder.parent, *MAKERS[what])
+
+
+def new_provenance(root: Path, *makers: str) -> Provenance:
+    for kept in (provenance._provenance_of, provenance._files_of, provenance._source):
+        kept.cache_clear()
+    return provenance_of(*makers, root=root)
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_it_is_the_same_wherever_the_sources_are(copy: Path, known: Store, what: str) -> None:
-    assert named(copy, what, known).digest == named(PACKAGE, what, known).digest
+def test_it_is_the_same_wherever_the_sources_are(copy: Path, what: str) -> None:
+    assert named(copy, what).digest == named(PACKAGE, what).digest
+
+
+@functools.cache
+def imports() -> grimp.ImportGraph:
+    """Return who imports whom, also inside functions and for type checkers, without the public names of `luthier`."""
+    return grimp.build_graph("luthier", "luthier_build", cache_dir=None)
+
+
+LISTS = {**MAKERS, "objects": OBJECTS}
+LISTS |= {
+    f"{what} of builds": (*getattr(provenance, below), *(f"luthier_build.{name}" for name in names))
+    for what, (below, names) in BUILDERS.items()
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_what_makers_import_is_declared(what: str) -> None:
+    """Else a result would outlive what made it. Whoever takes a public name of `luthier`'s takes it from everywhere."""
+    listed = LISTS[what]
+    within = {name for name in imports().modules for maker in listed if f"{name}.".startswith(f"{maker}.")}
+    assert within
+    undeclared = {
+        f"{name} imports {other}"
+        for name in within
+        for other in imports().find_modules_directly_imported_by(name) - within - {"luthier", "luthier_build"}
+    }
+    assert not undeclared
+    for name in within:
+        for details in imports().get_import_details(importer=name, imported="luthier"):
+            assert re.search(r"import (_mc|__version__)\b", details["line_contents"]), (name, details)
 
 
 def native(name: str) -> str:
@@ -51,43 +91,22 @@ def native(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("what", "names"),
-    [
-        (
-            "patched",
-            [
-                "tool/hook_budget.py",
-                "tool/task.py",
-                "lifting/liveness.py",
-                "patch/registers/spill_slots.py",
-                "payload/intrinsics.py",
-                "isa/targets.py",
-            ],
-        ),
-        ("payloads", ["payload/codegen.py", "payload/llvm.py", "payload/allowed.py", "module/llvm_types.py"]),
-        ("emulator", ["emulator/layout.py", "emulator/native/compiler.py", "emulator/operations/matrix.py"]),
-    ],
+    ("keeper", "makers"), [("luthier.payload.kept", PAYLOADS), ("luthier.emulator.native.store", EMULATOR)]
 )
-def test_it_holds_what_it_must(known: Store, what: str, names: list[str]) -> None:
-    """Budgets of registers, the native analyses, what is imported inside functions, LLVM."""
-    files = named(PACKAGE, what, known).files
-    assert {*names, "__init__.py", native("_mc"), "libllvmlite.so"} <= files.keys()
-    assert not {"cli/main.py", "report/page.py"} & files.keys()
+def test_who_keeps_something_is_among_the_makers(keeper: str, makers: tuple[str, ...]) -> None:
+    users = imports().find_modules_that_directly_import(keeper)
+    outside = {user for user in users if not f"{user}.".startswith(tuple(f"{maker}." for maker in makers))}
+    assert outside <= {"luthier.cli.emulator", "luthier.replay.server"}  # they open it, no more
 
 
-def test_who_keeps_something_is_among_the_makers() -> None:
-    for function, module, makers in (
-        ("kept", "luthier.payload.kept", payload_store.MAKERS),
-        ("store", "luthier.emulator.native.store", emulator_store.MAKERS),
-    ):
-        users = set()
-        for path in PACKAGE.rglob("*.py"):
-            if module not in path.read_text():
-                continue
-            imported = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
-            if any(node.module == module and node.names[0].name.startswith(function) for node in imported):
-                users.add(".".join(["luthier", *path.relative_to(PACKAGE).with_suffix("").parts]))
-        assert users - {"luthier.cli.emulator", "luthier.replay.server"} == set(makers)  # they open it, no more
+@pytest.mark.parametrize("what", MAKERS)
+def test_native_code_and_llvm_count(what: str) -> None:
+    assert {"luthier/__init__.py", f"luthier/{native('_mc')}", "libllvmlite.so"} <= named(PACKAGE, what).files.keys()
+
+
+def test_a_maker_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(CacheError, match=r"no module luthier\.no_such is in"):
+        provenance_of("luthier.isa", "luthier.no_such")
 
 
 RUN = """
@@ -118,7 +137,7 @@ print("\\n".join({code.co_filename for code in ran if code.co_name != "<module>"
     ],
 )
 def test_python_runs_nothing_else(  # type: ignore[no-untyped-def]
-    app, known: Store, what: str, makers: str, some: tuple[str, ...], others: set[str]
+    app, what: str, makers: str, some: tuple[str, ...], others: set[str]
 ) -> None:
     """An oracle that reads no sources: whose functions run until a kernel is patched, or operations are compiled."""
     command = [sys.executable, "-c", RUN, app("vector_add", "gfx90a"), what]
@@ -126,8 +145,9 @@ def test_python_runs_nothing_else(  # type: ignore[no-untyped-def]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     ran = {os.path.relpath(path, PACKAGE) for path in done.stdout.splitlines() if path.startswith(f"{PACKAGE}/")}
+    held = {name.removeprefix("luthier/") for name in named(PACKAGE, what).files}
     assert ran.issuperset(some)
-    rest = {path for path in ran - named(PACKAGE, what, known).files.keys() if re.match(makers, path)}
+    rest = {path for path in ran - held if re.match(makers, path)}
     assert rest <= others, rest
 
 
@@ -142,29 +162,29 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_each_source_counts(copy: Path, known: Store, what: str) -> None:
-    before = named(copy, what, known)
+def test_each_source_counts(copy: Path, what: str) -> None:
+    before = named(copy, what)
     for name in CHANGES:
         path = copy / name
         path.write_text(path.read_text() + "\nANOTHER = 1\n")
-        after = named(copy, what, known)
-        assert (after.digest != before.digest) == (name in before.files), name
+        after = named(copy, what)
+        assert (after.digest != before.digest) == (f"luthier/{name}" in before.files), name
         before = after
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_every_file_it_holds_counts(copy: Path, known: Store, what: str) -> None:
+def test_every_file_it_holds_counts(copy: Path, what: str) -> None:
     """The class, not the example: one file after the other, three of them on every run."""
-    files = sorted(name for name in named(copy, what, known).files if name.endswith(".py"))
+    files = sorted(name for name in named(copy, what).files if name.endswith(".py"))
     chosen = files if os.environ.get("LUTHIER_TEST_ALL") else [files[0], files[len(files) // 2], files[-1]]
-    before = named(copy, what, known).digest
+    before = named(copy, what).digest
     for name in chosen:
-        path = copy / name
+        path = copy.parent / name
         text = path.read_bytes()
         path.write_bytes(text + b"\n0\n")
-        assert named(copy, what, known).digest != before, name
+        assert named(copy, what).digest != before, name
         path.write_bytes(text)
-    assert named(copy, what, known).digest == before
+    assert named(copy, what).digest == before
 
 
 SOURCE = '''"""The module's."""
@@ -216,7 +236,7 @@ def digest_of(folder: Path, text: str) -> str:
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("")
     (package / "made.py").write_text(text)
-    return Tree(package).trace(["luthier.made"]).digest
+    return new_provenance(folder, "luthier.made").digest
 
 
 def test_what_cannot_be_parsed_counts_by_content(tmp_path: Path) -> None:
@@ -225,27 +245,27 @@ def test_what_cannot_be_parsed_counts_by_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_no_maker_looks_at_docstrings_or_lines(known: Store, what: str) -> None:
+def test_no_maker_looks_at_docstrings_or_lines(what: str) -> None:
     """Else these would have to count."""
-    for name in named(PACKAGE, what, known).files:
+    for name in named(PACKAGE, what).files:
         if name.endswith(".py"):
-            text = (PACKAGE / name).read_text()
+            text = (PACKAGE.parent / name).read_text()
             assert not re.search(r"__doc__|getdoc|getsource|getcomments|f_lineno|co_firstlineno|linecache", text), name
 
 
-def test_native_code_counts_by_its_build_id(copy: Path, known: Store) -> None:
+def test_native_code_counts_by_its_build_id(copy: Path) -> None:
     path = copy / native("_mc")
     build_id = provenance._build_id(str(path))
     readelf = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout
     assert f"Build ID: {build_id}" in readelf
-    before = {what: named(copy, what, known).digest for what in MAKERS}
+    before = {what: named(copy, what).digest for what in MAKERS}
     os.utime(path)
-    assert {what: named(copy, what, known).digest for what in MAKERS} == before
+    assert {what: named(copy, what).digest for what in MAKERS} == before
     data = path.read_bytes()
     at = data.index(bytes.fromhex(build_id))
     path.write_bytes(data[:at] + bytes(20) + data[at + 20 :])
     for what in MAKERS:
-        assert named(copy, what, known).digest != before[what]
+        assert named(copy, what).digest != before[what]
 
 
 def test_native_code_without_a_build_id_counts_by_content(tmp_path: Path) -> None:
@@ -263,73 +283,30 @@ def test_native_code_without_a_build_id_counts_by_content(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("module", ["llvmlite", "numpy"])
-def test_versions_of_code_generators_count(known: Store, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    before = named(PACKAGE, "patched", known).digest
+def test_versions_of_code_generators_count(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    before = named(PACKAGE, "patched").digest
     monkeypatch.setattr(f"{module}.__version__", "0.0.1")
-    assert named(PACKAGE, "patched", known).digest != before
+    assert named(PACKAGE, "patched").digest != before
 
 
-def test_the_library_of_llvm_counts(known: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_library_of_llvm_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (real,) = (path for path in provenance._libraries_of("llvmlite") if path.endswith("libllvmlite.so"))
     with open(real, "rb") as file:
         head = file.read(1 << 16)
     build_id = provenance._build_id(real)
     other = tmp_path / "libllvmlite.so"
     other.write_bytes(head.replace(bytes.fromhex(build_id), bytes(20)))
-    before = named(PACKAGE, "payloads", known).digest
+    before = named(PACKAGE, "payloads").digest
     monkeypatch.setattr(provenance, "_libraries_of", lambda top: (str(other),))
-    assert named(PACKAGE, "payloads", known).digest != before
+    assert named(PACKAGE, "payloads").digest != before
 
 
-def test_imports_of_all_kinds_are_followed(tmp_path: Path) -> None:
-    folder = tmp_path / "luthier"
-    files = {
-        "__init__.py": "from luthier.everything import x",
-        "everything.py": "",
-        "made.py": "import luthier.a.one, luthier.b as b\n"
-        "from luthier.packed.five import x\nfrom luthier.given import y\n"
-        "def later():\n    from luthier import (\n        c,\n        d as e,\n    )\n"
-        "if TYPE_CHECKING:\n    from luthier.f import name\n"
-        "HERE = {'x': 'luthier.g.two', 'y': 'luthier.tools'}\n",
-        "a/__init__.py": "",
-        "a/one.py": "",
-        "a/other.py": "",
-        "b.py": "try:\n    from luthier.h.three import x\nexcept ImportError:\n    pass",
-        "c.py": "",
-        "d.py": "",
-        "f.py": "",
-        "g/two.py": "",
-        "h/__init__.py": "import_module(f'luthier.{name}')",
-        "h/three.py": "",
-        "h/library.cpython-311-x86_64-linux-gnu.so": "native",
-        "packed/__init__.py": "from luthier.packed.six import name",
-        "packed/five.py": "",
-        "packed/six.py": "",
-        "given/__init__.py": "from luthier.given.seven import y",
-        "given/seven.py": "",
-        "unused.py": "",
-        "names.py": "from luthier import x",
-    }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    found = Tree(folder).trace(["luthier.made"]).files.keys()
-    assert files.keys() - found == {"everything.py", "unused.py", "names.py", "a/other.py", "packed/six.py"}
-    assert "everything.py" in Tree(folder).trace(["luthier.names"]).files  # a name of the outermost package
-    before = Tree(folder).trace(["luthier.made"]).digest
-    (folder / "b").mkdir()  # in front of the module of that name
-    (folder / "b/__init__.py").write_text("")
-    assert Tree(folder).trace(["luthier.made"]).digest != before
-
-
-def test_what_was_written_since_the_process_began_is_not_believed(
-    copy: Path, known: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_written_since_the_process_began_is_not_believed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have been imported as it was before."""
     path = copy / "tool/hook_budget.py"
-    assert not named(copy, "patched", known).unchanged()  # just copied
+    assert not named(copy, "patched").unchanged()  # just copied
     monkeypatch.setattr(provenance, "_BEGAN", path.stat().st_ctime_ns + 10**9)
-    found = named(copy, "patched", known)
+    found = named(copy, "patched")
     assert not found.unchanged() or max(found.states[0][3:]) < provenance._BEGAN
     monkeypatch.setattr(provenance, "_BEGAN", max(max(state[3:]) for state in found.states) + 1)
     assert found.unchanged()
@@ -340,27 +317,22 @@ def test_what_was_written_since_the_process_began_is_not_believed(
     assert provenance_of(*PATCHING).unchanged()
 
 
-def test_sources_are_read_once(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path / "kept.sqlite")
-    read: list[str] = []
-    real = provenance._read_source
+def test_sources_are_parsed_once(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "kept"))
+    parsed: list[bytes] = []
+    real = provenance._program_of
 
-    def noted(file: Any) -> Any:
-        read.append(file.state[0])
-        return real(file)
+    def noted(text: bytes) -> str:
+        parsed.append(text)
+        return real(text)
 
-    monkeypatch.setattr(provenance, "_read_source", noted)
-    first = named(copy, "payloads", store)
-    contents = {digest for name, digest in first.files.items() if name.endswith(".py") and name != "__init__.py"}
-    assert len(contents) <= len(read) <= len(first.files)
-    read.clear()
-    (copy / "payload/llvm.py").write_text(
-        (copy / "payload/llvm.py").read_text() + "\nimport luthier.tool.hook_budget\n"
-    )
-    second = named(copy, "payloads", store)
-    assert {Path(path).name for path in read} >= {"llvm.py", "hook_budget.py"}
-    assert "tool/hook_budget.py" in second.files.keys() - first.files.keys()
-    assert all(Path(path).name == "llvm.py" or path.removeprefix(f"{copy}/") not in first.files for path in read)
+    monkeypatch.setattr(provenance, "_program_of", noted)
+    first = named(copy, "payloads")
+    assert 0 < len(parsed) <= len(first.files)
+    parsed.clear()
+    (copy / "payload/llvm.py").write_text((copy / "payload/llvm.py").read_text() + "\nANOTHER = 1\n")
+    assert named(copy, "payloads").digest != first.digest
+    assert [text.endswith(b"\nANOTHER = 1\n") for text in parsed] == [True]
 
 
 PACKAGES = {

@@ -1,14 +1,11 @@
-"""Provenance of cached results: the sources that were imported to make them, native code, Python and LLVM.
+"""Provenance of cached results: the sources that they are made by, native code, Python and LLVM.
 
-`provenance_of` names some modules and gives a digest of all that they import, inside functions too, and for type
-checkers: found by reading the sources, so that nothing need be listed by hand and nothing can be forgotten. A module
-that is imported by a name that the program puts together is found where its full name stands in a string, or where an
-import for type checkers says it, as in this package's `__init__` modules. What a package imports counts for who takes
-a name from it, not for who only imports a module of it.
+Who keeps results declares by which modules and packages they are made, all that these import included
+(tests/cache/test_provenance.py holds the lists to the imports). So an edit elsewhere lets them be.
 
 Luthier's sources count by what Python parses them to, without docstrings: comments and layout change no result. Other
 packages' files count by content, native code by the build id that its linker gave it (by content where it has none).
-Parsing 300 modules takes seconds, so what is read out of each is kept, by its content.
+Parsing 300 modules takes seconds, so what each comes to is kept, by its content.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import re
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,16 +27,32 @@ from msgspec import Struct
 
 from luthier.cache.folder import cache_folder
 from luthier.cache.store import Store
+from luthier.errors import CacheError
 
 PACKAGE = Path(__file__).parents[1]
 SHIPPED = PACKAGE / "cache" / "shipped"
 """Folder of what came with the package: wheels have it (scripts/wheels), sources have none."""
 SOURCES = "sources.sqlite"
 CODE_GENERATORS = ("llvmlite", "numpy")
-"""Other packages whose versions decide what is made, where they are imported."""
+"""Other packages whose versions decide what is made."""
+_LOW = (
+    *("luthier._mc", "luthier.arch", "luthier.cache", "luthier.errors", "luthier.extensions", "luthier.isa"),
+    *("luthier.support", "luthier.terminal", "luthier.wire.structures"),
+)
+EMULATOR = (
+    *_LOW,
+    *(f"luthier.emulator.{name}" for name in ("constants", "ir", "layout", "native", "operations", "questions")),
+    *(f"luthier.emulator.binding.{name}" for name in ("bind", "records", "shapes")),
+)
+"""Makers of operations of the emulated device, and of what binding finds out about instructions."""
+OBJECTS = (*_LOW, "luthier.channels", "luthier.module", "luthier.objects", "luthier.wire.channels")
+"""Makers of what is read out of code objects, and of manifests of tool modules."""
+PAYLOADS = (*OBJECTS, "luthier.hazards", "luthier.lifting", "luthier.payload")
+"""Makers of hooks, compiled for their arguments."""
+PATCHES = (*PAYLOADS, "luthier.emulator.layout", "luthier.emulator.running.start", "luthier.patch", "luthier.tool")
+"""Makers of patched kernels."""
 _NATIVE = re.compile(r".*\.(so|pyd|dylib)(\.\d+)*")
-_MODULE_NAME = re.compile(rf"{PACKAGE.name}(\.\w+)+")
-_READER = f"sources 1 {sys.implementation.cache_tag} ".encode() + hashlib.sha256(Path(__file__).read_bytes()).digest()
+_READER = f"sources 2 {sys.implementation.cache_tag} ".encode() + hashlib.sha256(Path(__file__).read_bytes()).digest()
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _BUILD_ID_NOTE = struct.Struct("<III4s")
 State = tuple[str, int, int, int, int]
@@ -56,8 +69,6 @@ class Provenance(Struct, frozen=True):
     """The digest of each file: of the program that a source of Luthier is, of a library its build id."""
     states: tuple[State, ...]
     """State of each file, from before it was read."""
-    outside: tuple[str, ...] = ()
-    """Full names of what is imported of other packages."""
 
     def unchanged(self) -> bool:
         """Return whether this process can be trusted to have imported the files as they were read.
@@ -73,20 +84,56 @@ class Provenance(Struct, frozen=True):
             return False
 
 
-def provenance_of(*modules: str, also: str = "", package: Path | None = None) -> Provenance:
-    """Return the provenance of what these modules of Luthier make.
+def provenance_of(*makers: str, also: str = "", root: Path = PACKAGE.parent) -> Provenance:
+    """Return the provenance of what these modules make.
 
     Args:
-        modules: names, e.g. ``luthier.run.patching``; nothing is imported.
+        makers: their names, of packages for all that is in them; nothing is imported.
         also: what else decides what is made.
-        package: folder of another package that they are of.
+        root: the folder that their package is in.
+
+    Raises:
+        CacheError: there is no such module.
     """
-    return _provenance_of(package or PACKAGE, modules, also)  # PACKAGE is another one in tests
+    return _provenance_of(makers, also, root, cache_folder("provenance"))
 
 
 @functools.cache
-def _provenance_of(package: Path, modules: tuple[str, ...], also: str) -> Provenance:
-    return _tree_of(package).trace(modules, also, _known_sources())
+def _provenance_of(makers: tuple[str, ...], also: str, root: Path, folder: Path | None) -> Provenance:
+    paths = sorted({path for name in makers for path in _files_of(root, name)})
+    sources = [_source(path) for path in paths if path.endswith(".py")]
+    own_libraries = [_File.of_native(path) for path in paths if not path.endswith(".py")]
+    llvm = [_File.of_native(path) for path in sorted(_libraries_of("llvmlite"))]
+    programs = _programs_of(sources, None if folder is None else _sources_in(folder))
+    own = {os.path.relpath(path, root): programs[path] for path in programs}
+    own |= {os.path.relpath(file.state[0], root): file.digest for file in own_libraries}
+    files = {**own, **{Path(file.state[0]).name: file.digest for file in llvm}}
+    said = [also, sys.implementation.cache_tag, sys.maxsize, [(name, _version(name)) for name in CODE_GENERATORS]]
+    return Provenance(
+        _digest_of(sorted(files.items()), said),
+        _digest_of(sorted(own.items())),
+        files,
+        tuple(file.state for file in (*sources, *own_libraries, *llvm)),
+    )
+
+
+@functools.cache
+def _files_of(root: Path, name: str) -> tuple[str, ...]:
+    """Return the files of a module, or of all modules in a package, and those of the packages that it is in, which
+    Python runs before it.
+
+    Raises:
+        CacheError: there is no such module.
+    """
+    place = root.joinpath(*name.split("."))
+    found = [f"{folder}/{name}" for folder, _, names in os.walk(place) for name in names if name.endswith(".py")]
+    if not found:
+        beside = map(str, place.parent.glob(f"{place.name}.*"))
+        found = [path for path in beside if path.endswith(".py") or _NATIVE.fullmatch(path)]
+    if not found:
+        raise CacheError(f"no module {name} is in {root}: name the modules that make results by what they are called")
+    packages = (folder / "__init__.py" for folder in place.parents if folder != root and folder.is_relative_to(root))
+    return *found, *(str(path) for path in packages if path.exists())
 
 
 @functools.lru_cache(maxsize=64)
@@ -104,15 +151,23 @@ def package_provenance(module: str) -> Provenance | None:
     if not paths:
         return None
     files = [_File.of_native(path) if _NATIVE.fullmatch(path) else _File.read(path) for path in sorted(paths)]
-    sources = [file for file in files if file.state[0].endswith(".py")]
-    read = _read_sources(sources, _known_sources()).values()
-    outside = {name.partition(".")[0] for source in read for name in source.imports}
+    outside = {name for file in files if file.state[0].endswith(".py") for name in _imports_of(file.text)}
     if outside - sys.stdlib_module_names - {top, PACKAGE.name, *CODE_GENERATORS}:
         return None
     root = os.path.commonpath([os.path.dirname(path) for path in paths])
     digests = {os.path.relpath(file.state[0], root): file.digest for file in files}
     digest = _digest_of(sorted(digests.items()))
     return Provenance(digest, digest, digests, tuple(file.state for file in files))
+
+
+def _imports_of(text: bytes) -> Iterator[str]:
+    """Yield the topmost packages that a source imports; none where it cannot be parsed, and so not be imported."""
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]
 
 
 def _digest_of(*said: object) -> str:
@@ -139,6 +194,11 @@ class _File(Struct, frozen=True):
         """Return a native file with its build id as digest, since its contents would take long to read."""
         state = _state(path)
         return _File(state, _build_id(path) or _File.read(path).digest)
+
+
+@functools.cache
+def _source(path: str) -> _File:
+    return _File.read(path)
 
 
 def _state(path: str) -> State:
@@ -175,118 +235,6 @@ def _build_id_in(notes: bytes) -> str:
             return notes[start : start + size].hex()
         at = start + -(-size // 4) * 4
     return ""
-
-
-class Tree:
-    """A package in a folder: which files its modules are in. Each file is read once.
-
-    Args:
-        package: its folder, of the package's name.
-    """
-
-    def __init__(self, package: Path) -> None:
-        self._package = package
-        self._folders: dict[str, frozenset[str]] = {}
-        self._files: dict[str, _File] = {}
-        self._found: dict[str, tuple[tuple[str, bool], ...]] = {}
-
-    def trace(self, modules: Sequence[str], also: str = "", known: Store | None = None) -> Provenance:
-        """Return the provenance of modules like `provenance_of`.
-
-        Args:
-            known: where what is read out of sources is kept.
-        """
-        names, done, imported = set(modules), set[str](), set[str]()
-        paths, taken = {str(self._package / "__init__.py")}, set[str]()
-        sources: dict[str, _Source] = {}
-        while names:  # one level of imports after the other, to ask for all of a level at once
-            done |= names
-            found = [place for name in names for place in self._sources_of(name)]
-            paths.update(path for path, _ in found)
-            fresh = {path for path, is_taken in found if is_taken} - taken
-            taken |= fresh
-            sources |= _read_sources(map(self._read, paths - sources.keys()), known)
-            tops = {name: name.partition(".")[0] for path in fresh for name in sources[path].imports}
-            imported |= tops.keys()
-            names = {name for name, top in tops.items() if top.lstrip("?") == self._package.name} - done
-        folders = {os.path.dirname(path) for path in paths}
-        own_libraries = [path for folder in folders for path in self._native_in(folder)]
-        outside = {name: top for name in imported if (top := name.partition(".")[0]).lstrip("?") != self._package.name}
-        used = [name for name in CODE_GENERATORS if name in outside.values()]
-        native = [*own_libraries, *(path for name in used for path in _libraries_of(name))]
-        libraries = list(map(_File.of_native, sorted(native)))
-        digests = {self._shown(path): sources[path].program for path in sorted(paths)}
-        digests |= {self._shown(file.state[0]): file.digest for file in libraries}
-        files = [*map(self._read, sorted(paths)), *libraries]
-        said = [also, sys.implementation.cache_tag, sys.maxsize, [(name, _version(name)) for name in used]]
-        own = {self._shown(path): digests[self._shown(path)] for path in (*paths, *own_libraries)}
-        return Provenance(
-            _digest_of(sorted(digests.items()), said),
-            _digest_of(sorted(own.items())),
-            digests,
-            tuple(file.state for file in files),
-            tuple(sorted(outside)),
-        )
-
-    def _read(self, path: str) -> _File:
-        if path not in self._files:
-            self._files[path] = _File.read(path)
-        return self._files[path]
-
-    def _sources_of(self, name: str) -> tuple[tuple[str, bool], ...]:
-        if name not in self._found:
-            self._found[name] = tuple(self._look_up(name))
-        return self._found[name]
-
-    def _look_up(self, name: str) -> Iterator[tuple[str, bool]]:
-        """Yield the file of a module, and those of the packages that it is in, which Python runs before it; and whether
-        something is taken from it.
-
-        From a package it is where the name is its own, or one in it that is no module.
-        """
-        folder, package = str(self._package), ""
-        for number, part in enumerate(name.split(".")[1:]):
-            entries = self._entries(folder)
-            if part in entries:
-                if package:
-                    yield package, False
-                folder = f"{folder}/{part}"
-                package = f"{folder}/__init__.py" if "__init__.py" in self._entries(folder) else ""
-                continue
-            is_module = f"{part}.py" in entries
-            if package:
-                yield package, not is_module
-            if is_module:
-                yield f"{folder}/{part}.py", True
-            elif not number and _is_name(name, part, entries):
-                yield f"{folder}/__init__.py", True
-            return  # what follows is a name in the module
-        if package:
-            yield package, True
-
-    def _entries(self, folder: str) -> frozenset[str]:
-        if folder not in self._folders:
-            with suppress(OSError):
-                self._folders[folder] = frozenset(os.listdir(folder))
-        return self._folders.setdefault(folder, frozenset())
-
-    def _native_in(self, folder: str) -> Iterator[str]:
-        return (f"{folder}/{name}" for name in self._entries(folder) if _NATIVE.fullmatch(name))
-
-    def _shown(self, path: str) -> str:
-        """Return a file's name independent of where the package is: relative to it."""
-        return path.removeprefix(f"{self._package}/") if path.startswith(f"{self._package}/") else Path(path).name
-
-
-def _is_name(name: str, part: str, entries: Iterable[str]) -> bool:
-    """Return whether a name taken from the outermost package is no module, not even a native one, and no dunder."""
-    is_certain = not name.startswith("?") and not part.startswith("__")
-    return is_certain and not any(entry.startswith(f"{part}.") for entry in entries)
-
-
-@functools.cache
-def _tree_of(package: Path) -> Tree:
-    return Tree(package)
 
 
 def _files_of_package(top: str) -> Iterator[str]:
@@ -327,23 +275,6 @@ def _version(name: str) -> str:
 # Sources -------------------------------------------------------------------------------------------------------------
 
 
-class _Source(Struct, frozen=True):
-    """The names, imports and data that a source file mentions."""
-
-    program: str
-    """Digest of the program: equal for sources that differ in comments, docstrings and layout alone."""
-    imports: tuple[str, ...]
-    """The full names of all that it imports; those that strings may name have a question mark before them.
-
-    Relative imports are left out: they stay in a package.
-    """
-
-
-def _known_sources() -> Store | None:
-    folder = cache_folder("provenance")
-    return None if folder is None else _sources_in(folder)
-
-
 @functools.lru_cache(maxsize=8)
 def _sources_in(folder: Path) -> Store:
     return Store(folder / SOURCES, shipped=SHIPPED / SOURCES)
@@ -352,52 +283,26 @@ def _sources_in(folder: Path) -> Store:
 os.register_at_fork(after_in_child=_sources_in.cache_clear)  # SQLite's connections do not survive a fork
 
 
-def _read_sources(files: Iterable[_File], known: Store | None) -> dict[str, _Source]:
-    """Return by path what some sources say; what is not kept of them is read and kept."""
+def _programs_of(files: Iterable[_File], known: Store | None) -> dict[str, str]:
+    """Return by path the digest of the program that each source is; what is not kept of them is parsed and kept."""
     keys = {file: _READER + file.digest.encode() for file in files}
     kept = {} if known is None else known.get(keys.values())
-    sources = {key: _read_source(file) for file, key in keys.items() if key not in kept}
+    fresh = {key: _program_of(file.text).encode() for file, key in keys.items() if key not in kept}
     if known is not None:
-        known.put({key: "\n".join([source.program, *source.imports]).encode() for key, source in sources.items()})
-    for key, text in kept.items():
-        program, *imports = text.decode().split("\n")
-        sources[key] = _Source(program, tuple(imports))
-    return {file.state[0]: sources[key] for file, key in keys.items()}
+        known.put(fresh)
+    return {file.state[0]: (kept.get(key) or fresh[key]).decode() for file, key in keys.items()}
 
 
-def _read_source(file: _File) -> _Source:
+def _program_of(text: bytes) -> str:
+    """Return the digest of a program: equal for sources that differ in comments, docstrings and layout alone."""
     try:
-        tree = ast.parse(file.text)
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return _Source(file.digest, ())  # it cannot be imported
-    program, imports = list[str](), set[str]()
-    _read_node(tree, program, imports)
-    return _Source(hashlib.sha256("\0".join(program).encode()).hexdigest(), tuple(sorted(imports)))
-
-
-def _read_node(node: ast.AST, program: list[str], imports: set[str]) -> None:
-    """Add what a node and all below it are, without docstrings, and what they import.
-
-    In one pass, since `ast.walk` and `ast.dump` take twice the time.
-    """
-    if isinstance(node, ast.Import):
-        imports.update(alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        imports.update(f"{node.module}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE_NAME.fullmatch(node.value):
-        imports.add(f"?{node.value}")
-    elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-        del node.body[0]
-    program.append(node.__class__.__name__)
-    for name in node._fields:
-        value = getattr(node, name, None)
-        parts = value if isinstance(value, list) else (value,)
-        program.append(f"{len(parts)}" if parts is value else "")
-        for part in parts:
-            if isinstance(part, ast.AST):
-                _read_node(part, program, imports)
-            else:
-                program.append(repr(part))
+        return hashlib.sha256(text).hexdigest()  # it cannot be imported
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _process_began() -> int:

@@ -17,17 +17,14 @@ from typing import TypeVar
 import msgspec
 
 from luthier.cache.folder import cache_folder
-from luthier.cache.provenance import Provenance, provenance_of
+from luthier.cache.provenance import PAYLOADS, Provenance, provenance_of
 from luthier.cache.store import Store
 from luthier.payload.arguments import PayloadAssembly
-
-MAKERS = ("luthier.payload.cache", "luthier.payload.groups")
-"""The modules that keep something here."""
 
 
 @functools.lru_cache(maxsize=8)
 def _store(folder: Path) -> Store:
-    made_by = provenance_of(*MAKERS)
+    made_by = provenance_of(*PAYLOADS)
     return Store(folder / f"{made_by.digest}.sqlite", made_by.unchanged)
 
 

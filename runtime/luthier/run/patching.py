@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from luthier.cache.folder import cache_folder
-from luthier.cache.provenance import Provenance, provenance_of
+from luthier.cache.provenance import PATCHES, Provenance, provenance_of
 from luthier.cache.store import Store
 from luthier.channels import describe
 from luthier.emulator.running.start import DYNAMIC_STACK
@@ -94,7 +94,7 @@ def patched_store() -> Store | None:
     folder = cache_folder("patched")
     if folder is None:
         return None
-    made_by = provenance_of(__name__)
+    made_by = provenance_of(*PATCHES, __name__)
     return Store(folder / f"{made_by.digest}.sqlite", made_by.unchanged)
 
 

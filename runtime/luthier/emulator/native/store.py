@@ -7,17 +7,14 @@ import os
 from pathlib import Path
 
 from luthier.cache.folder import cache_folder
-from luthier.cache.provenance import SHIPPED, Provenance, provenance_of
+from luthier.cache.provenance import EMULATOR, SHIPPED, Provenance, provenance_of
 from luthier.cache.store import Store
 from luthier.emulator.native.processor import LEVELS, levels, processor
-
-MAKERS = ("luthier.emulator.native.machine", "luthier.emulator.binding.records")
-"""The modules that keep something here."""
 
 
 def _made_by() -> Provenance:
     """Return the provenance of what is kept, to which the processor that it is for belongs."""
-    return provenance_of(*MAKERS, also=repr(processor()))
+    return provenance_of(*EMULATOR, also=repr(processor()))
 
 
 def store_file() -> Path | None:
