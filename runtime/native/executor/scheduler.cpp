@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kGoOn = -1; // no reason to come back
 
-constexpr uint64_t offset_of(int unit) { return 4 * static_cast<uint64_t>(unit); }
+constexpr uint64_t kUnit = 4; // bytes of a register of 32 bits
+
+constexpr uint64_t offset_of(int unit) { return kUnit * static_cast<uint64_t>(unit); }
 
 // Return the field of 32 bits at an offset that the launch says.
 Field word_at(const char *launch, Field offset) { return {static_cast<uint32_t>(get(launch, offset)), 4}; }
@@ -36,10 +38,10 @@ uint64_t from_end(const char *launch, uint64_t number, uint64_t count) {
 void leave_undefined(const char *launch, char *wave) {
   char *shadow = wave + get(launch, launch::shadow);
   std::memset(shadow, 0xFF, SCALARS);
-  std::memset(shadow, 0, get(launch, launch::given_sgprs) * 4);
-  std::memset(shadow + offset_of(units::FlatScratchSgpr), 0, 2 * 4);
-  std::memset(shadow + offset_of(units::Ttmp), 0, units::Ttmps * 4);
-  std::memset(shadow + EXEC, 0, 2 * 4);
+  std::memset(shadow, 0, get(launch, launch::given_sgprs) * kUnit);
+  std::memset(shadow + offset_of(units::FlatScratchSgpr), 0, 2 * kUnit);
+  std::memset(shadow + offset_of(units::Ttmp), 0, units::Ttmps * kUnit);
+  std::memset(shadow + EXEC, 0, 2 * kUnit);
   put(shadow, wave::scc, uint64_t{1});
   std::memset(shadow + VECTORS, 0xFF, get(launch, launch::vgpr_bytes));
   std::memset(shadow + get(launch, launch::agprs), 0xFF, get(launch, launch::agpr_bytes));
@@ -123,7 +125,7 @@ void start(const char *launch, char *group, uint64_t number) {
   clear(group, group::waiting, group::steps, group::slice_begin, group::signals, group::phase, group::watched);
   put(group, group::named, count > 1 ? named : 0);
   if (named)
-    std::memset(group + group::named_members.offset, 0, 3 * 4 * NAMED_BARRIERS);
+    std::memset(group + group::named_members.offset, 0, 3 * kUnit * NAMED_BARRIERS);
   start_lds(launch, group);
   const GroupId id = id_of(launch, number);
   for (uint64_t index = 0; index < count; ++index) {

@@ -18,7 +18,7 @@ public:
   // Translates the address of a lane; false, with the fault in the context, if nothing is there.
   bool lane(unsigned number, bool flat) {
     lane_ = number;
-    char *place = context_ + context::addresses.offset + 8 * number;
+    char *place = context_ + context::addresses.offset + size_t{8} * number;
     std::memcpy(&address_, place, 8);
     if (!(flat && (shared() || own() || scratch())))
       memory();
