@@ -7,7 +7,8 @@ from luthier.arch.amdgcn import AMDGCN
 from luthier.arch.generation import INHERITED, Generation
 from luthier.arch.gfx9 import GFX9
 from luthier.arch.gfx11 import GFX11
-from luthier.arch.hazards import row
+from luthier.arch.hazards import Hazard
+from luthier.arch.parties import SALU, VALU, Party, Registers, Role
 from luthier.arch.target import Target
 from luthier.arch.targets import TARGETS, Table, generations, target_named
 from luthier.arch.waits import Field
@@ -97,18 +98,18 @@ def test_a_generation_ends_rows_of_its_parent() -> None:
 
 def test_rows_end_at_descendants() -> None:
     for end in ("GFX90A", "NEW", "nowhere"):
-        wrong = row("a hazard", "VALU", "SALU", 1, "a test", until=(end,))
+        wrong = Hazard(name="a hazard", producer=VALU, consumer=SALU, needed=1, source="a test", until=(end,))
         with pytest.raises(TargetError, match=f"'a hazard' ends at {end}, which does not descend from it"):
             Table([*TARGETS.values(), child(GFX11, hazard_rows=(wrong,))])
 
 
 @pytest.mark.parametrize(
-    ("producer", "said"), [("VALUE", "kind 'VALUE'"), (("VALU", "paints registers"), "role 'paints registers'")]
+    "producer", [VALU.by(Role("paints")), VALU.writes(Registers("paints")), VALU.reads(Registers("paint"))]
 )
-def test_rows_speak_of_what_there_is(producer: str | tuple[str, str], said: str) -> None:
-    wrong = child(GFX11, hazard_rows=(row("a hazard", producer, "SALU", 1, "a test"),))
-    with pytest.raises(TargetError, match=f"hazard 'a hazard': there is no {said}"):
-        hazard_model(wrong, 64)
+def test_roles_have_a_meaning(producer: Party) -> None:
+    row = Hazard(name="a hazard", producer=producer, consumer=SALU, needed=1, source="a test")
+    with pytest.raises(TargetError, match=f"a hazard has the role '{producer.role.name}', for which there is no"):
+        hazard_model(child(GFX11, hazard_rows=(row,)), 64)
 
 
 def test_waits_speak_of_counters_that_there_are() -> None:

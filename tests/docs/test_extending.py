@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
 KINDS = (
-    *("target", "generation", "emulated operation", "intrinsic", "argument kind", "tool", "tool that ships"),
+    *("target", "generation", "hazard", "emulated operation", "intrinsic", "argument kind", "tool", "tool that ships"),
     *("report format", "check", "option of a run", "verb"),
 )
 
-NO_SYMBOLS = {"luthier", "hip", "definition", "lower", "docs", "replace", "tools", "NAME"}
+NO_SYMBOLS = {"luthier", "hip", "definition", "lower", "docs", "replace", "tools", "NAME", "verify", "NameError"}
 """Words set as code that are Luthier's or a reader's, but stand in none of the files."""
 
 

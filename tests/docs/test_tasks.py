@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from assembly import assembled, function, kernel_text
 from kept import ROOT
 from run_folders import kernel, write_run
 
@@ -104,6 +105,7 @@ def take_out(copy: Path, change: Change) -> None:
 def test_which_tasks_have_steps() -> None:
     wanted = {
         "target",
+        "hazard",
         "emulated operation",
         "intrinsic",
         "tool that ships",
@@ -127,6 +129,24 @@ def test_a_target(copy: Path, environment: dict[str, str], object_file: Path) ->
     assert "no known target has EF_AMDGPU_MACH 0x4e" in luthier(environment, "disasm", str(object_file), code=1)
     apply("A target", copy)
     assert "s_sleep 1" in luthier(environment, "disasm", str(object_file))
+
+
+def test_a_hazard(copy: Path, environment: dict[str, str]) -> None:
+    """It is not found before, a row of a kind that is not there is an error, and then it is found."""
+    code = function("k", ["v_cmp_eq_u32 vcc, v1, v2", "v_div_fmas_f32 v0, v1, v2, v3", "s_endpgm"])
+    (copy / "FILE").write_bytes(assembled(kernel_text(code, "gfx90a", vgprs=8), "gfx90a").data)
+    steps = TASKS["A hazard"]
+    (command,) = steps.commands
+    for change in steps.changes:
+        take_out(copy, change)
+    assert "checked: 0 findings" in steps.run(copy, environment)[command]
+    row, kind = steps.changes
+    row.apply(copy)
+    assert "NameError: name 'V_DIV_FMAS' is not defined" in luthier(environment, "check", str(copy / "FILE"), code=None)
+    kind.apply(copy)
+    assert (
+        "VALU writes VCC, v_div_fmas; 0 wait states, it needs 4" in steps.run(copy, environment, but=command)[command]
+    )
 
 
 @pytest.mark.thorough

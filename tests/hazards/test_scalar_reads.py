@@ -8,8 +8,8 @@ import random
 import luthier
 import pytest
 from effort import sample
+from luthier.arch.parties import DS_NOPS
 from luthier.hazards.wait_states import check_hazards
-from luthier.hazards.wait_states.kinds import DS_NOPS
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object

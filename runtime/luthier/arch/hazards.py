@@ -47,20 +47,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-
-class Party(NamedTuple):
-    """One of those who make a hazard."""
-
-    kind: str
-    """Of instructions: a key of `luthier.hazards.wait_states.kinds.KINDS`."""
-    role: str = ""
-    """Which of their registers: a key of `ROLES` there."""
-
+from luthier.arch.parties import ALWAYS, Party
 
 Relation = Literal["overlap", "same", "partly"]
 """Relation of the registers of both: some are common; all are; some, but not all."""
@@ -77,7 +69,8 @@ class Hazard(Struct, frozen=True, kw_only=True, dict=True):
     consumer: Party
     needed: int | Mapping[int, int] | None
     """How many must be between them; by the producer's passes (`Generation.passes`); None: one of `cleared_by`."""
-    source: str
+    source: str = ""
+    """Document, or function of LLVM's, that says so; `sourced` gives that of a table."""
     until: tuple[str, ...] = ()
     """Descendants of the generation where it begins that do not have it any more; what descends from these neither."""
     clock: Clock = "states"
@@ -114,15 +107,15 @@ class Hazard(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def in_registers(self) -> bool:
         """Return whether producer and consumer meet in registers; else the one is enough for the other."""
-        return self.producer is not None and bool(self.producer.role) and bool(self.consumer.role)
+        return self.producer is not None and ALWAYS not in (self.producer.role, self.consumer.role)
 
     @cached_property
     def middle_is_event(self) -> bool:
         """Return whether the middle counts for all registers of a producer, not for those that it shares."""
-        return self.middle is not None and (not self.middle.role or self.second is not None)
+        return self.middle is not None and (self.middle.role == ALWAYS or self.second is not None)
 
     def parties(self, name: str) -> tuple[Party, ...]:
-        """Those that a field names, one of `luthier.hazards.wait_states.model.PARTS`."""
+        """Return those that a field names, one of `luthier.hazards.wait_states.model.PARTS`."""
         said: Party | tuple[Party, ...] | None = getattr(self, name)
         if said is None:
             return ()
@@ -140,44 +133,11 @@ class Hazard(Struct, frozen=True, kw_only=True, dict=True):
         return self.wave_size in (None, wave_size) and (xnack or not self.xnack)
 
 
-_IN_ORDER = ("result", "matrix C")
-MATRIX_KINDS = ("MFMA", "MFMA, no DGEMM", "XDL", "SGEMM", "DGEMM", "DGEMM 4x4", "DGEMM 16x16")
-"""Matrix instructions write, and read C, in order: behind the younger one, the older one has done it."""
-
-
-def row(
-    name: str,
-    producer: tuple[str, str] | str | None,
-    consumer: tuple[str, str] | str,
-    needed: int | Mapping[int, int] | None,
-    source: str,
-    **more: object,
-) -> Hazard:
-    """Return a row, with operands as (kind, role) or a kind alone; `more` are other fields of `Hazard`."""
-
-    def party(said: tuple[str, str] | str) -> Party:
-        return Party(said) if isinstance(said, str) else Party(*said)
-
-    made = None if producer is None else party(producer)
-    lists = ("cleared_by", "disarmed_by", "forgotten_by")
-    options: dict[str, object] = {**dict.fromkeys(("middle", "second")), **dict.fromkeys(lists, ()), **more}
-    if made is not None and made.role in _IN_ORDER and made.kind in MATRIX_KINDS:
-        options["disarmed_by"] = (("MFMA", made.role),)
-    for name_of_party in ("middle", "second"):
-        if options[name_of_party] is not None:
-            options[name_of_party] = party(options[name_of_party])  # type: ignore[arg-type]
-    for name_of_list in lists:
-        options[name_of_list] = tuple(party(one) for one in options[name_of_list])  # type: ignore[attr-defined]
-    return Hazard(
-        name=name,
-        producer=made,
-        consumer=party(consumer),
-        needed=needed,
-        source=source,
-        **options,  # type: ignore[arg-type]
-    )
+def sourced(source: str, *rows: Hazard) -> tuple[Hazard, ...]:
+    """Return rows with a source for those that name none of their own."""
+    return tuple(row if row.source else replace(row, source=source) for row in rows)
 
 
 def ending(at: str, *rows: Hazard) -> tuple[Hazard, ...]:
-    """Rows that end at a descendant of the generation where they begin."""
+    """Return rows that end at a descendant of the generation where they begin."""
     return tuple(replace(one, until=(*one.until, at)) for one in rows)

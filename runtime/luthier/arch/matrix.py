@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.arch.hazards import Hazard, Relation, row
+from collections.abc import Iterable, Mapping
+
+from luthier.arch.hazards import Hazard, Relation
+from luthier.arch.parties import *
 
 _MI300 = "MI300 ISA 4.5, 7.5"
 
@@ -12,31 +15,44 @@ def passes_and(more: int) -> dict[int, int]:
     return {count: count + more for count in (2, 4, 8, 16)}
 
 
-USERS = ("VALU, memory or export, no MFMA", "reads vectors")
-WRITERS = ("VALU, memory or export, no MFMA", "writes vectors")
+USERS = VALU_MEMORY_OR_EXPORT_NO_MFMA.reads(VECTORS)
+WRITERS = VALU_MEMORY_OR_EXPORT_NO_MFMA.writes(VECTORS)
 SOME_C = "reads some of them as C"
+LATER_RESULT, LATER_C = (MFMA.by(RESULT),), (MFMA.by(MATRIX_C),)
+"""Matrix instructions write, and read C, in order: behind the younger one, the older one has done it."""
 
 
-def matrix_rows(
-    kind: str, source: str, rows: tuple[tuple[str, tuple[str, str], object, Relation], ...]
-) -> tuple[Hazard, ...]:
+_Needed = int | Mapping[int, int]
+_Use = tuple[str, Party, _Needed, Relation]
+"""In words, the consumer, the wait states, and how its registers must relate."""
+
+
+def matrix_rows(kind: Party, source: str, uses: Iterable[_Use]) -> tuple[Hazard, ...]:
     """Return the rows of what one kind of matrix instruction writes."""
     return tuple(
-        row(f"{kind} writes registers, {words}", (kind, "result"), consumer, needed, source, relation=relation)  # type: ignore[arg-type]
-        for words, consumer, needed, relation in rows
+        Hazard(
+            name=f"{kind} writes registers, {words}",
+            producer=kind.by(RESULT),
+            consumer=consumer,
+            needed=needed,
+            source=source,
+            relation=relation,
+            disarmed_by=LATER_RESULT,
+        )
+        for words, consumer, needed, relation in uses
     )
 
 
-def any_use(counts: object) -> tuple[tuple[str, tuple[str, str], object, Relation], ...]:
-    """Consumers of what matrix instructions write, for `matrix_rows`, but those that take it as C."""
+def any_use(counts: _Needed) -> tuple[_Use, ...]:
+    """Return consumers of what matrix instructions write, for `matrix_rows`, but those that take it as C."""
     return (
-        ("MFMA reads them as A or B", ("MFMA", "matrix A, B"), counts, "overlap"),
+        ("MFMA reads them as A or B", MFMA.by(MATRIX_A_B), counts, "overlap"),
         ("VALU, memory or export reads them", USERS, counts, "overlap"),
         ("VALU or memory overwrites them", WRITERS, counts, "overlap"),
     )
 
 
-def double_rows(source: str, large: int, large_c: int, reader: str) -> tuple[Hazard, ...]:
+def double_rows(source: str, large: int, large_c: int, reader: Party) -> tuple[Hazard, ...]:
     """Return the rows of DGEMM.
 
     Args:
@@ -44,32 +60,32 @@ def double_rows(source: str, large: int, large_c: int, reader: str) -> tuple[Haz
         large_c: wait states of the larger kind before C.
         reader: kind of MFMA that must wait before C.
     """
-    memory, valu = ("memory or export", "reads vectors"), ("VALU, no MFMA", "reads vectors")
+    memory, valu = MEMORY_OR_EXPORT.reads(VECTORS), VALU_NO_MFMA.reads(VECTORS)
     return (
         *matrix_rows(
-            "DGEMM 4x4",
+            DGEMM_4X4,
             source,
             (
-                ("MFMA reads them as A or B", ("MFMA", "matrix A, B"), 6, "overlap"),
-                ("DGEMM 4x4 reads them as C", ("DGEMM 4x4", "matrix C"), 4, "same"),
-                (f"{reader} {SOME_C}", (reader, "matrix C"), 4, "partly"),
+                ("MFMA reads them as A or B", MFMA.by(MATRIX_A_B), 6, "overlap"),
+                ("DGEMM 4x4 reads them as C", DGEMM_4X4.by(MATRIX_C), 4, "same"),
+                (f"{reader} {SOME_C}", reader.by(MATRIX_C), 4, "partly"),
                 ("memory or export reads them", memory, 9, "overlap"),
                 ("VALU reads them", valu, 6, "overlap"),
                 ("VALU or memory overwrites them", WRITERS, 6, "overlap"),
             ),
         ),
         *matrix_rows(
-            "DGEMM 16x16",
+            DGEMM_16X16,
             source,
             (
-                ("MFMA reads them as A or B", ("MFMA", "matrix A, B"), large, "overlap"),
-                (f"{reader} {SOME_C}", (reader, "matrix C"), large_c, "partly"),
+                ("MFMA reads them as A or B", MFMA.by(MATRIX_A_B), large, "overlap"),
+                (f"{reader} {SOME_C}", reader.by(MATRIX_C), large_c, "partly"),
                 ("memory or export reads them", memory, 18, "overlap"),
                 ("VALU reads them", valu, large, "overlap"),
                 ("VALU or memory overwrites them", WRITERS, 11, "overlap"),
             ),
         ),
-        row("DGEMM, v_fma_f64", "DGEMM", "v_fma_f64", 2, source),
+        Hazard(name="DGEMM, v_fma_f64", producer=DGEMM, consumer=V_FMA_F64, needed=2, source=source),
     )
 
 
@@ -83,20 +99,20 @@ def xdl_rows(counts: dict[int, int], xdl_c: dict[int, int], other_c: dict[int, i
     """
     return (
         *matrix_rows(
-            "XDL",
+            XDL,
             _MI300,
             (
                 *any_use(counts),
-                (f"XDL {SOME_C}", ("XDL", "matrix C"), xdl_c, "partly"),
-                (f"SGEMM or DGEMM {SOME_C}", ("SGEMM or DGEMM", "matrix C"), other_c, "partly"),
+                (f"XDL {SOME_C}", XDL.by(MATRIX_C), xdl_c, "partly"),
+                (f"SGEMM or DGEMM {SOME_C}", SGEMM_OR_DGEMM.by(MATRIX_C), other_c, "partly"),
             ),
         ),
         *matrix_rows(
-            "SGEMM",
+            SGEMM,
             _MI300,
             (
                 *any_use(passes_and(2)),
-                (f"SGEMM or DGEMM {SOME_C}", ("SGEMM or DGEMM", "matrix C"), passes_and(0), "partly"),
+                (f"SGEMM or DGEMM {SOME_C}", SGEMM_OR_DGEMM.by(MATRIX_C), passes_and(0), "partly"),
             ),
         ),
     )
@@ -107,12 +123,13 @@ def other_passes(counts: dict[int, int]) -> Hazard:
 
     Only between those of the same number is the accumulator forwarded at once.
     """
-    return row(
-        "XDL writes registers, XDL of other passes reads them as C",
-        ("XDL", "result"),
-        ("XDL", "matrix C"),
-        counts,
-        _MI300,
+    return Hazard(
+        name="XDL writes registers, XDL of other passes reads them as C",
+        producer=XDL.by(RESULT),
+        consumer=XDL.by(MATRIX_C),
+        needed=counts,
+        source=_MI300,
         relation="same",
         tags="other",
+        disarmed_by=LATER_RESULT,
     )

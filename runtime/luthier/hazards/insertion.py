@@ -11,7 +11,8 @@ import functools
 
 import numpy as np
 
-from luthier.hazards.wait_states.kinds import KINDS, ROLES
+from luthier.arch.parties import OF_MODE, S_SETREG
+from luthier.hazards.wait_states.kinds import test_of, units_of
 from luthier.hazards.wait_states.model import hazard_model, ticks
 from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa import InstructionArray, InstructionFlag, Isa
@@ -109,7 +110,7 @@ class ModeWrites:
     def _near(self) -> dict[int, int]:
         """Return the fewest vector instructions from a point to a write, where these are too few."""
         lifted, columns = self._lifted, self._lifted.columns
-        writes, of_mode = KINDS["s_setreg"].has, ROLES["of MODE"]
+        writes, of_mode = test_of(S_SETREG.kind), units_of(OF_MODE)
         native = lifted.effect_table.code(columns)
         opcodes = {number: lifted.isa.opcode(number) for number in columns.opcodes if number >= 0}
         waiting = [

@@ -3,96 +3,92 @@
 from __future__ import annotations
 
 from luthier.arch.clauses import clause_rows, replayed_load
-from luthier.arch.hazards import ending, row
+from luthier.arch.hazards import Hazard, ending, sourced
+from luthier.arch.parties import *
 
 _LLVM = "LLVM, GCNHazardRecognizer"
 
-CMPX_PERMLANE = row(
-    "v_cmpx, v_permlane",
-    "v_cmpx",
-    "v_permlane",
-    None,
-    _LLVM,
-    cleared_by=("VALU, no v_nop",),
+CMPX_PERMLANE = Hazard(
+    name="v_cmpx, v_permlane",
+    producer=V_CMPX,
+    consumer=V_PERMLANE,
+    needed=None,
+    source=_LLVM,
+    cleared_by=(VALU_NO_V_NOP,),
     remedy="a vector instruction between them, no v_nop",
 )
 """GFX10.3 does not have it, but GFX11 has it again."""
 
-ROWS = (
+ROWS = sourced(
+    _LLVM,
     *ending(
         "GFX10_3",
         CMPX_PERMLANE,
-        *clause_rows("SMEM", "scalar loads"),
+        *clause_rows(SMEM, NOT_SMEM, SGPRS, "scalar loads"),
         replayed_load(xnack=True),
-        row(
-            "branch over 0x3f words",
-            None,
-            ("branch", "offset of 0x3f"),
-            None,
-            "LLVM, AMDGPU, offset-3f-bug",
+        Hazard(
+            name="branch over 0x3f words",
+            producer=None,
+            consumer=BRANCH.by(OFFSET_OF_0X3F),
+            needed=None,
+            source="LLVM, AMDGPU, offset-3f-bug",
             remedy="another distance",
         ),
-        row(
-            "memory reads an SGPR or EXEC, a scalar instruction overwrites it",
-            ("VMEM or LDS", "reads SGPRs or EXEC"),
-            ("SALU or SMEM", "writes SGPRs or EXEC by name"),
-            None,
-            _LLVM,
-            cleared_by=("VALU", ("s_waitcnt", "waits for all"), ("s_waitcnt_depctr", "vm_vsrc 0")),
+        Hazard(
+            name="memory reads an SGPR or EXEC, a scalar instruction overwrites it",
+            producer=VMEM_OR_LDS.reads(SGPRS_OR_EXEC),
+            consumer=SALU_OR_SMEM.by(WRITES_SGPRS_OR_EXEC_BY_NAME),
+            needed=None,
+            cleared_by=(VALU, S_WAITCNT.by(WAITS_FOR_ALL), S_WAITCNT_DEPCTR.by(VM_VSRC_0)),
             remedy="s_waitcnt_depctr 0xffe3 (vm_vsrc)",
         ),
-        row(
-            "scalar load reads an SGPR, VALU overwrites it",
-            ("SMEM", "reads SGPRs"),
-            ("VALU", "writes SGPRs"),
-            None,
-            _LLVM,
+        Hazard(
+            name="scalar load reads an SGPR, VALU overwrites it",
+            producer=SMEM.reads(SGPRS),
+            consumer=VALU.writes(SGPRS),
+            needed=None,
             cleared_by=(
-                ("SALU", "no SOPP"),
-                ("s_waitcnt", "lgkmcnt 0"),
-                ("s_waitcnt_lgkmcnt", "waits for 0"),
+                SALU.by(NO_SOPP),
+                S_WAITCNT.by(LGKMCNT_0),
+                S_WAITCNT_LGKMCNT.by(WAITS_FOR_0),
             ),
             remedy="a scalar instruction between them",
         ),
-        row(
-            "EXEC is read, v_cmpx overwrites it",
-            ("not VALU", "reads EXEC"),
-            ("VALU", "writes EXEC"),
-            None,
-            _LLVM,
-            cleared_by=(("VALU", "writes an SGPR"), ("s_waitcnt_depctr", "sa_sdst 0")),
+        Hazard(
+            name="EXEC is read, v_cmpx overwrites it",
+            producer=NOT_VALU.reads(EXEC),
+            consumer=VALU.writes(EXEC),
+            needed=None,
+            cleared_by=(VALU.by(WRITES_AN_SGPR), S_WAITCNT_DEPCTR.by(SA_SDST_0)),
             remedy="s_waitcnt_depctr 0xfffe (sa_sdst)",
         ),
         *(
-            row(
-                f"{first}, branch, {second}",
-                first,
-                second,
-                None,
-                _LLVM,
-                middle="branch",
-                cleared_by=("VMEM or LDS", ("s_waitcnt_vscnt", "waits for 0")),
+            Hazard(
+                name=f"{first}, branch, {second}",
+                producer=first,
+                consumer=second,
+                needed=None,
+                middle=BRANCH,
+                cleared_by=(VMEM_OR_LDS, S_WAITCNT_VSCNT.by(WAITS_FOR_0)),
                 remedy="s_waitcnt_vscnt null, 0x0",
             )
-            for first, second in (("LDS", "VMEM"), ("VMEM", "LDS"))
+            for first, second in ((LDS, VMEM), (VMEM, LDS))
         ),
-        row(
-            "image instruction with a long address, buffer instruction with an offset",
-            ("image", "long address"),
-            ("buffer", "offset with 2 or 4"),
-            1,
-            _LLVM,
+        Hazard(
+            name="image instruction with a long address, buffer instruction with an offset",
+            producer=IMAGE.by(LONG_ADDRESS),
+            consumer=BUFFER.by(OFFSET_WITH_2_OR_4),
+            needed=1,
         ),
     ),
     *ending(
         "GFX11",
-        row(
-            "floating-point atomic, s_denorm_mode",
-            "floating-point atomic",
-            "s_denorm_mode",
-            3,
-            _LLVM,
-            cleared_by=("VALU", "wait"),
+        Hazard(
+            name="floating-point atomic, s_denorm_mode",
+            producer=FLOATING_POINT_ATOMIC,
+            consumer=S_DENORM_MODE,
+            needed=3,
+            cleared_by=(VALU, WAIT),
         ),
     ),
 )

@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from luthier.arch.hazards import ending, row
-
-DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
-"""Lanes of a wave -> how many ds_nop in a row make the hardware forget which SGPRs vector instructions have read (LLVM,
-AMDGPUWaitSGPRHazards)."""
+from luthier.arch.hazards import Hazard, ending
+from luthier.arch.parties import *
 
 _LLVM = "LLVM, GCNHazardRecognizer"
-_MEMORY_WAITS = ("VMEM, no FLAT", "SMEM")
+_MEMORY_WAITS = (VMEM_NO_FLAT, SMEM)
 _SCALAR_ROWS = tuple(
-    row(
-        f"VALU read an SGPR, {writer.split(',')[0]} overwrites it, {reader} reads it",
-        ("VALU", "reads pairs of SGPRs"),
-        (reader, f"reads {what}"),
-        None,
-        "LLVM, AMDGPUWaitSGPRHazards",
-        middle=(writer, f"writes {what}"),
-        cleared_by=(*_MEMORY_WAITS, ("s_waitcnt_depctr", field), *more),
+    Hazard(
+        name=f"VALU read an SGPR, {str(writer).split(',')[0]} overwrites it, {reader} reads it",
+        producer=VALU.by(READS_PAIRS_OF_SGPRS),
+        consumer=reader.reads(what),
+        needed=None,
+        source="LLVM, AMDGPUWaitSGPRHazards",
+        middle=writer.writes(what),
+        cleared_by=(*_MEMORY_WAITS, S_WAITCNT_DEPCTR.by(field), *more),
         clears_all=False,
         disarmed_by=disarmed,
-        forgotten_by=(("ds_nop", f"SGPRs, by {DS_NOPS[wave_size]}"),),
+        forgotten_by=(DS_NOP.by(SGPRS_BY_DS_NOPS[DS_NOPS[wave_size]]),),
         wave_size=wave_size,
-        remedy=f"s_wait_alu ({field[:-2]})",
+        remedy=f"s_wait_alu ({field.name[:-2]})",
     )
     for wave_size in DS_NOPS
     for writer, reader, what, field, more, disarmed in (
         # A call's own write of its return address is done where the function begins: LLVM counts none as on its way
         # there, and does not look at what returns read.
-        ("SALU, no call", "SALU or VALU", "SGPRs", "sa_sdst 0", (), (("VALU", "writes VCC"),)),
+        (SALU_NO_CALL, SALU_OR_VALU, SGPRS, SA_SDST_0, (), (VALU.writes(VCC),)),
         # A scalar instruction that reads what a vector instruction wrote waits for all of them.
-        ("VALU", "VALU", "SGPRs other than VCC", "va_sdst 0", (("SALU", "reads SGPRs other than VCC"),), ()),
-        ("VALU", "VALU", "VCC", "va_vcc 0", (("SALU", "reads VCC"),), (("SALU", "writes VCC"),)),
+        (VALU, VALU, SGPRS_OTHER_THAN_VCC, VA_SDST_0, (SALU.reads(SGPRS_OTHER_THAN_VCC),), ()),
+        (VALU, VALU, VCC, VA_VCC_0, (SALU.reads(VCC),), (SALU.writes(VCC),)),
     )
 )
 
 ROWS = ending(
     "GFX1250",
     *_SCALAR_ROWS,
-    row(
-        "memory uses a register, LDS direct load to it",
-        ("VMEM or LDS", "uses vectors"),
-        ("LDS direct", "result without wait_vm_vsrc 0"),
-        None,
-        _LLVM,
-        cleared_by=("VALU", "export", ("s_waitcnt_depctr", "vm_vsrc 0"), ("LDS direct", "wait_vm_vsrc 0")),
+    Hazard(
+        name="memory uses a register, LDS direct load to it",
+        producer=VMEM_OR_LDS.by(USES_VECTORS),
+        consumer=LDS_DIRECT.by(RESULT_WITHOUT_WAIT_VM_VSRC_0),
+        needed=None,
+        source=_LLVM,
+        cleared_by=(VALU, EXPORT, S_WAITCNT_DEPCTR.by(VM_VSRC_0), LDS_DIRECT.by(WAIT_VM_VSRC_0)),
         remedy="wait_vm_vsrc 0",
     ),
 )

@@ -3,86 +3,93 @@
 from __future__ import annotations
 
 from luthier.arch.clauses import clause_rows, replayed_load
-from luthier.arch.hazards import row
+from luthier.arch.hazards import Hazard, sourced
+from luthier.arch.parties import *
 
 _VEGA = "Vega ISA 4.5"
 
-ROWS = (
-    row(
-        "VALU writes an SGPR, vector memory reads it",
-        ("VALU", "writes SGPRs"),
-        ("VMEM", "reads SGPRs"),
-        5,
-        _VEGA,
+ROWS = sourced(
+    _VEGA,
+    Hazard(
+        name="VALU writes an SGPR, vector memory reads it",
+        producer=VALU.writes(SGPRS),
+        consumer=VMEM.reads(SGPRS),
+        needed=5,
     ),
-    row(
-        "VALU writes an SGPR, it selects a lane",
-        ("VALU", "writes SGPRs"),
-        ("v_readlane, v_writelane", "lane select"),
-        4,
-        _VEGA,
+    Hazard(
+        name="VALU writes an SGPR, it selects a lane",
+        producer=VALU.writes(SGPRS),
+        consumer=V_READLANE_OR_V_WRITELANE.by(LANE_SELECT),
+        needed=4,
     ),
-    row("VALU writes VCC, v_div_fmas", ("VALU", "writes VCC"), ("v_div_fmas", "reads VCC"), 4, _VEGA),
-    row("VALU writes EXEC, DPP", ("VALU", "writes EXEC"), ("DPP", "reads EXEC"), 5, _VEGA),
+    Hazard(name="VALU writes VCC, v_div_fmas", producer=VALU.writes(VCC), consumer=V_DIV_FMAS.reads(VCC), needed=4),
+    Hazard(name="VALU writes EXEC, DPP", producer=VALU.writes(EXEC), consumer=DPP.reads(EXEC), needed=5),
     # LLVM keeps it apart from all that DPP reads; across lanes it reads the first source alone.
-    row("VALU writes a VGPR, DPP reads it", ("VALU", "writes VGPRs"), ("DPP", "source 0"), 2, _VEGA),
-    row(
-        "s_setreg, s_getreg of the same register",
-        ("s_setreg", "hardware register"),
-        ("s_getreg", "hardware register"),
-        2,
-        _VEGA,
+    Hazard(name="VALU writes a VGPR, DPP reads it", producer=VALU.writes(VGPRS), consumer=DPP.by(SOURCE_0), needed=2),
+    Hazard(
+        name="s_setreg, s_getreg of the same register",
+        producer=S_SETREG.by(HARDWARE_REGISTER),
+        consumer=S_GETREG.by(HARDWARE_REGISTER),
+        needed=2,
     ),
-    row(
-        "s_setreg, s_setreg of the same register",
-        ("s_setreg", "hardware register"),
-        ("s_setreg", "hardware register"),
-        2,
-        _VEGA,
+    Hazard(
+        name="s_setreg, s_setreg of the same register",
+        producer=S_SETREG.by(HARDWARE_REGISTER),
+        consumer=S_SETREG.by(HARDWARE_REGISTER),
+        needed=2,
     ),
-    row("s_setreg of MODE.vskip, vector instruction", ("s_setreg", "sets VSKIP"), "VALU", 2, _VEGA),
-    row("s_setvskip, vector instruction", "s_setvskip", "VALU", 2, "Vega ISA 4.5, as of MODE.vskip"),
-    row("s_setvskip, s_getreg of MODE", ("s_setvskip", "MODE"), ("s_getreg", "hardware register"), 2, _VEGA),
-    row("s_setreg of TRAPSTS, s_rfe", ("s_setreg", "trap status"), "s_rfe", 1, _VEGA),
-    row(
-        "SALU writes M0, message, trace or GDS",
-        ("SALU", "writes M0"),
-        ("M0 message, trace or GDS", "reads M0"),
-        1,
-        _VEGA,
+    Hazard(
+        name="s_setreg of MODE.vskip, vector instruction", producer=S_SETREG.by(SETS_VSKIP), consumer=VALU, needed=2
     ),
-    row(
-        "SALU writes M0, indexed move, interpolation or LDS with an address in M0",
-        ("SALU", "writes M0"),
-        ("M0 move or LDS address", "uses M0"),
-        1,
-        _VEGA,
+    Hazard(
+        name="s_setvskip, vector instruction",
+        producer=S_SETVSKIP,
+        consumer=VALU,
+        needed=2,
+        source="Vega ISA 4.5, as of MODE.vskip",
     ),
-    row(
-        "SALU writes M0, operand in LDS with an address in M0",
-        ("SALU", "writes M0"),
-        ("VALU", "reads LDS at M0"),
-        1,
-        "LLVM, checkReadM0Hazards",
+    Hazard(
+        name="s_setvskip, s_getreg of MODE",
+        producer=S_SETVSKIP.by(MODE),
+        consumer=S_GETREG.by(HARDWARE_REGISTER),
+        needed=2,
+    ),
+    Hazard(name="s_setreg of TRAPSTS, s_rfe", producer=S_SETREG.by(TRAP_STATUS), consumer=S_RFE, needed=1),
+    Hazard(
+        name="SALU writes M0, message, trace or GDS",
+        producer=SALU.writes(M0),
+        consumer=M0_MESSAGE_TRACE_OR_GDS.by(READS_M0),
+        needed=1,
+    ),
+    Hazard(
+        name="SALU writes M0, indexed move, interpolation or LDS with an address in M0",
+        producer=SALU.writes(M0),
+        consumer=M0_MOVE_OR_LDS_ADDRESS.by(USES_M0),
+        needed=1,
+    ),
+    Hazard(
+        name="SALU writes M0, operand in LDS with an address in M0",
+        producer=SALU.writes(M0),
+        consumer=VALU.by(READS_LDS_AT_M0),
+        needed=1,
+        source="LLVM, checkReadM0Hazards",
         until=("GFX90A",),
     ),
     # Not buffer loads, which documents do not name; LLVM keeps these apart, too.
-    row(
-        "SALU writes M0, store of LDS, or scratch or global load to LDS",
-        ("SALU", "writes M0"),
-        ("store of LDS, FLAT load to LDS", "uses M0"),
-        1,
-        _VEGA,
+    Hazard(
+        name="SALU writes M0, store of LDS, or scratch or global load to LDS",
+        producer=SALU.writes(M0),
+        consumer=STORE_OF_LDS_OR_FLAT_LOAD_TO_LDS.by(USES_M0),
+        needed=1,
     ),
-    row(
-        "store of more than 64 bits, VALU overwrites its data",
-        ("VMEM", "data of a wide store"),
-        ("VALU", "writes vectors"),
-        1,
-        _VEGA,
+    Hazard(
+        name="store of more than 64 bits, VALU overwrites its data",
+        producer=VMEM.by(DATA_OF_A_WIDE_STORE),
+        consumer=VALU.writes(VECTORS),
+        needed=1,
         until=("GFX940",),
     ),
-    *clause_rows("SMEM", "scalar loads"),
-    *clause_rows("VMEM", "vector memory instructions"),
+    *clause_rows(SMEM, NOT_SMEM, SGPRS, "scalar loads"),
+    *clause_rows(VMEM, NOT_VMEM, VECTORS, "vector memory instructions"),
     replayed_load(xnack=True),
 )

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from luthier.arch.hazards import row
+from luthier.arch.hazards import Hazard, sourced
 from luthier.arch.matrix import double_rows, other_passes, passes_and, xdl_rows
+from luthier.arch.parties import *
 
 _LLVM = "LLVM, GCNHazardRecognizer"
 
-ROWS = (
-    row("conversion to 4 bits, VALU uses its result", ("VALU", "4-bit result"), ("VALU", "uses vectors"), 1, _LLVM),
-    row(
-        "VALU writes a VGPR, v_permlane reads it",
-        ("VALU", "writes VGPRs"),
-        ("v_permlane", "reads VGPRs"),
-        2,
-        _LLVM,
+ROWS = sourced(
+    _LLVM,
+    Hazard(
+        name="conversion to 4 bits, VALU uses its result",
+        producer=VALU.by(FOUR_BIT_RESULT),
+        consumer=VALU.by(USES_VECTORS),
+        needed=1,
     ),
-    row("v_cmpx, v_permlane", "v_cmpx", "v_permlane", 4, _LLVM),
+    Hazard(
+        name="VALU writes a VGPR, v_permlane reads it",
+        producer=VALU.writes(VGPRS),
+        consumer=V_PERMLANE.reads(VGPRS),
+        needed=2,
+    ),
+    Hazard(name="v_cmpx, v_permlane", producer=V_CMPX, consumer=V_PERMLANE, needed=4),
     other_passes(passes_and(2)),
     *xdl_rows({2: 5, 4: 8, 8: 12, 16: 20}, passes_and(2), {2: 3, 4: 6, 8: 10, 16: 18}),
-    *double_rows(_LLVM, 19, 17, "SGEMM or DGEMM"),
+    *double_rows(_LLVM, 19, 17, SGEMM_OR_DGEMM),
 )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from luthier import _mc
+from luthier.arch.parties import DS_NOPS
 from luthier.emulator.binding.program import Code
-from luthier.hazards.wait_states.kinds import DS_NOPS
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from luthier.hazards.wait_states.dataflow import Flow
 from luthier.hazards.wait_states.findings import HazardFinding, UnneededNop
-from luthier.hazards.wait_states.kinds import KINDS, ROLES
+from luthier.hazards.wait_states.kinds import test_of, units_of
 from luthier.hazards.wait_states.model import HazardModel, Ticks
 from luthier.hazards.wait_states.nops import unneeded_nops
 from luthier.hazards.wait_states.state import Entry, State
@@ -70,7 +70,7 @@ def check_hazards(
 def _possible(lifted: LiftedKernel, model: HazardModel) -> Iterator[HazardFinding]:
     native = lifted.effect_table.code(lifted.columns)
     for hazard in model.possible:
-        has, role = KINDS[hazard.consumer.kind].has, ROLES[hazard.consumer.role]
+        has, role = test_of(hazard.consumer.kind), units_of(hazard.consumer.role)
         numbers = np.unique(lifted.code.opcode[lifted.reached]).tolist()
         opcodes = [number for number in numbers if number >= 0 and has(lifted.isa.opcode(number))]
         for index in np.flatnonzero(lifted.reached & np.isin(lifted.code.opcode, opcodes)).tolist():

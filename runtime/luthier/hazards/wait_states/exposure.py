@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import bisect
 import functools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from luthier import _mc
 from luthier.cache.memory import BoundedCache
-from luthier.hazards.wait_states.kinds import Instance, Role
+from luthier.hazards.wait_states.kinds import Instance, UnitsOf
 from luthier.hazards.wait_states.model import HazardModel, hazard_model
 from luthier.hazards.wait_states.operands import MOST_KNOWN, opcodes_of
 from luthier.hazards.wait_states.steps import instance_of
@@ -174,11 +173,11 @@ class _Parts(NamedTuple):
     position: int
     """Position of the rule, in lists here."""
     clears_all: bool
-    consumer: Role | None
-    cleared_by: Role | None
-    disarmed_by: Role | None
-    middle: Role | None
-    forgotten_by: Role | None
+    consumer: UnitsOf | None
+    cleared_by: UnitsOf | None
+    disarmed_by: UnitsOf | None
+    middle: UnitsOf | None
+    forgotten_by: UnitsOf | None
 
     def change(self, instance: Instance) -> _Change:
         """Return the change of an instruction."""
@@ -253,9 +252,7 @@ class _Instructions:
     def _find_parts(self, number: int) -> list[_Parts]:
         roles = self._model.parts(self._isa.opcode(number))
         every = [
-            _Parts(
-                position, rule.hazard.clears_all, *(_together(roles.get((rule.number, field), ())) for field in _FIELDS)
-            )
+            _Parts(position, rule.hazard.clears_all, *(roles.get((rule.number, field)) for field in _FIELDS))
             for position, rule in enumerate(self._rules)
         ]
         return [one for one in every if any(role is not None for role in one[2:])]
@@ -273,10 +270,3 @@ def _union(rules: Sequence[Exposed]) -> Exposed:
     for exposed in rules:
         first, middle = first | exposed.first, middle | exposed.middle
     return Exposed(first, middle)
-
-
-def _together(roles: Sequence[Role]) -> Role | None:
-    """Return one role that combines several; None for none."""
-    if len(roles) < 2:
-        return roles[0] if roles else None
-    return lambda instance: functools.reduce(operator.or_, (role(instance) for role in roles))

@@ -1,7 +1,6 @@
-"""The parties of a hazard: kinds of instructions, and which of their registers count.
+"""Evaluation of the parties of hazards (`luthier.arch.parties`): which instructions they are, by which registers.
 
-Rows of hazards (`luthier.arch.hazards`) speak of them by name. What a kind is, is said with LLVM's instruction classes
-and generic names; a role gives a set of units of one instruction, and nothing where the instruction takes no part.
+A role gives a set of units of one instruction, and nothing where the instruction takes no part.
 """
 
 from __future__ import annotations
@@ -9,129 +8,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from luthier.arch.gfx12.hazards import DS_NOPS as DS_NOPS
+from luthier.arch import parties as p
+from luthier.errors import TargetError
 from luthier.isa import registers as r
 from luthier.isa.instructions import InstructionFlag
 from luthier.isa.mc import LDS_DIRECT, register_numbers
 from luthier.isa.opcodes import Opcode
 
 _F = InstructionFlag
-_VECTOR_MEMORY = _F.VMEM | _F.FLAT
-_NO_FLAG = InstructionFlag(0)
-
-
-_AND = int.__and__
+_FLAGS = {flag.name: int(flag) for flag in InstructionFlag}
 
 
 @cache
-def _begins(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    return re.compile(pattern).match
+def test_of(kind: p.Kind) -> Callable[[Opcode], bool]:
+    """Return the function that says whether instructions of an opcode are of a kind."""
+    classes, without = (sum(_FLAGS[name] for name in names) for names in (kind.classes, kind.without))
+    names, other_than = (re.compile(pattern).match for pattern in (kind.names, kind.other_than or "$"))
 
+    def is_of_kind(opcode: Opcode) -> bool:
+        # Operations on members of an enumeration make members, which takes longer than all else that is done.
+        flags = int(opcode.flags)
+        return (
+            not flags & without
+            and (not classes or flags & classes != 0)
+            and names(opcode.pseudo) is not None
+            and other_than(opcode.pseudo) is None
+        )
 
-class Kind(NamedTuple):
-    """Instructions of any of some classes, of none of others, whose generic name begins so and not so."""
-
-    classes: InstructionFlag = _NO_FLAG
-    without: InstructionFlag = _NO_FLAG
-    names: str = ""
-    other_than: str | None = None
-
-    def has(self, opcode: Opcode) -> bool:
-        """Return whether instructions of an opcode are of this kind."""
-        flags = int(opcode.flags)  # as plain integers, of which others are made much faster
-        if (self.classes and not _AND(flags, self.classes)) or _AND(flags, self.without):
-            return False
-        if self.names and not _begins(self.names)(opcode.pseudo):
-            return False
-        return self.other_than is None or not _begins(self.other_than)(opcode.pseudo)
-
-
-_MATRIX_NAMES = "V_MFMA_|V_SMFMAC_"
-_DOUBLE_4, _DOUBLE_16 = "V_MFMA_F64_4X4X", "V_MFMA_F64_16X16X"
-_SINGLE = r"V_MFMA_F32_\d+X\d+X\d+F32"
-_MOVES = "V_ACCVGPR_"
-
-KINDS: Mapping[str, Kind] = {
-    "anything": Kind(),
-    "VALU": Kind(_F.VALU, _VECTOR_MEMORY),
-    "VALU, no transcendental": Kind(_F.VALU, _VECTOR_MEMORY | _F.TRANS),
-    "VALU, no v_nop": Kind(_F.VALU, _VECTOR_MEMORY, other_than="V_NOP"),
-    "VALU, no MFMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than=_MATRIX_NAMES),
-    "VALU, no MFMA or DOT": Kind(_F.VALU, _VECTOR_MEMORY | _F.DOT, other_than=_MATRIX_NAMES),
-    "VALU, no MFMA or AGPR move": Kind(_F.VALU, _VECTOR_MEMORY, other_than=f"{_MATRIX_NAMES}|{_MOVES}"),
-    "VALU, memory or export, no MFMA": Kind(_F.VALU | _VECTOR_MEMORY | _F.DS | _F.EXPORT, other_than=_MATRIX_NAMES),
-    "VALU, no WMMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than="V_WMMA_|V_SWMMAC_"),
-    "not VALU": Kind(without=_F.VALU),
-    "transcendental": Kind(_F.TRANS, names="V_(?!S_)"),
-    "DOT": Kind(_F.DOT, names="V_DOT"),
-    "DPP": Kind(_F.DPP),
-    "SALU": Kind(_F.SALU),
-    "SALU, no call": Kind(_F.SALU, other_than="S_SETPC_|S_SWAPPC_|S_CALL_"),
-    "SALU or SMEM": Kind(_F.SALU | _F.SMEM),
-    "SALU or VALU": Kind(_F.SALU | _F.VALU),
-    "SMEM": Kind(_F.SMEM),
-    "not SMEM": Kind(without=_F.SMEM),
-    "VMEM": Kind(_VECTOR_MEMORY),
-    "not VMEM": Kind(without=_VECTOR_MEMORY),
-    "VMEM, no FLAT": Kind(_F.VMEM),
-    "LDS": Kind(_F.DS),
-    "VMEM or LDS": Kind(_VECTOR_MEMORY | _F.DS),
-    "memory or export": Kind(_VECTOR_MEMORY | _F.DS | _F.EXPORT),
-    "export": Kind(_F.EXPORT),
-    "branch": Kind(_F.BRANCH | _F.CONDITIONAL, names="S_"),
-    "call or return": Kind(names="S_SETPC_|S_SWAPPC_|S_CALL_"),
-    "LDS direct": Kind(names="LDS_DIRECT_LOAD|LDS_PARAM_LOAD|DS_DIRECT_LOAD|DS_PARAM_LOAD"),
-    "interpolation": Kind(names="V_INTERP_"),
-    "v_readlane, v_writelane": Kind(names="V_READLANE|V_WRITELANE"),
-    "v_readlane, v_readfirstlane": Kind(names="V_READLANE|V_READFIRSTLANE"),
-    "lane moves": Kind(names="V_READLANE|V_READFIRSTLANE|V_WRITELANE"),
-    "v_permlane": Kind(names="V_PERMLANE"),
-    "v_cmpx": Kind(names="V_CMPX_"),
-    "v_div_fmas": Kind(names="V_DIV_FMAS_"),
-    "v_fma_f64": Kind(names="V_FMA_F64|V_FMAC_F64"),
-    "v_accvgpr_read": Kind(names="V_ACCVGPR_READ"),
-    "v_accvgpr_write": Kind(names="V_ACCVGPR_WRITE"),
-    "AGPR move": Kind(names=_MOVES),
-    "s_getreg": Kind(names="S_GETREG_"),
-    "s_setreg": Kind(names="S_SETREG_"),
-    "s_setreg_imm32": Kind(names="S_SETREG_IMM32_"),
-    "s_set_vgpr_msb": Kind(names="S_SET_VGPR_MSB"),
-    "s_setvskip": Kind(names="S_SETVSKIP"),
-    "not s_wait_alu": Kind(other_than="S_WAITCNT_DEPCTR"),
-    "ds_atomic_async_barrier_arrive": Kind(names="DS_ATOMIC_ASYNC_BARRIER_ARRIVE"),
-    "64-bit shift": Kind(names="V_LSHLREV_B64|V_LSHRREV_B64|V_ASHRREV_I64"),
-    "s_rfe": Kind(names="S_RFE"),
-    "s_denorm_mode": Kind(names="S_DENORM_MODE"),
-    "M0 message, trace or GDS": Kind(names="S_SENDMSG|S_TTRACEDATA|DS_"),
-    "M0 move or LDS address": Kind(names="S_MOVREL|DS_WRITE_ADDTID|DS_READ_ADDTID|V_INTERP_"),
-    "store of LDS, FLAT load to LDS": Kind(_VECTOR_MEMORY, names="BUFFER_STORE_LDS|(GLOBAL|SCRATCH|FLAT)_.*_LDS"),
-    "wait": Kind(names="S_WAIT"),
-    "s_waitcnt": Kind(names="S_WAITCNT$"),
-    "s_waitcnt_lgkmcnt": Kind(names="S_WAITCNT_LGKMCNT"),
-    "s_waitcnt_vscnt": Kind(names="S_WAITCNT_VSCNT"),
-    "s_waitcnt_depctr": Kind(names="S_WAITCNT_DEPCTR"),
-    "ds_nop": Kind(names="DS_NOP"),
-    "floating-point atomic": Kind(_VECTOR_MEMORY, names=".*_ATOMIC_(F|ADD_F|PK_ADD_|MAX_NUM_F|MIN_NUM_F)"),
-    "image": Kind(_F.IMAGE),
-    "buffer": Kind(_F.VMEM, _F.IMAGE),
-    "MFMA": Kind(names=_MATRIX_NAMES),
-    "MFMA or v_accvgpr_write": Kind(names=f"{_MATRIX_NAMES}|V_ACCVGPR_WRITE"),
-    "MFMA, no DGEMM": Kind(names=_MATRIX_NAMES, other_than="V_MFMA_F64_"),
-    "DGEMM": Kind(names="V_MFMA_F64_"),
-    "DGEMM 4x4": Kind(names=_DOUBLE_4),
-    "DGEMM 16x16": Kind(names=_DOUBLE_16),
-    "XDL": Kind(names=_MATRIX_NAMES, other_than=f"V_MFMA_F64_|{_SINGLE}"),
-    "SGEMM": Kind(names=_SINGLE),
-    "SGEMM or DGEMM": Kind(names=f"V_MFMA_F64_|{_SINGLE}"),
-    "WMMA": Kind(names="V_WMMA_|V_SWMMAC_"),
-    "XDL WMMA": Kind(names="V_WMMA_|V_SWMMAC_", other_than=r"V_WMMA_F32_16X16X4_F32|V_WMMA_F64_"),
-}
-"""MFMA are all matrix instructions of GFX9 but moves to and from AGPRs. Of them SGEMM are those on single floats, DGEMM
-those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU."""
+    return is_of_kind
 
 
 class Instance(Struct):
@@ -166,9 +73,8 @@ class Instance(Struct):
         return otherwise if position is None else self.values[position]
 
 
-IN_A_ROW = KINDS["ds_nop"].names
+IN_A_ROW = p.DS_NOP.kind.names
 _SCALARS = r.SGPR_MASK | r.VCC_MASK | 1 << r.M0 | r.mask_of(r.TTMPS)
-_NOT_VCC = r.SGPR_MASK | r.mask_of(r.TTMPS)
 _EVEN = r.mask_of(range(0, r.VGPRS.start, 2))
 _FLOAT_8 = re.compile("V_CVT_SR_(FP8|BF8)_F32")
 _FLOAT_4 = re.compile("V_CVT_SCALEF32_SR_PK_FP4_")
@@ -269,16 +175,12 @@ def _lds_at_m0(i: Instance) -> int:
     return address if (address, number) in zip(i.operands, i.values, strict=False) else 0
 
 
-def _others_than_vcc(units: int) -> int:
-    return units & _NOT_VCC
-
-
-def _depctr(low: int, bits: int) -> Role:
+def _depctr(low: int, bits: int) -> UnitsOf:
     """Return the role of waits that wait until that field of the counter is 0."""
     return lambda i: int(not i.value("simm16") >> low & (1 << bits) - 1)
 
 
-def _in_a_row(count: int) -> Role:
+def _in_a_row(count: int) -> UnitsOf:
     """Return the role that is all SGPRs, for the last of so many instructions in a row."""
     return lambda i: _SCALARS if i.repeated >= count - 1 else 0
 
@@ -304,92 +206,111 @@ _SOPP = 1 << 6
 """LLVM's SIInstrFlags."""
 _WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
 
-Role = Callable[[Instance], int]
-ROLES: Mapping[str, Role] = {
-    "": lambda i: 1,
-    "writes SGPRs": lambda i: i.writes & _SCALARS,
-    "reads SGPRs": lambda i: i.reads & _SCALARS,
-    "writes SGPRs or EXEC": lambda i: i.writes & (_SCALARS | r.EXEC_MASK),
-    "writes SGPRs or EXEC by name": lambda i: (
+UnitsOf = Callable[[Instance], int]
+_UNITS: Mapping[p.Role, UnitsOf] = {
+    p.ALWAYS: lambda i: 1,
+    p.WRITES_SGPRS_OR_EXEC_BY_NAME: lambda i: (
         i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK)
     ),
-    "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
-    "reads SGPRs as constants": _constants,
-    "reads EXEC as a constant": lambda i: i.units("src0", "src1", "src2") & r.EXEC_MASK,
-    "reads pairs of SGPRs": lambda i: pairs(i.reads & _SCALARS & ~(1 << r.M0)),
-    "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
-    "reads SGPRs other than VCC": lambda i: _others_than_vcc(i.reads),
-    "writes VCC": lambda i: i.writes & r.VCC_MASK,
-    "reads VCC": lambda i: i.reads & r.VCC_MASK,
-    "writes an SGPR": lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
-    "all SGPRs": lambda i: _SCALARS,
-    "all SGPRs, by a read of one": lambda i: _SCALARS if i.reads & _SCALARS else 0,
-    "all SGPRs, by sa_sdst 0": lambda i: _SCALARS if _depctr(0, 1)(i) else 0,
-    **{f"SGPRs, by {count}": _in_a_row(count) for count in DS_NOPS.values()},
-    "reads a mask": _mask,
-    "writes EXEC": lambda i: i.writes & r.EXEC_MASK,
-    "reads EXEC": lambda i: i.reads & r.EXEC_MASK,
-    "writes M0": lambda i: i.writes & 1 << r.M0,
-    "reads M0": lambda i: (1 << r.M0) * _is_gds(i),
-    "uses M0": lambda i: 1 << r.M0,
-    "reads LDS at M0": _lds_at_m0,
-    "reads vectors": lambda i: i.reads & r.VECTOR_MASK,
-    "reads VGPRs": lambda i: i.reads & r.VGPR_MASK,
-    "reads or keeps VGPRs": lambda i: (
+    p.READS_SGPRS_AS_CONSTANTS: _constants,
+    p.READS_EXEC_AS_A_CONSTANT: lambda i: i.units("src0", "src1", "src2") & r.EXEC_MASK,
+    p.READS_PAIRS_OF_SGPRS: lambda i: pairs(i.reads & _SCALARS & ~(1 << r.M0)),
+    p.WRITES_AN_SGPR: lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
+    p.ALL_SGPRS: lambda i: _SCALARS,
+    p.ALL_SGPRS_BY_A_READ_OF_ONE: lambda i: _SCALARS if i.reads & _SCALARS else 0,
+    p.ALL_SGPRS_BY_SA_SDST_0: lambda i: _SCALARS if _depctr(0, 1)(i) else 0,
+    **{role: _in_a_row(count) for count, role in p.SGPRS_BY_DS_NOPS.items()},
+    p.READS_A_MASK: _mask,
+    p.READS_M0: lambda i: (1 << r.M0) * _is_gds(i),
+    p.USES_M0: lambda i: 1 << r.M0,
+    p.READS_LDS_AT_M0: _lds_at_m0,
+    p.READS_OR_KEEPS_VGPRS: lambda i: (
         (i.reads | (i.units("vdst") if i.opcode.pseudo.startswith("V_WRITELANE") else 0)) & r.VGPR_MASK
     ),
-    "writes vectors": lambda i: i.writes & r.VECTOR_MASK,
-    "writes VGPRs": lambda i: i.writes & r.VGPR_MASK,
-    "VGPRs of sources": lambda i: i.units("src0", "src1", "src2") & r.VGPR_MASK,
-    "uses vectors": lambda i: (i.reads | i.writes) & r.VECTOR_MASK,
-    "result": lambda i: i.units("vdst"),
-    "lane select": lambda i: i.units("src1") & r.SCALAR_MASK,
-    "source 0": lambda i: i.units("src0") & r.VECTOR_MASK,
-    "matrix A, B": lambda i: (
+    p.VGPRS_OF_SOURCES: lambda i: i.units("src0", "src1", "src2") & r.VGPR_MASK,
+    p.USES_VECTORS: lambda i: (i.reads | i.writes) & r.VECTOR_MASK,
+    p.RESULT: lambda i: i.units("vdst"),
+    p.LANE_SELECT: lambda i: i.units("src1") & r.SCALAR_MASK,
+    p.SOURCE_0: lambda i: i.units("src0") & r.VECTOR_MASK,
+    p.MATRIX_A_B: lambda i: (
         (
             i.units("src0", "src1", "idx", "scale_src0", "scale_src1")
             | (i.units("src2") if "V_SWMMAC" in i.opcode.pseudo else 0)
         )
         & r.VECTOR_MASK
     ),
-    "matrix C": lambda i: i.units("src2") & r.VECTOR_MASK,
-    "AGPRs of A, B": lambda i: i.units("src0", "src1") & r.AGPR_MASK,
-    "data of a wide store": lambda i: _wide_store_data(i, offset_in_sgpr=False),
-    "data of a wide store, offset in an SGPR": lambda i: _wide_store_data(i, offset_in_sgpr=True),
-    "shifted result": _shifted_result,
-    "4-bit result": _four_bit_result,
-    "hardware register": _hardware_register,
-    "MODE": lambda i: 1 << _MODE,
-    "of MODE": lambda i: int(i.value("simm16") & 63 == _MODE),
-    "of the state": lambda i: int(i.value("simm16") & 63 in _STATES),
-    "by the last VGPR": _last_vector,
-    "sets VSKIP": _sets_vskip,
-    "trap status": lambda i: int(i.value("simm16") & 63 == _TRAPS),
-    "overwrites its own source": _self_overlap,
-    "address under several loaded": _loaded_over_address,
-    "loads": lambda i: int(_loads(i)),
-    "reads vectors to load": lambda i: i.reads & r.VECTOR_MASK if _loads(i) else 0,
-    "reads SGPRs to load": lambda i: i.reads & _SCALARS if _loads(i) else 0,
-    "waits for all": lambda i: int(i.value("simm16") == 0),
-    "lgkmcnt 0": lambda i: int(not i.value("simm16") >> 8 & 63),
-    "waits for 0": lambda i: int(i.value("simm16") == 0 and not i.units("sdst")),
-    "no SOPP": lambda i: int(not i.opcode.ts_flags & _SOPP and not i.opcode.pseudo.startswith(_WAITS_IN_SOPK)),
-    "sa_sdst 0": _depctr(0, 1),
-    "va_vcc 0": _depctr(1, 1),
-    "vm_vsrc 0": _depctr(2, 3),
-    "va_sdst 0": _depctr(9, 3),
-    "va_vdst 0": _depctr(12, 4),
-    "wait_vm_vsrc 0": lambda i: int(i.value("waitvsrc", 1) == 0),
-    "result without wait_vm_vsrc 0": lambda i: i.units("vdst") if i.value("waitvsrc", 1) else 0,
-    "result without wait_va_vdst 0": lambda i: i.units("vdst") if i.value("waitvdst", 1) else 0,
-    "offset of 0x3f": lambda i: int(i.value("simm16") & 0xFFFF == 0x3F),
-    "long address": lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
-    "offset with 2 or 4": lambda i: int(bool(i.value("offset") & 6)),
+    p.MATRIX_C: lambda i: i.units("src2") & r.VECTOR_MASK,
+    p.AGPRS_OF_A_B: lambda i: i.units("src0", "src1") & r.AGPR_MASK,
+    p.DATA_OF_A_WIDE_STORE: lambda i: _wide_store_data(i, offset_in_sgpr=False),
+    p.DATA_OF_A_WIDE_STORE_OFFSET_IN_AN_SGPR: lambda i: _wide_store_data(i, offset_in_sgpr=True),
+    p.SHIFTED_RESULT: _shifted_result,
+    p.FOUR_BIT_RESULT: _four_bit_result,
+    p.HARDWARE_REGISTER: _hardware_register,
+    p.MODE: lambda i: 1 << _MODE,
+    p.OF_MODE: lambda i: int(i.value("simm16") & 63 == _MODE),
+    p.OF_THE_STATE: lambda i: int(i.value("simm16") & 63 in _STATES),
+    p.BY_THE_LAST_VGPR: _last_vector,
+    p.SETS_VSKIP: _sets_vskip,
+    p.TRAP_STATUS: lambda i: int(i.value("simm16") & 63 == _TRAPS),
+    p.OVERWRITES_ITS_OWN_SOURCE: _self_overlap,
+    p.ADDRESS_UNDER_SEVERAL_LOADED: _loaded_over_address,
+    p.LOADS: lambda i: int(_loads(i)),
+    p.READS_VECTORS_TO_LOAD: lambda i: i.reads & r.VECTOR_MASK if _loads(i) else 0,
+    p.READS_SGPRS_TO_LOAD: lambda i: i.reads & _SCALARS if _loads(i) else 0,
+    p.WAITS_FOR_ALL: lambda i: int(i.value("simm16") == 0),
+    p.LGKMCNT_0: lambda i: int(not i.value("simm16") >> 8 & 63),
+    p.WAITS_FOR_0: lambda i: int(i.value("simm16") == 0 and not i.units("sdst")),
+    p.NO_SOPP: lambda i: int(not i.opcode.ts_flags & _SOPP and not i.opcode.pseudo.startswith(_WAITS_IN_SOPK)),
+    p.SA_SDST_0: _depctr(0, 1),
+    p.VA_VCC_0: _depctr(1, 1),
+    p.VM_VSRC_0: _depctr(2, 3),
+    p.VA_SDST_0: _depctr(9, 3),
+    p.VA_VDST_0: _depctr(12, 4),
+    p.WAIT_VM_VSRC_0: lambda i: int(i.value("waitvsrc", 1) == 0),
+    p.RESULT_WITHOUT_WAIT_VM_VSRC_0: lambda i: i.units("vdst") if i.value("waitvsrc", 1) else 0,
+    p.RESULT_WITHOUT_WAIT_VA_VDST_0: lambda i: i.units("vdst") if i.value("waitvdst", 1) else 0,
+    p.OFFSET_OF_0X3F: lambda i: int(i.value("simm16") & 0xFFFF == 0x3F),
+    p.LONG_ADDRESS: lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
+    p.OFFSET_WITH_2_OR_4: lambda i: int(bool(i.value("offset") & 6)),
 }
-OF_KERNELS = frozenset({ROLES["by the last VGPR"]})
-"""Roles that depend on more than the instruction."""
-SCALAR_WRITERS = frozenset(name for name in ROLES if name.startswith(("writes SGPRs", "writes VCC", "writes EXEC")))
-"""Roles that no instruction has which writes only vector registers."""
+_REGISTERS: Mapping[p.Registers, int] = {
+    p.SGPRS: _SCALARS,
+    p.SGPRS_OR_EXEC: _SCALARS | r.EXEC_MASK,
+    p.SGPRS_OTHER_THAN_VCC: r.SGPR_MASK | r.mask_of(r.TTMPS),
+    p.VCC: r.VCC_MASK,
+    p.EXEC: r.EXEC_MASK,
+    p.M0: 1 << r.M0,
+    p.VECTORS: r.VECTOR_MASK,
+    p.VGPRS: r.VGPR_MASK,
+}
+
+
+@cache
+def units_of(role: p.Role) -> UnitsOf:
+    """Return the function that gives the units of a role.
+
+    Raises:
+        TargetError: it has none.
+    """
+    if role in _UNITS:
+        return _UNITS[role]
+    mask = None if role.registers is None else _REGISTERS.get(role.registers)
+    if not role.access or mask is None:
+        raise TargetError(f"a hazard has the role {role.name!r}, for which there is no function in {__name__}")
+    return (lambda i: i.reads & mask) if role.access == "reads" else (lambda i: i.writes & mask)
+
+
+ALWAYS = units_of(p.ALWAYS)
+
+
+@cache
+def either(first: UnitsOf, second: UnitsOf) -> UnitsOf:
+    """Return the function that gives the units of two roles; that of `ALWAYS` if one of them is."""
+    return ALWAYS if ALWAYS in (first, second) else lambda instance: first(instance) | second(instance)
+
+
+OF_KERNELS = frozenset({_last_vector})
+"""Functions of roles that depend on more than the instruction."""
 
 
 def _writes_scalars(opcode: Opcode) -> bool:
@@ -399,10 +320,14 @@ def _writes_scalars(opcode: Opcode) -> bool:
     )
 
 
-MAY_PLAY: Mapping[str, Callable[[Opcode], bool]] = {
-    **dict.fromkeys(SCALAR_WRITERS, _writes_scalars),
-    "shifted result": _may_shift,
-    "4-bit result": lambda opcode: _FLOAT_4.match(opcode.pseudo) is not None,
-    "reads a mask": lambda opcode: _MASKED.match(opcode.pseudo) is not None,
+_MAY_PLAY: Mapping[p.Role, Callable[[Opcode], bool]] = {
+    p.SHIFTED_RESULT: _may_shift,
+    p.FOUR_BIT_RESULT: lambda opcode: _FLOAT_4.match(opcode.pseudo) is not None,
+    p.READS_A_MASK: lambda opcode: _MASKED.match(opcode.pseudo) is not None,
 }
-"""Opcodes that can play a role, where not all can: others need not be examined one instruction at a time."""
+
+
+def may_play(role: p.Role, opcode: Opcode) -> bool:
+    """Return whether instructions of an opcode may play a role: others need not be examined one at a time."""
+    known = _MAY_PLAY.get(role, _writes_scalars if role.writes_scalars else None)
+    return known is None or known(opcode)

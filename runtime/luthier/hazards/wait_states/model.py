@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from luthier.arch.hazards import MATRIX_KINDS, Clock, Hazard, Party
+from luthier.arch import parties as p
+from luthier.arch.hazards import Clock, Hazard
+from luthier.arch.parties import MATRIX_KINDS, Party
 from luthier.arch.target import Target
 from luthier.arch.targets import processors_of
-from luthier.errors import TargetError
-from luthier.hazards.wait_states.kinds import KINDS, MAY_PLAY, ROLES, SCALAR_WRITERS, Role
+from luthier.hazards.wait_states.kinds import UnitsOf, either, may_play, test_of, units_of
 from luthier.isa.instructions import InstructionFlag
 from luthier.isa.opcodes import Opcode
 
@@ -60,7 +61,7 @@ class HazardModel:
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
         self._passes = [(re.compile(one.names), one.passes) for one in target.passes]
-        self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
+        self._parts: dict[int, Mapping[tuple[int, str], UnitsOf]] = {}
         own = {
             one.name: [hazard for hazard in one.hazards if hazard.is_in(wave_size, xnack)]
             for one in processors_of(target)
@@ -74,15 +75,13 @@ class HazardModel:
         self._rows = rows if len(own) > 1 else []
         """Of a generic processor, for each rule the rows of the processors that have it, by their names."""
         self._processors = len(own)
-        self._parties: dict[str, dict[Party, list[tuple[int, str]]]] = {}
-        """By kind, each with the rules and fields that name it: rows share most of them."""
+        self._parties: dict[p.Kind, dict[p.Role, list[tuple[int, str]]]] = {}
+        """By kind and role the rules and fields that name it: rows share most of them."""
         for rule in self.rules:
             for name in PARTS:
                 for party in rule.hazard.parties(name):
-                    if party.kind not in KINDS or party.role not in ROLES:
-                        said = f"kind {party.kind!r}" if party.kind not in KINDS else f"role {party.role!r}"
-                        raise TargetError(f"hazard {rule.hazard.name!r}: there is no {said}", target=target.name)
-                    self._parties.setdefault(party.kind, {}).setdefault(party, []).append((rule.number, name))
+                    units_of(party.role)  # an error, if there is no such role
+                    self._parties.setdefault(party.kind, {}).setdefault(party.role, []).append((rule.number, name))
 
     def only_on(self, rule: Rule, tag: int, there: int, needed: int) -> tuple[str, ...]:
         """Return the processors on which a producer is too near to a consumer; none for all that run the code.
@@ -127,22 +126,20 @@ class HazardModel:
         """Return how many passes a matrix instruction takes, 0 if it is none: the first row that fits."""
         return next((count for names, count in self._passes if names.match(opcode.pseudo)), 0)
 
-    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
+    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], UnitsOf]:
         """Return the parts that instructions of an opcode may have, as rule and field of `Hazard`.
 
-        Each comes with the roles that give the units that they take part with: any of them.
+        Each comes with what gives the units that they take part with.
         """
         known = self._parts.get(opcode.number)
         if known is None:
-            found: dict[tuple[int, str], tuple[Role, ...]] = {}
-            for kind, parties in self._parties.items():
-                if not KINDS[kind].has(opcode):
-                    continue
-                for party, places in parties.items():
-                    may_play = MAY_PLAY.get(party.role)
-                    if may_play is None or may_play(opcode):
+            found: dict[tuple[int, str], UnitsOf] = {}
+            for kind, roles in self._parties.items():
+                for role, places in roles.items() if test_of(kind)(opcode) else ():
+                    if may_play(role, opcode):
                         for place in places:
-                            found[place] = (*found.get(place, ()), ROLES[party.role])
+                            units = units_of(role)
+                            found[place] = either(found[place], units) if place in found else units
             known = self._parts[opcode.number] = dict(sorted(found.items()))
         return known
 
@@ -192,21 +189,19 @@ class HazardModel:
         return tuple(
             rule
             for rule in self.between_neighbours
-            if rule.hazard.consumer.role.startswith("writes")
+            if rule.hazard.consumer.role.access == "writes"
             or (rule.hazard.producer is not None and _writes_scalars(rule.hazard.producer))
         )
 
     @cached_property
     def behind_m0(self) -> int:
         """Return the most wait states that M0 needs after a scalar instruction that writes it."""
-        return self._most("states", lambda one: one.role == "writes M0")
+        return self._most("states", lambda one: one.role.access == "writes" and one.role.registers == p.M0)
 
     @cached_property
     def between_vectors(self) -> int:
         """Return the most wait states between a vector instruction that writes an SGPR and another that reads it."""
-        return self._most(
-            "states", lambda one: one.kind == "VALU" and one.role == "writes SGPRs", lambda one: one.kind == "VALU"
-        )
+        return self._most("states", lambda one: one == p.VALU.writes(p.SGPRS), lambda one: one.kind == p.VALU.kind)
 
     @cached_property
     def behind_matrix(self) -> int:
@@ -216,22 +211,22 @@ class HazardModel:
     @cached_property
     def before_agpr_moves(self) -> int:
         """Return the most wait states that an AGPR move may need after anything but a matrix instruction."""
-        return self._most("states", lambda one: one.kind not in MATRIX_KINDS, lambda one: "v_accvgpr" in one.kind)
+        return self._most("states", lambda one: one.kind not in MATRIX_KINDS, lambda one: one.kind in _AGPR_MOVES)
 
     @cached_property
     def behind_agpr_moves(self) -> int:
         """Return the most wait states that any instruction may need after a move of an AGPR to a VGPR."""
         return self._most(
             "states",
-            lambda one: one.kind == "v_accvgpr_read" or (one.kind.startswith("VALU") and one.role == "writes VGPRs"),
+            lambda one: (
+                one.kind == p.V_ACCVGPR_READ.kind or (_is_vector(one) and one.role == p.VALU.writes(p.VGPRS).role)
+            ),
         )
 
     @cached_property
     def parted_by_v_nops(self) -> tuple[Rule, ...]:
         """Return the rules by which a vector instruction must be so many others behind one whose registers it uses."""
-        return tuple(
-            rule for rule in self.rules if rule.hazard.remedy == "v_nop" and "VALU" in rule.hazard.consumer.kind
-        )
+        return tuple(rule for rule in self.rules if rule.hazard.remedy == "v_nop" and _is_vector(rule.hazard.consumer))
 
     def v_nops_behind(self, opcodes: Iterable[Opcode | None]) -> int:
         """Return the most v_nop needed between instructions and a vector one; None is one that nobody knows."""
@@ -245,12 +240,12 @@ class HazardModel:
     @cached_property
     def before_mode(self) -> int:
         """Return the most vector instructions needed between one that is no v_nop and an s_setreg of MODE."""
-        return self._most("vector instructions", lambda one: True, lambda one: one.role == "of MODE")
+        return self._most("vector instructions", lambda one: True, lambda one: one.role == p.OF_MODE)
 
     @cached_property
     def behind_vskip(self) -> int:
         """Wait states between a change of MODE.vskip and a vector instruction."""
-        return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")
+        return self._most("states", lambda one: one.kind == p.S_SETVSKIP.kind or one.role == p.SETS_VSKIP)
 
     def _most(
         self,
@@ -297,11 +292,14 @@ def _strictest(rows: Mapping[str, Hazard]) -> Hazard:
 
 
 def _writes_scalars(one: Party) -> bool:
-    return one.kind.startswith("VALU") and one.role in SCALAR_WRITERS
+    return _is_vector(one) and one.role.writes_scalars
 
 
-ALWAYS = ROLES[""]
-"""Role of instructions that take part whatever their operands are."""
+def _is_vector(one: Party) -> bool:
+    return "VALU" in one.kind.classes
+
+
+_AGPR_MOVES = {p.V_ACCVGPR_READ.kind, p.V_ACCVGPR_WRITE.kind, p.MFMA_OR_V_ACCVGPR_WRITE.kind}
 NEEDED = ("producer", "consumer", "middle", "second")
 """Fields of `Hazard` without whose operands there is none."""
 PARTS = ("producer", "consumer", "middle", "second", "cleared_by", "disarmed_by", "forgotten_by")

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from luthier.hazards.wait_states.kinds import IN_A_ROW, OF_KERNELS
-from luthier.hazards.wait_states.model import ALWAYS, NEEDED, PARTS, HazardModel, Rule, Ticks, ticks
+from luthier.hazards.wait_states.kinds import ALWAYS, IN_A_ROW, OF_KERNELS
+from luthier.hazards.wait_states.model import NEEDED, PARTS, HazardModel, Rule, Ticks, ticks
 from luthier.isa import Isa
 from luthier.lifting.instructions.effects import opcode_effects
 from luthier.lifting.model import LiftedKernel
@@ -97,10 +97,9 @@ class Opcodes:
         for row, opcode in enumerate(opcodes):
             found = self.model.parts(opcode)
             parts[row, [self.column[place] for place in found]] = True
-            sure[row, [rule for (rule, name), roles in found.items() if name == "cleared_by" and ALWAYS in roles]] = (
-                True
-            )
-            of_kernel = not OF_KERNELS.isdisjoint(role for roles in found.values() for role in roles)
+            clears = [rule for (rule, name), units in found.items() if name == "cleared_by" and units is ALWAYS]
+            sure[row, clears] = True
+            of_kernel = not OF_KERNELS.isdisjoint(found.values())
             special = opcode_effects(self._isa, opcode.number).special
             if of_kernel or special == "relative vector" or opcode.pseudo.startswith(IN_A_ROW):
                 self.single.add(opcode.number)

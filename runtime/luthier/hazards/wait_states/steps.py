@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from luthier import _mc
-from luthier.hazards.wait_states.kinds import IN_A_ROW, Instance, Role
+from luthier.hazards.wait_states.kinds import IN_A_ROW, Instance, UnitsOf
 from luthier.hazards.wait_states.model import HazardModel, Rule, Ticks, hazard_model
 from luthier.hazards.wait_states.operands import UNLIMITED, Opcodes, Parties, Taking
 from luthier.isa import Opcode
@@ -103,7 +103,7 @@ class Plan(NamedTuple):
     Each entry for an instruction that takes part ends with the number of the role that gives its registers.
     """
 
-    roles: tuple[tuple[Role, ...], ...]
+    roles: tuple[UnitsOf, ...]
     consumers: tuple[tuple[_Consumer, int], ...]
     others: tuple[tuple[tuple[int, int], ...], ...]
     """Rules of each field of `Step` between `checks` and `makes`."""
@@ -121,7 +121,7 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
         places: rules and fields that they may stand for.
     """
     parts, rules = model.parts(opcode), model.rules
-    numbers: dict[tuple[Role, ...], int] = {}  # several rules ask for the same
+    numbers: dict[UnitsOf, int] = {}  # several rules ask for the same
     fields: dict[str, list[tuple[int, int]]] = {}
     for place in sorted(places):
         role = numbers.setdefault(parts[place], len(numbers))
@@ -142,12 +142,7 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
 
 def fields_of(instance: Instance, plan: Plan) -> tuple[Any, ...]:
     """Return the fields of an instruction's `Step` after its times."""
-    units = []
-    for role, *more in plan.roles:
-        found = role(instance)
-        for other in more:
-            found |= other(instance)
-        units.append(found)
+    units = [role(instance) for role in plan.roles]
     clears, *others = [[(rule, units[role]) for rule, role in field if units[role]] for field in plan.others]
     return (
         tuple([_check(instance, consumer, units[role]) for consumer, role in plan.consumers if units[role]]),

@@ -9,7 +9,6 @@ instructions are not among these (`luthier.hazards.insertion`).
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from luthier.cache.memory import BoundedCache
 from luthier.hazards.insertion import wait_states
-from luthier.hazards.wait_states.kinds import IN_A_ROW, Instance, Role
+from luthier.hazards.wait_states.kinds import IN_A_ROW, UnitsOf
 from luthier.hazards.wait_states.model import HazardModel, Rule, hazard_model, ticks
 from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa import NO_TARGET, InstructionFlag, Isa, Opcode
@@ -187,7 +186,7 @@ class Neighbours:
         units = {}
         for index in indices.tolist():
             own_roles = roles.get(columns.opcode[index])
-            units[index] = -1 if own_roles is None else units_of(own_roles, instance_of(table, native, columns, index))
+            units[index] = -1 if own_roles is None else own_roles(instance_of(table, native, columns, index))
         count = len(lifted.code)
         marks, near = np.zeros(count + 1, bool), np.zeros(count + 1, bool)
         marks[[index for index, registers in units.items() if registers]] = True
@@ -206,11 +205,6 @@ def entered_blocks(lifted: LiftedRepresentation) -> set[int]:
     """Return the blocks that are entered by calls, and by returns: what ran before them is not known."""
     returns = {call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None}
     return returns | {one.entry_block for one in lifted.functions[1:]}
-
-
-def units_of(roles: Iterable[Role], instance: Instance) -> int:
-    """Return the units with which an instruction takes part by any of some roles."""
-    return functools.reduce(operator.or_, (role(instance) for role in roles))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -272,7 +266,7 @@ class _KnownUses:
         self._isa = isa
         self._model = _model(isa)
         self.longest = max((rule.window for rule in self._model.between_neighbours), default=0)
-        self._asked: dict[tuple[int, str], list[tuple[Rule, tuple[Role, ...]]]] = {}
+        self._asked: dict[tuple[int, str], list[tuple[Rule, UnitsOf]]] = {}
         self._uses: BoundedCache[tuple[object, ...], list[tuple[Rule, int]]] = BoundedCache(_MOST_KNOWN)
 
     def of(self, columns: Columns, index: int, field: str) -> list[tuple[Rule, int]]:
@@ -290,7 +284,7 @@ class _KnownUses:
         if uses is None:
             table = effect_table(self._isa)
             instance = instance_of(table, table.code(columns), columns, index)
-            uses = [(rule, units) for rule, roles in asked if (units := units_of(roles, instance))]
+            uses = [(rule, units) for rule, roles in asked if (units := roles(instance))]
             if not instance.opcode.pseudo.startswith(IN_A_ROW):
                 self._uses.put(key, uses)
         return uses

@@ -15,8 +15,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from luthier.arch.parties import DS_NOPS, VALU
 from luthier.hazards.wait_states.exposure import EVERYTHING, Exposure
-from luthier.hazards.wait_states.kinds import DS_NOPS, KINDS, pairs
+from luthier.hazards.wait_states.kinds import pairs, test_of
 from luthier.isa import Isa
 from luthier.isa.registers import SGPRS, TTMPS, VCC, mask_of
 from luthier.isa.targets import Target
@@ -79,7 +80,7 @@ class Leftovers(NamedTuple):
 def read_by_vectors(isa: Isa, code: bytes) -> int:
     """Return the SGPRs, by pairs, that vector instructions of some code read."""
     columns, table = Columns(isa.decode(code)), effect_table(isa)
-    is_vector = KINDS["VALU"].has
+    is_vector = test_of(VALU.kind)
     reads = 0
     for index, number in enumerate(columns.opcode):
         if number >= 0 and is_vector(isa.opcode(number)):

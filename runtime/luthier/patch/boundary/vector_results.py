@@ -15,7 +15,7 @@ from luthier.hazards.wait_states.model import Rule, hazard_model, ticks
 from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa.registers import VGPR_MASK
 from luthier.lifting import LiftedRepresentation
-from luthier.patch.boundary.neighbours import entered_blocks, units_of
+from luthier.patch.boundary.neighbours import entered_blocks
 
 
 class VectorResults:
@@ -32,8 +32,8 @@ class VectorResults:
             rule
             for rule in self._model.rules
             if rule.hazard.clock == "vector instructions"
-            and "VALU" in rule.hazard.consumer.kind
-            and "writes" not in rule.hazard.consumer.role
+            and "VALU" in rule.hazard.consumer.kind.classes
+            and rule.hazard.consumer.role.access != "writes"
         ]
 
     @functools.cached_property
@@ -89,8 +89,8 @@ class VectorResults:
             return -1, 0
         opcode = lifted.isa.opcode(number)
         vectors = ticks(opcode, lifted.columns.values(at)).vector
-        roles = self._model.parts(opcode).get((rule, part), ())
-        if not roles:
+        units_of = self._model.parts(opcode).get((rule, part))
+        if units_of is None:
             return 0, vectors
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, at)
-        return units_of(roles, instance), vectors
+        return units_of(instance), vectors

@@ -16,7 +16,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from luthier.hazards.wait_states.kinds import KINDS, ROLES
+from luthier.arch.parties import READS_A_MASK, VALU
+from luthier.hazards.wait_states.kinds import test_of, units_of
 from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa import Isa
 from luthier.isa.registers import EXEC_MASK, SGPRS, VCC, UnitSet, mask_of
@@ -79,7 +80,7 @@ def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
 
 
 def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[int]) -> int:
-    is_vector, masks = KINDS["VALU"].has, ROLES["reads a mask"]
+    is_vector, masks = test_of(VALU.kind), units_of(READS_A_MASK)
     native = table.code(columns)
     found = 0
     for index in indices:

@@ -1,0 +1,246 @@
+"""The parties of hazards: kinds of instructions, and the registers with which they take part.
+
+A kind is given by LLVM's instruction classes and generic names. A role gives registers of an instruction, none where
+it takes no part. What each gives is in `luthier.hazards.wait_states.kinds`. Rows of hazards (`luthier.arch.hazards`)
+name them: ``VALU.writes(SGPRS)``, ``MFMA.by(RESULT)``, or ``VALU`` for all vector instructions whatever they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+_Memory = Literal["SMEM", "VMEM", "FLAT", "DS", "IMAGE", "EXPORT"]
+InstructionClass = _Memory | Literal["SALU", "VALU", "TRANS", "DOT", "DPP", "BRANCH", "CONDITIONAL"]
+"""Name of a member of `luthier.isa.instructions.InstructionFlag`."""
+
+
+class Kind(Struct, frozen=True):
+    """Instructions of any of some classes, of none of others, whose generic name begins so and not so."""
+
+    name: str
+    """In words, for names of hazards."""
+    classes: tuple[InstructionClass, ...] = ()
+    """Empty: any."""
+    without: tuple[InstructionClass, ...] = ()
+    names: str = ""
+    """Regular expression of how the name begins; empty: any."""
+    other_than: str = ""
+    """Regular expression of how the name does not begin; empty: any."""
+
+
+class Registers(Struct, frozen=True):
+    """A set of registers."""
+
+    name: str
+    scalar: bool = True
+    """Whether they have one value for a whole wave."""
+
+
+class Role(Struct, frozen=True):
+    """Registers with which an instruction takes part, or a condition under which it does."""
+
+    name: str
+    access: Literal["", "reads", "writes"] = ""
+    """Whether it is those of `registers` that the instruction reads, or writes."""
+    registers: Registers | None = None
+
+    @property
+    def writes_scalars(self) -> bool:
+        """Return whether no instruction has it that writes only vector registers."""
+        return self.access == "writes" and self.registers is not None and self.registers.scalar
+
+
+ALWAYS = Role("")
+"""Role of instructions that take part whatever their operands are."""
+
+
+class Party(Struct, frozen=True):
+    """Instructions of a kind in a role."""
+
+    kind: Kind
+    role: Role = ALWAYS
+
+    def __str__(self) -> str:
+        return self.kind.name
+
+    def reads(self, registers: Registers) -> Party:
+        """Return those of the kind that read some of these registers, with these."""
+        return Party(self.kind, Role(f"reads {registers.name}", "reads", registers))
+
+    def writes(self, registers: Registers) -> Party:
+        """Return those of the kind that write some of these registers, with these."""
+        return Party(self.kind, Role(f"writes {registers.name}", "writes", registers))
+
+    def by(self, role: Role) -> Party:
+        """Return those of the kind that have a role."""
+        return Party(self.kind, role)
+
+
+def _kind(
+    name: str,
+    names: str = "",
+    classes: tuple[InstructionClass, ...] = (),
+    without: tuple[InstructionClass, ...] = (),
+    other_than: str = "",
+) -> Party:
+    return Party(Kind(name, classes, without, names, other_than))
+
+
+DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
+"""Lanes of a wave -> how many ds_nop in a row make the hardware forget which SGPRs vector instructions have read (LLVM,
+AMDGPUWaitSGPRHazards)."""
+
+# Registers.
+SGPRS = Registers("SGPRs")
+SGPRS_OR_EXEC = Registers("SGPRs or EXEC")
+SGPRS_OTHER_THAN_VCC = Registers("SGPRs other than VCC")
+VCC, EXEC, M0 = Registers("VCC"), Registers("EXEC"), Registers("M0")
+VECTORS, VGPRS = Registers("vectors", scalar=False), Registers("VGPRs", scalar=False)
+
+# Kinds. MFMA are all matrix instructions of GFX9 but moves to and from AGPRs. Of them SGEMM are those on single floats,
+# DGEMM those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU.
+_MEMORY: tuple[InstructionClass, ...] = ("VMEM", "FLAT")
+_MATRIX, _MOVES, _DOUBLE, _SINGLE = "V_MFMA_|V_SMFMAC_", "V_ACCVGPR_", "V_MFMA_F64_", r"V_MFMA_F32_\d+X\d+X\d+F32"
+_WMMA, _CALLS = "V_WMMA_|V_SWMMAC_", "S_SETPC_|S_SWAPPC_|S_CALL_"
+ANYTHING = _kind("anything")
+VALU = _kind("VALU", classes=("VALU",), without=_MEMORY)
+VALU_NO_TRANSCENDENTAL = _kind("VALU, no transcendental", classes=("VALU",), without=(*_MEMORY, "TRANS"))
+VALU_NO_V_NOP = _kind("VALU, no v_nop", classes=("VALU",), without=_MEMORY, other_than="V_NOP")
+VALU_NO_MFMA = _kind("VALU, no MFMA", classes=("VALU",), without=_MEMORY, other_than=_MATRIX)
+VALU_NO_MFMA_OR_DOT = _kind("VALU, no MFMA or DOT", classes=("VALU",), without=(*_MEMORY, "DOT"), other_than=_MATRIX)
+VALU_NO_MFMA_OR_AGPR_MOVE = _kind(
+    "VALU, no MFMA or AGPR move", classes=("VALU",), without=_MEMORY, other_than=f"{_MATRIX}|{_MOVES}"
+)
+VALU_MEMORY_OR_EXPORT_NO_MFMA = _kind(
+    "VALU, memory or export, no MFMA", classes=("VALU", *_MEMORY, "DS", "EXPORT"), other_than=_MATRIX
+)
+VALU_NO_WMMA = _kind("VALU, no WMMA", classes=("VALU",), without=_MEMORY, other_than=_WMMA)
+NOT_VALU = _kind("not VALU", without=("VALU",))
+TRANSCENDENTAL = _kind("transcendental", classes=("TRANS",), names="V_(?!S_)")
+DOT = _kind("DOT", classes=("DOT",), names="V_DOT")
+DPP = _kind("DPP", classes=("DPP",))
+SALU = _kind("SALU", classes=("SALU",))
+SALU_NO_CALL = _kind("SALU, no call", classes=("SALU",), other_than=_CALLS)
+SALU_OR_SMEM = _kind("SALU or SMEM", classes=("SALU", "SMEM"))
+SALU_OR_VALU = _kind("SALU or VALU", classes=("SALU", "VALU"))
+SMEM = _kind("SMEM", classes=("SMEM",))
+NOT_SMEM = _kind("not SMEM", without=("SMEM",))
+VMEM = _kind("VMEM", classes=_MEMORY)
+NOT_VMEM = _kind("not VMEM", without=_MEMORY)
+VMEM_NO_FLAT = _kind("VMEM, no FLAT", classes=("VMEM",))
+LDS = _kind("LDS", classes=("DS",))
+VMEM_OR_LDS = _kind("VMEM or LDS", classes=(*_MEMORY, "DS"))
+MEMORY_OR_EXPORT = _kind("memory or export", classes=(*_MEMORY, "DS", "EXPORT"))
+EXPORT = _kind("export", classes=("EXPORT",))
+BRANCH = _kind("branch", classes=("BRANCH", "CONDITIONAL"), names="S_")
+CALL_OR_RETURN = _kind("call or return", names=_CALLS)
+LDS_DIRECT = _kind("LDS direct", names="LDS_DIRECT_LOAD|LDS_PARAM_LOAD|DS_DIRECT_LOAD|DS_PARAM_LOAD")
+V_READLANE_OR_V_WRITELANE = _kind("v_readlane, v_writelane", names="V_READLANE|V_WRITELANE")
+V_READLANE_OR_V_READFIRSTLANE = _kind("v_readlane, v_readfirstlane", names="V_READLANE|V_READFIRSTLANE")
+LANE_MOVES = _kind("lane moves", names="V_READLANE|V_READFIRSTLANE|V_WRITELANE")
+V_PERMLANE = _kind("v_permlane", names="V_PERMLANE")
+V_CMPX = _kind("v_cmpx", names="V_CMPX_")
+V_DIV_FMAS = _kind("v_div_fmas", names="V_DIV_FMAS_")
+V_FMA_F64 = _kind("v_fma_f64", names="V_FMA_F64|V_FMAC_F64")
+V_ACCVGPR_READ = _kind("v_accvgpr_read", names="V_ACCVGPR_READ")
+V_ACCVGPR_WRITE = _kind("v_accvgpr_write", names="V_ACCVGPR_WRITE")
+AGPR_MOVE = _kind("AGPR move", names=_MOVES)
+S_GETREG = _kind("s_getreg", names="S_GETREG_")
+S_SETREG = _kind("s_setreg", names="S_SETREG_")
+S_SETREG_IMM32 = _kind("s_setreg_imm32", names="S_SETREG_IMM32_")
+S_SET_VGPR_MSB = _kind("s_set_vgpr_msb", names="S_SET_VGPR_MSB")
+S_SETVSKIP = _kind("s_setvskip", names="S_SETVSKIP")
+NOT_S_WAIT_ALU = _kind("not s_wait_alu", other_than="S_WAITCNT_DEPCTR")
+DS_ATOMIC_ASYNC_BARRIER_ARRIVE = _kind("ds_atomic_async_barrier_arrive", names="DS_ATOMIC_ASYNC_BARRIER_ARRIVE")
+SHIFT_64 = _kind("64-bit shift", names="V_LSHLREV_B64|V_LSHRREV_B64|V_ASHRREV_I64")
+S_RFE = _kind("s_rfe", names="S_RFE")
+S_DENORM_MODE = _kind("s_denorm_mode", names="S_DENORM_MODE")
+M0_MESSAGE_TRACE_OR_GDS = _kind("M0 message, trace or GDS", names="S_SENDMSG|S_TTRACEDATA|DS_")
+M0_MOVE_OR_LDS_ADDRESS = _kind("M0 move or LDS address", names="S_MOVREL|DS_WRITE_ADDTID|DS_READ_ADDTID|V_INTERP_")
+STORE_OF_LDS_OR_FLAT_LOAD_TO_LDS = _kind(
+    "store of LDS, FLAT load to LDS", classes=_MEMORY, names="BUFFER_STORE_LDS|(GLOBAL|SCRATCH|FLAT)_.*_LDS"
+)
+WAIT = _kind("wait", names="S_WAIT")
+S_WAITCNT = _kind("s_waitcnt", names="S_WAITCNT$")
+S_WAITCNT_LGKMCNT = _kind("s_waitcnt_lgkmcnt", names="S_WAITCNT_LGKMCNT")
+S_WAITCNT_VSCNT = _kind("s_waitcnt_vscnt", names="S_WAITCNT_VSCNT")
+S_WAITCNT_DEPCTR = _kind("s_waitcnt_depctr", names="S_WAITCNT_DEPCTR")
+DS_NOP = _kind("ds_nop", names="DS_NOP")
+FLOATING_POINT_ATOMIC = _kind(
+    "floating-point atomic", classes=_MEMORY, names=".*_ATOMIC_(F|ADD_F|PK_ADD_|MAX_NUM_F|MIN_NUM_F)"
+)
+IMAGE = _kind("image", classes=("IMAGE",))
+BUFFER = _kind("buffer", classes=("VMEM",), without=("IMAGE",))
+MFMA = _kind("MFMA", names=_MATRIX)
+MFMA_OR_V_ACCVGPR_WRITE = _kind("MFMA or v_accvgpr_write", names=f"{_MATRIX}|V_ACCVGPR_WRITE")
+MFMA_NO_DGEMM = _kind("MFMA, no DGEMM", names=_MATRIX, other_than=_DOUBLE)
+DGEMM = _kind("DGEMM", names=_DOUBLE)
+DGEMM_4X4 = _kind("DGEMM 4x4", names="V_MFMA_F64_4X4X")
+DGEMM_16X16 = _kind("DGEMM 16x16", names="V_MFMA_F64_16X16X")
+XDL = _kind("XDL", names=_MATRIX, other_than=f"{_DOUBLE}|{_SINGLE}")
+SGEMM = _kind("SGEMM", names=_SINGLE)
+SGEMM_OR_DGEMM = _kind("SGEMM or DGEMM", names=f"{_DOUBLE}|{_SINGLE}")
+WMMA = _kind("WMMA", names=_WMMA)
+XDL_WMMA = _kind("XDL WMMA", names=_WMMA, other_than="V_WMMA_F32_16X16X4_F32|V_WMMA_F64_")
+
+MATRIX_KINDS = frozenset(one.kind for one in (MFMA, MFMA_NO_DGEMM, XDL, SGEMM, DGEMM, DGEMM_4X4, DGEMM_16X16))
+"""Matrix instructions of GFX9."""
+
+# Roles.
+SGPRS_BY_DS_NOPS: Mapping[int, Role] = {count: Role(f"SGPRs, by {count}") for count in DS_NOPS.values()}
+"""By how many in a row: all SGPRs, for the last of them."""
+WRITES_SGPRS_OR_EXEC_BY_NAME = Role("writes SGPRs or EXEC by name", "writes", SGPRS_OR_EXEC)
+READS_SGPRS_AS_CONSTANTS = Role("reads SGPRs as constants")
+READS_EXEC_AS_A_CONSTANT = Role("reads EXEC as a constant")
+READS_PAIRS_OF_SGPRS = Role("reads pairs of SGPRs")
+WRITES_AN_SGPR = Role("writes an SGPR")
+ALL_SGPRS = Role("all SGPRs")
+ALL_SGPRS_BY_A_READ_OF_ONE = Role("all SGPRs, by a read of one")
+ALL_SGPRS_BY_SA_SDST_0 = Role("all SGPRs, by sa_sdst 0")
+READS_A_MASK = Role("reads a mask")
+READS_M0 = Role("reads M0")
+USES_M0 = Role("uses M0")
+READS_LDS_AT_M0 = Role("reads LDS at M0")
+READS_OR_KEEPS_VGPRS = Role("reads or keeps VGPRs")
+VGPRS_OF_SOURCES = Role("VGPRs of sources")
+USES_VECTORS = Role("uses vectors")
+RESULT = Role("result")
+LANE_SELECT = Role("lane select")
+SOURCE_0 = Role("source 0")
+MATRIX_A_B = Role("matrix A, B")
+MATRIX_C = Role("matrix C")
+AGPRS_OF_A_B = Role("AGPRs of A, B")
+DATA_OF_A_WIDE_STORE = Role("data of a wide store")
+DATA_OF_A_WIDE_STORE_OFFSET_IN_AN_SGPR = Role("data of a wide store, offset in an SGPR")
+SHIFTED_RESULT = Role("shifted result")
+FOUR_BIT_RESULT = Role("4-bit result")
+HARDWARE_REGISTER = Role("hardware register")
+MODE = Role("MODE")
+OF_MODE = Role("of MODE")
+OF_THE_STATE = Role("of the state")
+BY_THE_LAST_VGPR = Role("by the last VGPR")
+SETS_VSKIP = Role("sets VSKIP")
+TRAP_STATUS = Role("trap status")
+OVERWRITES_ITS_OWN_SOURCE = Role("overwrites its own source")
+ADDRESS_UNDER_SEVERAL_LOADED = Role("address under several loaded")
+LOADS = Role("loads")
+READS_VECTORS_TO_LOAD = Role("reads vectors to load")
+READS_SGPRS_TO_LOAD = Role("reads SGPRs to load")
+WAITS_FOR_ALL = Role("waits for all")
+LGKMCNT_0 = Role("lgkmcnt 0")
+WAITS_FOR_0 = Role("waits for 0")
+NO_SOPP = Role("no SOPP")
+SA_SDST_0 = Role("sa_sdst 0")
+VA_VCC_0 = Role("va_vcc 0")
+VM_VSRC_0 = Role("vm_vsrc 0")
+VA_SDST_0 = Role("va_sdst 0")
+VA_VDST_0 = Role("va_vdst 0")
+WAIT_VM_VSRC_0 = Role("wait_vm_vsrc 0")
+RESULT_WITHOUT_WAIT_VM_VSRC_0 = Role("result without wait_vm_vsrc 0")
+RESULT_WITHOUT_WAIT_VA_VDST_0 = Role("result without wait_va_vdst 0")
+OFFSET_OF_0X3F = Role("offset of 0x3f")
+LONG_ADDRESS = Role("long address")
+OFFSET_WITH_2_OR_4 = Role("offset with 2 or 4")
