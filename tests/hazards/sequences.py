@@ -11,7 +11,7 @@ from typing import NamedTuple
 from luthier.arch.hazards import Hazard
 from luthier.errors import DecodeError
 from luthier.hazards.wait_states.model import HazardModel, Ticks, hazard_model, ticks
-from luthier.hazards.wait_states.state import EMPTY, Entry, Machine
+from luthier.hazards.wait_states.state import EMPTY, Machine, Near
 from luthier.hazards.wait_states.steps import Step, instance_of, step_of
 from luthier.isa import Isa
 from luthier.isa import registers as r
@@ -257,8 +257,8 @@ class Sequence_:
         for step in steps:
             here: list[Lack] = []
 
-            def report(_: Step, entry: Entry, units: int, needed: int, here: list[Lack] = here) -> None:
-                here.append(Lack(entry.rule, self.model.rules[entry.rule].hazard, entry.age, needed))
+            def report(near: Near, here: list[Lack] = here) -> None:
+                here.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.there, near.needed))
 
             self.machine.run(state, [step], step.own, report)
             if mend:

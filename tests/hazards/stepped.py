@@ -7,7 +7,7 @@ from collections import deque
 from luthier.emulator import layout
 from luthier.emulator.inspection.debug import Step as WaveStep
 from luthier.hazards.wait_states.model import Ticks, hazard_model, ticks
-from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
+from luthier.hazards.wait_states.state import EMPTY, Machine, Near, State
 from luthier.hazards.wait_states.steps import Step, instance_of, step_of
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable
@@ -34,16 +34,14 @@ class Stepped:
             self._waves.pop(place, None)
             return
         state, history = self._waves.get(place, (EMPTY, deque(maxlen=layout.LOOK_BACK)))
-        met: list[tuple[Entry, int]] = []
-        state = Machine(self.model).run(
-            state, [step], step.own, lambda _, entry, units, needed: met.append((entry, units))
-        )
-        for entry, units in sorted(met, key=lambda one: one[0].age):
-            hazard = self.model.rules[entry.rule].hazard
-            registers = units if hazard.in_registers and units != 1 else 0
-            producer = self._producer(history, entry.rule, units) if hazard.producer is not None else None
+        met: list[Near] = []
+        state = Machine(self.model).run(state, [step], step.own, met.append)
+        for near in sorted(met, key=lambda one: one.there):
+            hazard = self.model.rules[near.rule].hazard
+            registers = near.units if hazard.in_registers and near.units != 1 else 0
+            producer = self._producer(history, near.rule, near.units) if hazard.producer is not None else None
             key = at.address, producer, hazard.name
-            self.found.setdefault(key, (entry.age, at.workgroup, at.wave, str(r.UnitSet(registers))))
+            self.found.setdefault(key, (near.there, at.workgroup, at.wave, str(r.UnitSet(registers))))
         history.append((at.address, step))
         self._waves[place] = state, history
 

@@ -14,7 +14,7 @@ from typing import cast
 import luthier
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step as WaveStep
-from luthier.hazards.wait_counters.state import Machine
+from luthier.hazards.wait_counters.state import Machine, Use
 from luthier.hazards.wait_counters.steps import Step, Steps, narrowed
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
@@ -74,12 +74,13 @@ def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[in
             for stream, units in step.issues:
                 issued[stream].append((units, active))
 
-    def report(step: Step, stream: int, position: int, units: int, writes: bool) -> None:
+    def report(use: Use) -> None:
         nonlocal reason
         # An operation of an unordered stream may be any of the older ones.
-        older = issued[stream][-1 - position :][:1] if streams[stream].ordered else issued[stream]
-        of_all = lifted.effects(step.first).cross_reads & narrowed(units)
-        meets = any(made & units and active & (-1 if of_all else lanes) for made, active in older)
+        mine = issued[use.stream]
+        older = mine[-1 - use.position :][:1] if streams[use.stream].ordered else mine
+        of_all = lifted.effects(use.at).cross_reads & narrowed(use.units)
+        meets = any(made & use.units and active & (-1 if of_all else lanes) for made, active in older)
         reason = UNEXPLAINED if meets or reason == UNEXPLAINED else OTHER_LANES
 
     machine.run(machine.empty, cast(Sequence[Step], executed()), report)  # each step is asked for when it is run

@@ -1,17 +1,19 @@
 """Interprocedural data flow that checks of all paths share: states at the beginnings of all blocks.
 
-A check has states that it can merge, and provides the transfer function of a block. The facts in a state must be
-independent: what becomes of one depends on no other. So a function is followed once for all that holds at any of its
-calls, which gives what holds in it; once for what it makes itself; and once for each *part* of the states at its calls,
-which gives each caller what has become of its own facts, so that what holds at one call does not come back from another
-(M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the functional approach).
+A check has a model of states that it can merge, with the transfer function of a block (`PathModel`). The facts in a
+state must be independent: what becomes of one depends on no other. So a function is followed once for all that holds at
+any of its calls, which gives what holds in it; once for what it makes itself; and once for each *part* of the states at
+its calls, which gives each caller what has become of its own facts, so that what holds at one call does not come back
+from another (M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the functional
+approach).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -63,6 +65,16 @@ def place_of(lifted: LiftedKernel, index: int) -> Place:
     return Place(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
 
 
+def function_of(lifted: LiftedKernel, index: int) -> str:
+    """Return the name of the function that an instruction is in."""
+    return lifted.functions[lifted.blocks[lifted.block_of[index]].function].name
+
+
+def addresses_of(lifted: LiftedKernel, path: Iterable[int]) -> tuple[int, ...]:
+    """Return the virtual addresses of blocks."""
+    return tuple(lifted.columns.address[lifted.blocks[block].first] for block in path)
+
+
 def successors(lifted: LiftedKernel) -> list[list[int]]:
     """Return for each block those that may follow it, through calls and returns of any caller."""
     following = [[edge.to for edge in block.successors] for block in lifted.blocks]
@@ -92,47 +104,59 @@ def successors(lifted: LiftedKernel) -> list[list[int]]:
     return following
 
 
-S = TypeVar("S")
+S = TypeVar("S", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
+M = TypeVar("M")
 
 
-class Follower(Protocol[S, P]):
-    """Operations of a check on its states."""
+class PathModel(ABC, Generic[S, P, M]):
+    """States that a check follows on all paths, how blocks change them, and meetings that are findings.
 
-    @property
-    def empty(self) -> S:
-        """Return the state where hardware starts a wave."""
+    Attributes:
+        lifted: the kernel.
+        empty: the state where hardware starts a wave.
+    """
 
-    def unknown(self) -> S:
-        """Return the state after unknown code."""
+    lifted: LiftedKernel
+    empty: S
 
-    def behind(self, block: int, state: S) -> S:
-        """Return the state after a block that is entered in a state, which may really hold there."""
-
-    def through(self, block: int, state: S, *, only: bool) -> S:
-        """Return the state after a block that is entered in a state which need not hold there.
-
-        It is a part of others, or what a function makes itself.
+    @abstractmethod
+    def follow(
+        self,
+        block: int,
+        state: S,
+        report: Callable[[M], object] | None = None,
+        *,
+        behind: int = -1,
+        only: bool = False,
+        singly: bool = False,
+    ) -> S:
+        """Return the state after a block, or after the rest of it.
 
         Args:
-            only: what is in `state` alone, without what the block makes.
+            state: at its beginning, or behind instruction `behind`.
+            report: called for each meeting, in a state that may really hold there.
+            only: follow what is in `state` alone, without what the block makes.
+            singly: meetings name single instructions, not several that are followed together.
         """
 
-    def called(self, block: int, state: S) -> None:
-        """Note that a function that begins with a block is called in a state."""
+    @abstractmethod
+    def merge(self, first: S, second: S) -> S:
+        """Return what holds on either path: `first` itself if `second` adds nothing."""
 
-    def enter(self, block: int, state: S) -> S:
-        """Return the state in which that function is followed."""
+    @abstractmethod
+    def has_facts(self, state: S) -> bool:
+        """Return whether a state has anything that a function could change."""
 
-    def without_facts(self, state: S) -> S:
-        """Return a state without all that has parts."""
-
+    @abstractmethod
     def parts(self, state: S) -> Iterable[P]:
-        """Yield the parts that a state has facts of: none if it has nothing that a function could change."""
+        """Yield the parts that a state has facts of."""
 
+    @abstractmethod
     def whole(self, part: P) -> S:
         """Return the state with all possible facts of a part."""
 
+    @abstractmethod
     def back(self, state: S, part: P, behind: S) -> S:
         """Return what has become of a state's facts of a part.
 
@@ -140,11 +164,25 @@ class Follower(Protocol[S, P]):
             behind: what has become of all possible facts of it.
         """
 
-    def merge(self, first: S, second: S) -> S:
-        """Return what holds on either path: `first` itself if `second` adds nothing."""
+    def without_facts(self, state: S) -> S:
+        """Return a state without all that has parts."""
+        return self.empty
+
+    def unknown(self) -> S:
+        """Return the state after unknown code."""
+        return self.empty
+
+    def called(self, block: int, state: S, *, real: bool) -> S:
+        """Return the state in which a function is followed that begins with a block and is called in a state.
+
+        Args:
+            real: whether it may really be called in that state, which is no part of others.
+        """
+        return state
 
     def widen(self, was: S, now: S) -> S:
         """Return a widened state, for a block that is visited often."""
+        return now
 
 
 _Kind = Literal["all calls", "own", "part"]
@@ -165,12 +203,17 @@ class _Context(Struct, Generic[S, P], eq=False):
     that control comes back to, or None behind a tail call."""
 
 
-class Paths(Generic[S, P]):
-    """The states of one kernel."""
+class Paths(Generic[S, P, M]):
+    """The states of one kernel.
 
-    def __init__(self, lifted: LiftedKernel, follower: Follower[S, P]) -> None:
-        self._lifted = lifted
-        self._follower = follower
+    Attributes:
+        suspicious: blocks in which there may be meetings.
+    """
+
+    def __init__(self, model: PathModel[S, P, M]) -> None:
+        lifted = self._lifted = model.lifted
+        self._model = model
+        self.suspicious: set[int] = set()
         self._calls: dict[int, CallSite] = {call.index: call for one in lifted.functions for call in one.calls}
         self._contexts: list[_Context[S, P]] = []
         self._by_key: dict[tuple[int, _Kind, P | None], _Context[S, P]] = {}
@@ -183,7 +226,7 @@ class Paths(Generic[S, P]):
         for address in lifted.hardware_entries:
             index = lifted.index_at(address)
             if index is not None:
-                self._reach(kernel, lifted.block_of[index], follower.empty)
+                self._reach(kernel, lifted.block_of[index], model.empty)
         while self._heap:
             place = heapq.heappop(self._heap)
             self._waiting.discard(place)
@@ -209,11 +252,11 @@ class Paths(Generic[S, P]):
         place = context.number, block
         known = self._entry.get(place)
         if known is not None:
-            joined = self._follower.merge(known, state)
+            joined = self._model.merge(known, state)
             if joined is known:
                 return
             visits = self._visits[place] = self._visits.get(place, 0) + 1
-            state = self._follower.widen(known, joined) if visits > WIDEN_AFTER else joined
+            state = self._model.widen(known, joined) if visits > WIDEN_AFTER else joined
         self._entry[place] = state
         if place not in self._waiting:
             self._waiting.add(place)
@@ -223,11 +266,11 @@ class Paths(Generic[S, P]):
         context, block = self._contexts[number], self._lifted.blocks[index]
         state = self._entry[number, index]
         if context.kind == "all calls":
-            state = self._follower.behind(index, state)
+            state = self._model.follow(index, state, lambda _: self.suspicious.add(index))
         else:
             only = context.kind == "part"
-            state = self._follower.through(index, state, only=only)
-            if only and next(iter(self._follower.parts(state)), None) is None:
+            state = self._model.follow(index, state, only=only)
+            if only and not self._model.has_facts(state):
                 return  # all of it has been dealt with
         call = self._calls.get(block.last)
         if call is not None:
@@ -239,26 +282,25 @@ class Paths(Generic[S, P]):
                 self._reach(context, edge.to, state)
 
     def _call(self, context: _Context[S, P], call: CallSite, state: S) -> None:
-        follower, block = self._follower, self._lifted.block_of[call.index]
+        model, block = self._model, self._lifted.block_of[call.index]
         back = None if call.kind == "tail" else call.return_block
         if not call.known and context.kind != "part":
-            self._come_back(context, back, follower.unknown())
+            self._come_back(context, back, model.unknown())
         for function in call.callees:
             entry = self._lifted.functions[function].entry_block
-            ready = follower.enter(entry, state)
-            parts = list(follower.parts(ready))
+            ready = model.called(entry, state, real=context.kind == "all calls")
+            parts = list(model.parts(ready))
             if context.kind == "all calls":
-                follower.called(entry, state)
                 self._reach(self._context(function, "all calls"), entry, ready)
             if context.kind != "part":
                 own = self._own(function, apart=bool(parts))
                 self._returns_to(own, (context, block, back), ready)
                 if own.kind == "own":
-                    self._reach(own, entry, follower.without_facts(ready))
+                    self._reach(own, entry, model.without_facts(ready))
             for part in parts:
                 callee = self._context(function, "part", part)
                 self._returns_to(callee, (context, block, back), ready)
-                self._reach(callee, entry, follower.whole(part))
+                self._reach(callee, entry, model.whole(part))
 
     def _own(self, function: int, *, apart: bool) -> _Context[S, P]:
         """Return the context for what a function makes itself.
@@ -274,7 +316,7 @@ class Paths(Generic[S, P]):
             entry = self._lifted.functions[function].entry_block
             for caller, state in joined.returns.items():
                 self._returns_to(own, caller, state)
-                self._reach(own, entry, self._follower.without_facts(state))
+                self._reach(own, entry, self._model.without_facts(state))
             joined.returns.clear()
         return own
 
@@ -285,10 +327,10 @@ class Paths(Generic[S, P]):
 
     def _brought(self, callee: _Context[S, P], called: S, behind: S) -> S:
         """Return what a call in a state gets of what is after a function's returns."""
-        return behind if callee.part is None else self._follower.back(called, callee.part, behind)
+        return behind if callee.part is None else self._model.back(called, callee.part, behind)
 
     def _leave(self, context: _Context[S, P], state: S) -> None:
-        joined = state if context.exit is None else self._follower.merge(context.exit, state)
+        joined = state if context.exit is None else self._model.merge(context.exit, state)
         if joined is context.exit:
             return
         context.exit = joined

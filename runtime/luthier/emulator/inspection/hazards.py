@@ -25,9 +25,9 @@ from luthier.errors import EmulationError
 from luthier.findings.collector import PairSighting
 from luthier.findings.kinds import FindingKind
 from luthier.hazards.wait_states.findings import lacking
-from luthier.hazards.wait_states.model import Rule, Ticks, hazard_model, ticks
+from luthier.hazards.wait_states.model import START, Rule, Ticks, hazard_model, ticks
 from luthier.hazards.wait_states.operands import Taking, opcodes_of
-from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
+from luthier.hazards.wait_states.state import EMPTY, Machine, Near, State
 from luthier.hazards.wait_states.steps import Step, known_fields
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import TargetId
@@ -59,7 +59,6 @@ class _Shared(NamedTuple):
     """Roles that they may have, in rules that the code may break."""
 
 
-_START = Ticks(0, 0, 0)
 _NUMBERS = itertools.count(1)
 
 
@@ -179,10 +178,10 @@ class HazardAutomaton:
             return layout.FOLLOW_ENDS
         hits: list[_Hit] = []
 
-        def report(_: Step, entry: Entry, units: int, needed: int) -> None:
-            rule = self._model.rules[entry.rule]
-            only_on = self._model.only_on(rule, entry.tag, entry.age, needed)
-            hits.append(_Hit(rule, units, entry.age, needed, only_on))
+        def report(near: Near) -> None:
+            rule = self._model.rules[near.rule]
+            only_on = self._model.only_on(rule, near.tag, near.there, near.needed)
+            hits.append(_Hit(rule, near.units, near.there, near.needed, only_on))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
         hits.sort(key=lambda hit: hit.there)  # only the first hazard of each producer and consumer is reported
@@ -240,7 +239,7 @@ class HazardAutomaton:
             return None
         own = shared.own or ticks(self._code.isa.opcode(number), columns.values(index))
         does = known_fields(self._known, self._decoded.table, native, columns, index, shared.taking)
-        return Step(record, _START, own, *does)
+        return Step(record, START, own, *does)
 
     def _share(self, number: int) -> _Shared:
         opcode = self._code.isa.opcode(number)

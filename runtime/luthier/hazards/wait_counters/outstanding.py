@@ -11,11 +11,12 @@ import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from luthier.hazards.wait_counters.dataflow import Flow, leading_waits
+from luthier.hazards.wait_counters.dataflow import WaitPaths, leading_waits
 from luthier.hazards.wait_counters.model import Limit, WaitModel
 from luthier.hazards.wait_counters.state import Behind, Machine, Queue, State, merge
 from luthier.hazards.wait_counters.steps import Steps, widened
 from luthier.lifting.model import BasicBlock, LiftedKernel
+from luthier.lifting.paths import Paths
 
 
 class _Stretch(NamedTuple):
@@ -36,9 +37,9 @@ class Outstanding:
         self._lifted = lifted
         self._steps = Steps(lifted, plain=False)
         self.model: WaitModel = self._steps.model
-        flow = self._flow = Flow(lifted, self._steps, forgets=False, keeps=True)
+        paths = self._paths = WaitPaths(lifted, self._steps, forgets=False, keeps=True)
         self._entry: dict[int, State] = {}
-        for block, state in flow.states():
+        for block, state in Paths(paths).states():
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
         self._stretches: list[_Stretch] = []
@@ -97,12 +98,12 @@ class Outstanding:
     def _walk(self, block: BasicBlock, state: State) -> Iterator[tuple[int, _Stretch]]:
         """Yield the last instruction of each stretch of a block, and what is outstanding there."""
         queues, units = Behind(state.queues, tuple(Machine.units(state.queues)))
-        for step, after in zip(self._steps.of(block.index), self._flow.walk(block.index, state), strict=True):
+        for step, after in zip(self._steps.of(block.index), self._paths.walk(block.index, state), strict=True):
             if after.queues != queues:
                 yield step.last, self._stretch(queues, units)
                 queues, units = after
         yield block.last, self._stretch(queues, units)
 
     def _stretch(self, queues: tuple[Queue, ...], units: tuple[int, ...]) -> _Stretch:
-        results, locked = self._flow.machine.together(units)
+        results, locked = self._paths.machine.together(units)
         return _Stretch(results, locked, queues)

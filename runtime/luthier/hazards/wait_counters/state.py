@@ -30,9 +30,30 @@ class Behind(NamedTuple):
     """Units in each of the queues."""
 
 
-Report = Callable[[Step, int, int, int, bool], None]
-"""Called for an access to outstanding registers: the step, the stream, the position, the units, whether it writes
-them."""
+class Use(NamedTuple):
+    """Use of outstanding registers."""
+
+    at: int
+    """First instruction of the step."""
+    stream: int
+    writes: bool
+    """Whether it writes them."""
+    position: int
+    """Operations that are younger than the one that they are outstanding by."""
+    units: int
+
+    @property
+    def key(self) -> tuple[int, int, bool]:
+        """Return what is one finding for each operation."""
+        return self[:3]
+
+    def joined(self, other: Use) -> Use:
+        """Return both: the least position that is enough for all registers."""
+        return self._replace(position=min(self.position, other.position), units=self.units | other.units)
+
+
+Report = Callable[[Use], object]
+"""Called for uses of outstanding registers."""
 
 
 class Machine:
@@ -158,7 +179,7 @@ class Machine:
                 if bad and report is not None:
                     for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
-                            report(step, stream, position, some, is_write)
+                            report(Use(step.first, stream, is_write, position, some))
             queues[stream] = trim(tuple([here & ~units for here in queue]))
             held[stream] &= ~units
 

@@ -1,4 +1,4 @@
-"""Data flow of the facts that may still matter to instructions, at the start of every block.
+"""Producers that may still matter along all paths, as `luthier.hazards.paths` follows them.
 
 A fact is an entry of a state, or one of its registers where each is independent. What a function does to a fact is
 found once for all its calls (`luthier.lifting.paths`), for independent registers all together.
@@ -6,65 +6,85 @@ found once for all its calls (`luthier.lifting.paths`), for independent register
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import bisect
+import operator
+from collections.abc import Callable, Collection, Iterator
 
-from luthier.hazards.wait_states.model import Rule
-from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, State
-from luthier.hazards.wait_states.steps import Steps
+from luthier.hazards.paths import CheckedModel
+from luthier.hazards.wait_states.model import START, Rule
+from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, Near, State
+from luthier.hazards.wait_states.steps import Step, Steps
 from luthier.isa.registers import UNIT_LIMIT
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import Paths
-
-
-class Flow(Paths[State, Entry]):
-    """The states of one kernel."""
-
-    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
-        self.machine = Machine(steps.model)
-        follower = _Follower(self.machine, steps)
-        self.suspicious: Collection[int] = follower.suspicious
-        """Blocks in which there may be consumers that are too near."""
-        super().__init__(lifted, follower)
-
 
 _ALL = (1 << UNIT_LIMIT) - 1
+_AT = operator.attrgetter("at")
 
 
-class _Follower:
+class HazardPaths(CheckedModel[State, Entry, Near]):
+    """Producers in one kernel that are not far enough away."""
+
     empty = EMPTY
 
-    def __init__(self, machine: Machine, steps: Steps) -> None:
-        self._machine, self._steps = machine, steps
-        self._by_unit = [_fares_by_unit(rule) for rule in machine.model.rules]
-        self.suspicious: set[int] = set()
-        self.merge = machine.merge
+    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
+        self.lifted, self.steps = lifted, steps
+        self.machine = Machine(steps.model)
+        self._by_unit = [_fares_by_unit(rule) for rule in steps.model.rules]
 
-    def unknown(self) -> State:
-        return EMPTY
+    def follow(
+        self,
+        block: int,
+        state: State,
+        report: Callable[[Near], object] | None = None,
+        *,
+        behind: int = -1,
+        only: bool = False,
+        singly: bool = False,
+    ) -> State:
+        """Follow a block, as of `PathModel`."""
+        steps, length, start = self.steps.of(block), self.steps.length(block), START
+        if behind >= 0:
+            steps, start = self.steps_from(block, behind + 1), self.steps.until(block, behind + 1)
+        return self.machine.run(state, steps, length, report, start=start, only=only)
 
-    def behind(self, block: int, state: State) -> State:
-        steps, length = self._steps.of(block), self._steps.length(block)
-        return self._machine.run(state, steps, length, lambda *_: self.suspicious.add(block))
+    def steps_from(self, block: int, first: int) -> list[Step]:
+        """Return the steps of a block from an instruction on."""
+        steps = self.steps.of(block)
+        return steps[bisect.bisect_left(steps, first, key=_AT) :]
 
-    def through(self, block: int, state: State, *, only: bool) -> State:
-        return self._machine.run(state, self._steps.of(block), self._steps.length(block), only=only)
+    def before(self, block: int, indices: list[int], state: State) -> Iterator[State]:
+        """Yield the state before each of these instructions of a block that is entered in a state."""
+        start, first = START, self.lifted.blocks[block].first
+        for index in indices:
+            steps = [step for step in self.steps_from(block, first) if step.at < index]
+            until = self.steps.until(block, index)
+            state = self.machine.run(state, steps, until, start=start)
+            yield state
+            start, first = until, index
 
-    def called(self, block: int, state: State) -> None:
-        pass
+    def producers(self, meeting: Near) -> Iterator[tuple[int, State]]:
+        """Yield the producers that a consumer may be too near to."""
+        hazard = self.machine.model.rules[meeting.rule].hazard
+        for block in self.lifted.blocks:
+            for step in self.steps.of(block.index):
+                for number, units, tag in step.makes:
+                    if number == meeting.rule and (not hazard.in_registers or units & meeting.units):
+                        yield step.at, frozenset({Entry(number, hazard.middle is None, units, tag, 0, 0)})
 
-    def enter(self, block: int, state: State) -> State:
-        return state
-
-    def without_facts(self, state: State) -> State:
-        return EMPTY
+    def has_facts(self, state: State) -> bool:
+        """Return whether there is any producer."""
+        return bool(state)
 
     def parts(self, state: State) -> Collection[Entry]:
+        """Return the entries, with all registers where each is independent."""
         return {self._part(entry) for entry in state}
 
     def whole(self, part: Entry) -> State:
+        """Return the state with one entry."""
         return frozenset({part})
 
     def back(self, state: State, part: Entry, behind: State) -> State:
+        """Return what has become of the registers of an entry."""
         if not self._by_unit[part.rule]:
             return behind
         units = 0
@@ -73,12 +93,12 @@ class _Follower:
                 units |= entry.units
         return frozenset([entry._replace(units=entry.units & units) for entry in behind if entry.units & units])
 
-    def _part(self, entry: Entry) -> Entry:
-        """Return the entry with all registers that there are, where each is independent."""
-        return entry._replace(units=_ALL) if self._by_unit[entry.rule] else entry
+    def merge(self, first: State, second: State) -> State:
+        """Return what may be near on either path."""
+        return self.machine.merge(first, second)
 
-    def widen(self, was: State, now: State) -> State:
-        return now
+    def _part(self, entry: Entry) -> Entry:
+        return entry._replace(units=_ALL) if self._by_unit[entry.rule] else entry
 
 
 def _fares_by_unit(rule: Rule) -> bool:

@@ -324,6 +324,7 @@ class Ticks(NamedTuple):
     transcendental: int
 
 
+START = Ticks(0, 0, 0)
 _NOP_FIELD = 15
 _VECTOR, _TRANSCENDENTAL = int(InstructionFlag.VALU), int(InstructionFlag.TRANS)
 _NO_VECTOR = int(InstructionFlag.VMEM | InstructionFlag.FLAT)

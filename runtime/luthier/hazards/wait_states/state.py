@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from luthier.hazards.wait_states.model import HazardModel, Rule, Ticks
+from luthier.hazards.wait_states.model import START, HazardModel, Rule, Ticks
 from luthier.hazards.wait_states.steps import Check, Step
 
 
@@ -30,9 +30,53 @@ State = frozenset[Entry]
 another has at most one for the same units, tag and count of transcendental instructions, the youngest."""
 EMPTY: State = frozenset()
 
-Report = Callable[[Step, Entry, int, int], None]
-"""Called for a consumer that is too near: its step, the producer, the units and how many are needed (0: an instruction
-that clears)."""
+
+class Near(NamedTuple):
+    """A consumer that is too near to a producer."""
+
+    at: int
+    """The consumer's instruction."""
+    rule: int
+    units: int
+    """Registers by which they meet."""
+    there: int
+    """Distance between them."""
+    needed: int
+    """Distance needed; 0: an instruction that clears."""
+    tag: int
+    """The producer's."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Return what is one finding for each producer."""
+        return self[:2]
+
+    def joined(self, other: Near) -> Near:
+        """Return the one that lacks more, with the registers of both."""
+        worse = other if other.needed - other.there > self.needed - self.there else self
+        return worse._replace(units=self.units | other.units)
+
+
+Report = Callable[[Near], object]
+"""Called for consumers that are too near."""
+
+
+class Lacking:
+    """Sum of reports: the most wait states that a consumer lacks.
+
+    Args:
+        forever: consumers that no number of wait states helps lack one.
+    """
+
+    def __init__(self, rules: Sequence[Rule], *, forever: bool) -> None:
+        self._rules, self._forever = rules, forever
+        self.states = 0
+
+    def __call__(self, met: Near) -> None:
+        """Add a report."""
+        rule = self._rules[met.rule]
+        if rule.hazard.clock == "states" and (rule.window or self._forever):
+            self.states = max(self.states, met.needed - met.there, self._forever)
 
 
 class _Live:
@@ -61,7 +105,7 @@ class Machine:
         length: Ticks,
         report: Report | None = None,
         *,
-        start: Ticks = Ticks(0, 0, 0),  # noqa: B008  a constant
+        start: Ticks = START,
         only: bool = False,
     ) -> State:
         """Return the state after a block.
@@ -86,7 +130,7 @@ class Machine:
             if report is not None and self._lonely:
                 for check in step.checks:
                     if check.rule in self._lonely:
-                        report(step, Entry(check.rule, True, check.units, 0, 0, 0), 0, 0)
+                        report(Near(step.at, check.rule, 0, 0, 0, 0))
             if not only:
                 self._produce(live, step)
         return self._state(live, length)
@@ -159,7 +203,7 @@ class Machine:
                 keep.append(one)
                 continue
             if report is not None:
-                report(step, Entry(rule.number, True, one.units, one.tag, since, age), common, needed)
+                report(Near(step.at, rule.number, common, age, needed, one.tag))
             rest = one.units & ~common if hazard.relation == "overlap" else 0
             if rest:
                 keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))

@@ -256,6 +256,10 @@ class Steps:
         """Return the ticks of all instructions of a block."""
         return self._lengths[block]
 
+    def until(self, block: int, index: int) -> Ticks:
+        """Return the ticks from the beginning of a block to an instruction."""
+        return Ticks._make((self.total[index] - self.total[self.lifted.blocks[block].first]).tolist())
+
     def nops(self) -> list[int]:
         """Return the instructions that do nothing but wait."""
         return [index for index in self._parties.nops if self.lifted.block_of[index] >= 0]

@@ -13,21 +13,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from luthier.hazards.insertion import wait_states
+from luthier.hazards.paths import Onward
 from luthier.hazards.wait_counters import Outstanding
 from luthier.hazards.wait_counters.model import wait_model
-from luthier.hazards.wait_states.dataflow import Flow
-from luthier.hazards.wait_states.model import Ticks, ticks
-from luthier.hazards.wait_states.state import EMPTY, Entry, State
+from luthier.hazards.wait_states.dataflow import HazardPaths
+from luthier.hazards.wait_states.model import START, Ticks, ticks
+from luthier.hazards.wait_states.state import EMPTY, Lacking, State
 from luthier.hazards.wait_states.steps import Step, Steps, instance_of, step_of
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.instructions.effects import Columns
-from luthier.lifting.paths import successors
+from luthier.lifting.paths import Paths, successors
 from luthier.patch.boundary.scalar_reads import Endings, Leftovers, scalars_ready
 from luthier.tool.edits import Edit, effects_of
-
-MOST_BLOCKS = 64
-"""Blocks that are looked at behind an edit; if that does not settle it, it waits as long as any hazard asks for."""
-_START = Ticks(0, 0, 0)
 
 
 def with_waits(lifted: LiftedRepresentation, edits: Sequence[Edit]) -> list[Edit]:
@@ -42,10 +39,9 @@ class _Boundaries:
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         self._outstanding = Outstanding(lifted)
-        self._steps = Steps(lifted, everything=True)
-        self._flow = Flow(lifted, self._steps)
+        self._paths = HazardPaths(lifted, Steps(lifted, everything=True))
         self._states: dict[int, list[State]] = {}
-        for block, state in self._flow.states():
+        for block, state in Paths(self._paths).states():
             self._states.setdefault(block, []).append(state)
         self._next = successors(lifted)
         self._endings = Endings(lifted, edited=False)
@@ -76,10 +72,10 @@ class _Boundaries:
 
     def _own(self, code: bytes) -> tuple[list[Step], Ticks]:
         """Return the steps of an edit, and its length."""
-        lifted, model = self._lifted, self._steps.model
+        lifted, model = self._lifted, self._paths.machine.model
         columns = Columns(lifted.isa.decode(code))
         native = lifted.effect_table.code(columns)
-        steps, time = [], _START
+        steps, time = [], START
         for index in range(len(columns.opcode)):
             instance = instance_of(lifted.effect_table, native, columns, index)
             takes = ticks(instance.opcode, instance.values)
@@ -89,48 +85,24 @@ class _Boundaries:
 
     def _states_before(self, at: int, index: int, own: list[Step]) -> int:
         """Wait states between the application before instruction `index`, in the block of `at`, and an edit."""
-        block = self._lifted.block_of[at]
-        first = self._lifted.blocks[block].first
-        until = Ticks(*(self._steps.total[index] - self._steps.total[first]).tolist())
-        machine, lacking = self._flow.machine, _Lacking(self._flow)
-        for state in self._states.get(block, ()):
-            here = machine.run(state, [step for step in self._steps.of(block) if step.at < index], until)
-            machine.run(here, own, _START, lacking, only=True)
+        block, machine = self._lifted.block_of[at], self._paths.machine
+        lacking = Lacking(machine.model.rules, forever=False)
+        for entered in self._states.get(block, ()):
+            (state,) = self._paths.before(block, [index], entered)
+            machine.run(state, own, START, lacking, only=True)
         return lacking.states
 
     def _states_behind(self, edit: Edit, own: list[Step], length: Ticks) -> int:
         """Wait states between an edit and the application behind it."""
-        machine, lacking = self._flow.machine, _Lacking(self._flow)
-        block = self._lifted.block_of[edit.at]
-        first = self._lifted.blocks[block].first
-        begin = edit.at + (edit.place != "before")
-        state = machine.run(EMPTY, own, length)
-        start = Ticks(*(self._steps.total[begin] - self._steps.total[first]).tolist())
-        steps = [step for step in self._steps.of(block) if step.at >= begin]
-        state = machine.run(state, steps, self._steps.length(block), lacking, start=start, only=True)
-        waiting = [(one, state) for one in self._next[block]]
-        seen: set[tuple[int, State]] = set()
-        while waiting:
-            at, state = waiting.pop()
-            state = frozenset(entry for entry in state if machine.model.rules[entry.rule].window)
-            if not state or (at, state) in seen:
-                continue
-            seen.add((at, state))
-            if len(seen) > MOST_BLOCKS:
-                return machine.model.longest
-            state = machine.run(state, self._steps.of(at), self._steps.length(at), lacking, only=True)
-            waiting += [(one, state) for one in self._next[at]]
-        return lacking.states
+        paths, machine = self._paths, self._paths.machine
+        lacking = Lacking(machine.model.rules, forever=False)
+        block, last = self._lifted.block_of[edit.at], edit.at - (edit.place == "before")
+        onward: Onward[State] = Onward(self._next)
 
+        def leave(block: int, state: State) -> None:
+            onward.leave(block, frozenset(entry for entry in state if machine.model.rules[entry.rule].window))
 
-class _Lacking:
-    """Adds up what consumers report: the most wait states that one of them lacks."""
-
-    def __init__(self, flow: Flow) -> None:
-        self._rules = flow.machine.model.rules
-        self.states = 0
-
-    def __call__(self, step: Step, entry: Entry, units: int, needed: int) -> None:
-        rule = self._rules[entry.rule]
-        if rule.hazard.clock == "states" and rule.window:
-            self.states = max(self.states, needed - entry.age)
+        leave(block, paths.follow(block, machine.run(EMPTY, own, length), lacking, behind=last, only=True))
+        for at, state in onward:
+            leave(at, paths.follow(at, state, lacking, only=True))
+        return machine.model.longest if onward.gave_up else lacking.states

@@ -1,0 +1,137 @@
+"""The check of all paths: where instructions meet, and by which paths.
+
+What is followed, and what a meeting is, says a model (`luthier.lifting.paths.PathModel`): those of wait counters and of
+wait states differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+from luthier.lifting.paths import PathModel, Paths
+from luthier.lifting.shortest_path import Passed, Ways
+
+MOST_BLOCKS = 64
+"""Blocks that are looked at behind an instruction; if that does not settle it, what it waits for counts as needed."""
+
+
+class Meeting(Protocol):
+    """An instruction that comes too early behind others."""
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Return what is one finding for each producer: the instruction's index, and what it meets there."""
+
+    def joined(self, other: Self) -> Self:
+        """Return one meeting for two of the same key: the worst."""
+
+
+S = TypeVar("S", bound=Hashable)
+P = TypeVar("P", bound=Hashable)
+M = TypeVar("M", bound=Meeting)
+
+
+class CheckedModel(PathModel[S, P, M]):
+    """Model with producers: the instructions that others may come too early behind."""
+
+    @abstractmethod
+    def producers(self, meeting: M) -> Iterator[tuple[int, S]]:
+        """Yield the instructions that it may be behind, each with what it alone leaves."""
+
+
+class Connection(NamedTuple, Generic[M]):
+    """A meeting with one producer."""
+
+    producer: int
+    met: M
+    path: tuple[int, ...]
+    """Blocks from one to the other."""
+
+
+class PathCheck(Generic[S, P, M]):
+    """Meetings in one kernel.
+
+    Args:
+        searches: paths from a producer that are looked for, at most.
+
+    Attributes:
+        meetings: the worst of each key, in their order.
+        given_up: how many of them have producers that were not looked for.
+    """
+
+    def __init__(self, model: CheckedModel[S, P, M], paths: Paths[S, P, M], searches: int = 1 << 62) -> None:
+        self._model, self._left, self.given_up = model, searches, 0
+        self._ways = Ways(model.lifted)
+        worst: dict[tuple[int, ...], M] = {}
+
+        def report(met: M) -> None:
+            known = worst.get(met.key)
+            worst[met.key] = met if known is None else known.joined(met)
+
+        for block, state in paths.states() if paths.suspicious else ():
+            if block in paths.suspicious:
+                model.follow(block, state, report, singly=True)
+        self.meetings = [worst[key] for key in sorted(worst)]
+
+    def connections(self, meeting: M) -> Iterator[Connection[M]]:
+        """Yield the producers of a meeting, with a shortest path from each."""
+        for producer, state in self._model.producers(meeting):
+            if not self._left:
+                self.given_up += 1
+                return
+            self._left -= 1
+            connection = self._connection(producer, state, meeting)
+            if connection is not None:
+                yield connection
+
+    def _connection(self, producer: int, state: S, meeting: M) -> Connection[M] | None:
+        model, block_of = self._model, self._model.lifted.block_of
+        at = block_of[meeting.key[0]]
+
+        def follow(block: int, state: S, behind: int = -1) -> Passed[S, M]:
+            found: list[M] = []
+
+            def report(met: M) -> None:
+                if met.key == meeting.key:
+                    found.append(met)
+
+            after = model.follow(block, state, report, behind=behind, only=True, singly=block == at)
+            met = functools.reduce(lambda first, second: first.joined(second), found) if found else None
+            return Passed(met, after if model.has_facts(after) else None)
+
+        block = block_of[producer]
+        way = self._ways.shortest(block, follow(block, state, producer), follow)
+        return None if way is None else Connection(producer, way[1], way[0])
+
+
+class Onward(Generic[S]):
+    """Iterator over the blocks behind a point, each with the states in which control comes there.
+
+    Attributes:
+        gave_up: whether it has ended because there are too many.
+    """
+
+    def __init__(self, following: Sequence[Sequence[int]]) -> None:
+        self._following = following
+        self._waiting: list[tuple[int, S]] = []
+        self.gave_up = False
+
+    def leave(self, block: int, state: S) -> None:
+        """Go on behind a block in a state, unless that is empty."""
+        if state:
+            self._waiting += [(one, state) for one in self._following[block]]
+
+    def __iter__(self) -> Iterator[tuple[int, S]]:
+        seen: set[tuple[int, S]] = set()
+        while self._waiting:
+            place = self._waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            if len(seen) > MOST_BLOCKS:
+                self.gave_up = True
+                return
+            yield place
