@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import itertools
 import os
+import random
 import shutil
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import numpy as np
 import pytest
 from kept import ROOT
 from luthier import Tool
@@ -29,14 +31,17 @@ from luthier.findings.text import lines_of
 from luthier.run import program, shared_memory, space
 from luthier.run.findings.collector import Collector
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.protocol import LARGEST, ProtocolError, Reader, Writer, receive
+from luthier.run.protocol import LARGEST, receive
 from luthier.run.selection import Selection
 from luthier.run.service import Service
 from luthier.tool import ToolGroup
 from luthier.tool.observation import ApiEvent
-from luthier.wire import channels, device_header, memory, messages, topology
-from luthier.wire.messages import Request, Sighting
-from luthier.wire.structures import Layout, Message, Structure
+from luthier.wire import channels, device_header, device_requests, memory, messages, tool_requests, topology
+from luthier.wire.device_requests import Hello, Plan
+from luthier.wire.messages import CodeCounts, Sighting
+from luthier.wire.structures import ForeignText, Layout, Message, ProtocolError, Structure, pack
+from luthier.wire.tool_requests import Instrument, SendObject
+from random_messages import random_message
 
 from .conftest import RunUnderTools
 
@@ -54,7 +59,8 @@ DECLARED = {
     "RANGE": layout,
     "TRANSITION": layout,
 }
-MESSAGES = [one for one in vars(messages).values() if isinstance(one, type) and issubclass(one, Message)]
+MESSAGES = agreement.declared_messages()
+REQUESTS = [one for one in MESSAGES if one.REQUEST and one not in (Hello, Instrument)]
 BuildProgram = Callable[[str], Path]
 UnderTools = Callable[..., RunUnderTools]
 
@@ -101,21 +107,25 @@ def test_each_field_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert current() in found
 
 
-@pytest.mark.parametrize("declared", MESSAGES[1:], ids=lambda one: one.__name__)
-def test_each_number_counts(declared: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
-    names = declared.field_names()
+@pytest.mark.parametrize("declared", MESSAGES, ids=lambda one: one.__name__)
+def test_each_field_of_messages_counts(declared: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = list(declared.types().items())
     before = current()
-    for other in (names[:-1], [*names[:-1], f"{names[-1]}_"], [*names, "another"], names[::-1]):
-        made = msgspec.defstruct(declared.__name__, list(other), bases=(Message,), frozen=True)
-        monkeypatch.setattr(messages, declared.__name__, made)
-        assert current() != before or other == names
+    others = [[*fields, ("another", int)], fields[::-1], fields[:-1]]
+    others += [[*fields[:at], (f"{name}_", type), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
+    others += [[*fields[:at], (name, tuple[type, ...]), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
+    for other in others:
+        made = msgspec.defstruct(declared.__name__, other, bases=(Message,), frozen=True)
+        made.REQUEST, made.REPLY = declared.REQUEST, declared.REPLY
+        monkeypatch.setattr(importlib.import_module(declared.__module__), declared.__name__, made)
+        assert current() != before or other == fields
 
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        (messages, "VERSION", messages.VERSION + 1),
-        (messages, "Request", enum.IntEnum("Request", [one.name for one in Request], start=2)),
+        (device_requests.Bind, "REQUEST", 99),
+        (device_requests.Share, "REPLY", bool),
         (messages, "SOCKET_VARIABLE", "ANOTHER"),
         (channels, "Mode", enum.IntEnum("Mode", ["WAIT", "CLOSED", "DROP"], start=0)),
         (memory, "NEVER", 7),
@@ -151,26 +161,16 @@ def test_device_code_has_the_same_channels() -> None:
     assert (ROOT / device_header.PATH).read_text() == device_header.header()
 
 
-def test_messages_come_back() -> None:
-    for declared in MESSAGES[1:]:
-        types = declared.__annotations__.values()
-        sent = declared(*(number % 2 == 0 if type == "bool" else number for number, type in enumerate(types)))
-        assert Reader(bytes(Writer().numbers(sent).data)).numbers(declared) == sent
-        assert np.array_equal(
-            np.frombuffer(sent.pack(), np.uint64), [int(one) for one in msgspec.structs.astuple(sent)]
-        )
-
-
 # Who does not agree ---------------------------------------------------------------------------------------------------
 
 
-def answers(asked: list[tuple[Request, bytes]], devices: int = 1) -> tuple[list[tuple[int, str]], Instrumentation]:
-    """What a service says to requests on one connection: a status, and the problem if that is not 0."""
+def answers(asked: list[tuple[int, bytes]], devices: int = 1) -> tuple[list[str], Instrumentation]:
+    """The problems that a service has with requests on one connection."""
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
     service = Service.__new__(Service)  # what it has beside, no request gets to
     service._instrumentation = instrumentation
     service._devices = cast(Any, range(devices))
-    service._counting = {}
+    service._counting = []
     service._planner = cast(Any, SimpleNamespace(let_go=lambda held: None))
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
@@ -178,51 +178,56 @@ def answers(asked: list[tuple[Request, bytes]], devices: int = 1) -> tuple[list[
     found = []
     with ours:
         for kind, payload in asked:
-            ours.sendall(Writer().number(kind, len(payload)).data + payload)
+            ours.sendall(struct.pack("<QQ", kind, len(payload)) + payload)
             header = ours.recv(8, socket.MSG_WAITALL)
-            reply = Reader(ours.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL))
-            status = reply.number()
-            found.append((status, reply.text() if status else ""))
+            reply = ours.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL)
+            found.append(msgspec.msgpack.decode(reply)[0])
     thread.join()
     return found, instrumentation
 
 
-def said(digest: str, *numbers: int) -> bytes:
-    return bytes(Writer().text(digest).number(*numbers).data)
+def greeting(kind: type[Hello] | type[Instrument], digest: str) -> tuple[int, bytes]:
+    first = Hello(digest) if kind is Hello else Instrument(digest, ForeignText(b"a program"))
+    return kind.REQUEST, pack(first)[0]
 
 
-@pytest.mark.parametrize("kind", [Request.HELLO, Request.INSTRUMENT])
+@pytest.mark.parametrize("kind", [Hello, Instrument])
 @pytest.mark.parametrize("digest", ["", WRONG, "x" * 200, None])
-def test_who_says_another_digest_is_refused(kind: Request, digest: str | None) -> None:
-    """None: nothing, as libraries did before; the process and its command line came first."""
-    payload = bytes(Writer().number(4711).text("a program").data) if digest is None else said(digest, 4711)
-    plan = (Request.PLAN if kind is Request.HELLO else Request.OBJECT, bytes(64))
-    ((status, problem), (after, _)), instrumentation = answers([(kind, payload), plan])
-    assert (status, after) == (1, 1)
-    part = "libluthier_kfd.so" if kind is Request.HELLO else "libluthier_tools.so"
+def test_who_says_another_digest_is_refused(kind: type[Hello] | type[Instrument], digest: str | None) -> None:
+    """None: the message that libraries sent before, of numbers and of texts with their size."""
+    old = struct.pack("<QQ9s", 4711, 9, b"a program")
+    first = (kind.REQUEST, old) if digest is None else greeting(kind, digest)
+    then = Plan if kind is Hello else SendObject
+    (problem, after), instrumentation = answers([first, (then.REQUEST, bytes(64))])
+    assert after
+    part = "libluthier_kfd.so" if kind is Hello else "libluthier_tools.so"
     assert f"({part}) and the Luthier service {OTHERS}" in problem
     assert instrumentation.sessions == []
-    if kind is Request.INSTRUMENT:
+    if kind is Instrument:
         assert any(OTHERS in fault for fault in instrumentation.faults)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Request if kind not in (Request.HELLO, Request.INSTRUMENT)])
-def test_nothing_is_answered_before_it(kind: Request) -> None:
-    ((status, problem),), instrumentation = answers([(kind, said(current(), 1, 2, 3))])
-    assert status == 1
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda one: one.__name__)
+def test_nothing_is_answered_before_it(kind: type[Message]) -> None:
+    (problem,), instrumentation = answers([(kind.REQUEST, pack(random_message(kind, random.Random(0)))[0])])
     assert "before the first" in problem
     assert instrumentation.sessions == []
 
 
 @pytest.mark.parametrize("devices", [1, 2, 16])
-@pytest.mark.parametrize("kind", [Request.BLOCK, Request.KERNEL, Request.CODE_OBJECT, Request.LAUNCH])
-def test_devices_that_the_run_lacks(kind: Request, devices: int) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [tool_requests.FindBlock, tool_requests.FindKernel, tool_requests.LoadedObject, tool_requests.Launch],
+    ids=lambda one: one.__name__,
+)
+def test_devices_that_the_run_lacks(kind: type[Message], devices: int) -> None:
     """Nothing is answered about them; of others the next thing is wrong here, which has no objects and no kernels."""
     numbers = [0, devices - 1, devices, devices + 1, 1 << 32, (1 << 64) - 1]
-    asked = [(kind, bytes(Writer().number(one, *[0] * 13).data)) for one in numbers]
-    (_, *replies), _ = answers([(Request.INSTRUMENT, said(current(), 0)), *asked], devices)
-    for number, (status, problem) in zip(numbers, replies, strict=True):
-        assert status == 1
+    message = random_message(kind, random.Random(0))
+    asked = [(kind.REQUEST, pack(msgspec.structs.replace(message, gpu=one))[0]) for one in numbers]
+    (_, *problems), _ = answers([greeting(Instrument, current()), *asked], devices)
+    for number, problem in zip(numbers, problems, strict=True):
+        assert problem
         assert (f"about device {number}, of {devices}" in problem) == (number >= devices), problem
 
 
@@ -231,19 +236,19 @@ def test_counts_of_records_that_code_lacks(count: int) -> None:
     service = Service.__new__(Service)
     service._planner = cast(Any, SimpleNamespace(codes={0: SimpleNamespace(code=SimpleNamespace(count=count))}))
     for record in (0, count - 1, count, count + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1):
-        request = Reader(bytes(Writer().number(1, 0, 2, 0, 7, 8, record, 7, 8).data))
+        codes = [CodeCounts(0, struct.pack("<6Q", 0, 7, 8, record, 7, 8))]
         if record < count:
-            assert [one[1].tolist() for one in service._counted(request)] == [[0, record]]
+            assert [one[1].tolist() for one in service._counted(codes)] == [[0, record]]
         else:
             with pytest.raises(ProtocolError, match="never planned"):
-                list(service._counted(request))
+                list(service._counted(codes))
 
 
 @pytest.mark.parametrize("kind", FindingKind)
 def test_findings_with_and_without_another_access(kind: FindingKind) -> None:
     """Each is refused or can be told."""
     code = KernelCode("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", (), ""))
-    numbers = dict.fromkeys(Sighting.field_names(), 1) | {"kind": kind}
+    numbers = dict.fromkeys(Sighting.types(), 1) | {"kind": kind}
     for has_other, in_lds in itertools.product((0, 1), repeat=2):
         collector = Collector(KINDS)
         seen = Sighting(**{**numbers, "has_other": has_other, "in_lds": in_lds})
@@ -261,7 +266,7 @@ def test_files_of_messages_that_break_off(sent: int, size: int) -> None:
     ours, theirs = socket.socketpair()
     with open(os.devnull) as file, theirs:
         with ours:
-            socket.send_fds(ours, [bytes(Writer().number(7, size).data + bytes(40))[:sent]], [file.fileno()])
+            socket.send_fds(ours, [(struct.pack("<QQ", 7, size) + bytes(40))[:sent]], [file.fileno()])
         before = len(os.listdir("/proc/self/fd"))
         message = None
         with suppress(ProtocolError):

@@ -9,20 +9,26 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+import msgspec
 from luthier.emulator import agreement
-from luthier.run.protocol import LARGEST, Writer
+from luthier.run.protocol import LARGEST
 from luthier.run.sessions import ROWS
-from luthier.wire import memory
-from luthier.wire.messages import SOCKET_VARIABLE, Request
+from luthier.wire import device_requests, memory, tool_requests
+from luthier.wire.device_requests import Attach, Counts, Hello, Plan, Share, Unshare
+from luthier.wire.messages import SOCKET_VARIABLE
+from luthier.wire.structures import File, ForeignText, Message, pack
+from luthier.wire.tool_requests import Instrument
+from random_messages import random_message
 
 CLOSED = "closed"
 """What came back where the service has closed the connection."""
-DEVICE_KINDS = [kind for kind in Request if Request.HELLO < kind < Request.INSTRUMENT]
-OF_ANY = (Request.LAUNCH_END, Request.FAULT, Request.DRAIN)
-"""Messages that are right whatever they contain, or whatever came before."""
-TOOL_KINDS = [kind for kind in Request if kind > Request.INSTRUMENT and kind not in OF_ANY]
+DEVICE_KINDS, TOOL_KINDS = (
+    [one for one in vars(module).values() if getattr(one, "REQUEST", 0) and one not in (Hello, Instrument)]
+    for module in (device_requests, tool_requests)
+)
 _FILES = 4
 """Files beside a message that the service takes, at most."""
 
@@ -34,16 +40,20 @@ class Connection:
         kind: the first message's.
     """
 
-    def __init__(self, kind: Request = Request.HELLO) -> None:
+    def __init__(self, kind: type[Hello] | type[Instrument] = Hello) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(os.environ[SOCKET_VARIABLE])
         self.socket.settimeout(60)
-        more = Writer().text("hostile").number(0, 0, 0, 0) if kind is Request.INSTRUMENT else Writer()
         self.files: list[int] = []
-        first = self.ask(kind, bytes(Writer().text(agreement.digest()).data + more.data))
+        first = self.ask(greeting(kind))
         assert first == "", first
 
-    def ask(self, kind: int, payload: bytes = b"", files: tuple[int, ...] = (), size: int | None = None) -> str:
+    def ask(self, request: Message) -> str:
+        """Return the problem that a request has; empty: none."""
+        data, files = pack(request)
+        return self.send(request.REQUEST, data, tuple(files))
+
+    def send(self, kind: int, payload: bytes = b"", files: tuple[int, ...] = (), size: int | None = None) -> str:
         """Return the problem that a message has; empty: none.
 
         Args:
@@ -66,8 +76,13 @@ class Connection:
         reply = b""
         while len(reply) < size:
             reply += self.socket.recv(size - len(reply))
-        status, length = struct.unpack_from("<QQ", reply.ljust(16, b"\0"))
-        return reply[16 : 16 + length].decode() if status else ""
+        problem, _, _ = msgspec.msgpack.decode(reply)
+        return str(problem)
+
+
+def greeting(kind: type[Hello] | type[Instrument]) -> Hello | Instrument:
+    """Return the first message of a connection."""
+    return Hello(agreement.digest()) if kind is Hello else Instrument(agreement.digest(), ForeignText(b"hostile"))
 
 
 def number(*values: int) -> bytes:
@@ -81,15 +96,15 @@ def file_of(size: int) -> int:
     return file
 
 
-def _each(kinds: list[Request], first: Request, payload: bytes) -> list[str]:
+def _each(kinds: list[type[Message]], first: type[Hello] | type[Instrument], payload: bytes) -> list[str]:
     connection = Connection(first)
-    return [connection.ask(kind, payload) for kind in kinds]
+    return [connection.send(kind.REQUEST, payload) for kind in kinds]
 
 
 def _half_messages() -> list[str]:
     for size in (1, 15, 16, 40):
         connection = Connection()
-        connection.socket.sendall((number(Request.PLAN, 1000) + bytes(100))[:size])
+        connection.socket.sendall((number(Plan.REQUEST, 1000) + bytes(100))[:size])
         connection.socket.close()
     return []
 
@@ -105,7 +120,7 @@ def _noise() -> list[str]:
 
 def _many_files() -> list[str]:
     connection, file = Connection(), os.open(os.devnull, os.O_RDONLY)
-    connection.socket.sendall(number(Request.SHARE, 1000))
+    connection.socket.sendall(number(Share.REQUEST, 1000))
     try:
         for _ in range(1000):
             socket.send_fds(connection.socket, [b"x"], [file] * _FILES)
@@ -119,7 +134,7 @@ def _many_connections() -> list[str]:
     held = [socket.socket(socket.AF_UNIX) for _ in range(200)]
     for one in held:
         one.connect(os.environ[SOCKET_VARIABLE])
-    found = [Connection().ask(99)]
+    found = [Connection().send(99)]
     for one in held:
         one.close()
     return found
@@ -129,13 +144,13 @@ def _wrong_files() -> list[str]:
     """Share what is no memory: a folder, a device, a pipe, a socket."""
     files = [os.open("/", os.O_RDONLY), os.open("/dev/zero", os.O_RDWR), os.pipe()[0], socket.socket().detach()]
     connection = Connection()
-    return [connection.ask(Request.SHARE, number(4096), (file,)) for file in files]
+    return [connection.ask(Share(4096, File(file))) for file in files]
 
 
 def _cut_short() -> list[str]:
     """Cut the memory short that the service gives away."""
     found = []
-    for kind in (Request.HELLO, Request.INSTRUMENT):
+    for kind in (Hello, Instrument):
         for file in Connection(kind).files:
             for size in (0, 4096):
                 try:
@@ -147,40 +162,39 @@ def _cut_short() -> list[str]:
 
 def _overwritten() -> list[str]:
     """Overwrite the ledger of launches, of which a process has its own: its head, its first kernels and launches."""
-    connection = Connection(Request.INSTRUMENT)
+    connection = Connection(Instrument)
     (ledger,) = connection.files
     first = memory.LEDGER_HEAD.members[0].size
     for offset in (first, memory.LEDGER_HEAD.size + ROWS * memory.LEDGER_ROW.size):
         if offset < os.fstat(ledger).st_size:
             os.pwrite(ledger, b"\xff" * (1 << 16), offset)
-    return [connection.ask(Request.LAUNCH, number(*[0] * 20))]
+    return [connection.ask(random_message(tool_requests.Launch, random.Random(0)))]
 
 
 def _used_again() -> list[str]:
     """Attach to memory that was given back, or to somebody else's name; begin a conversation twice."""
     connection, file = Connection(), file_of(4096)
-    assert connection.ask(Request.SHARE, number(4096), (file,)) == ""
+    assert connection.ask(Share(4096, File(file))) == ""
     names = range(1, 50)
     for name in names:
-        connection.ask(Request.SHARE, number(0, name))
-    tools = Connection(Request.INSTRUMENT)
-    again = tools.ask(Request.INSTRUMENT, bytes(Writer().text(agreement.digest()).data))
-    return [*(connection.ask(Request.ATTACH, number(name)) for name in (*names, 0, (1 << 64) - 1)), again]
+        connection.ask(Unshare(name))
+    tools = Connection(Instrument)
+    again = tools.ask(greeting(Instrument))
+    return [*(connection.ask(Attach(name)) for name in (*names, 0, (1 << 64) - 1)), again]
 
 
 def _after_the_end() -> list[str]:
     """Tell of all that was executed twice, and go on when nothing more was to come."""
     connection = Connection()
-    last = [connection.ask(Request.COUNTS, number(1, 0)) for _ in range(2)]
+    last = [connection.ask(Counts(True, ())) for _ in range(2)]
     connection.socket.shutdown(socket.SHUT_WR)
-    return [*last, connection.ask(Request.PLAN)]
+    return [*last, connection.send(Plan.REQUEST)]
 
 
-def _launch_memory(rows: bytes, *files: int) -> list[str]:
-    """Tell of a launch's memory that is not where it is said to be."""
-    connection = Connection(Request.INSTRUMENT)
-    payload = number(*[0] * 24) + rows
-    return [connection.ask(Request.LAUNCH_MEMORY, payload, files)]
+def _launch_memory() -> list[str]:
+    """Tell of the memory of a launch that there is not."""
+    launch = random_message(tool_requests.LaunchMemory, random.Random(0))
+    return [Connection(Instrument).ask(launch)]
 
 
 class Act(NamedTuple):
@@ -191,29 +205,37 @@ class Act(NamedTuple):
     """What each answer is, as a regular expression."""
 
 
-WITHOUT = "shared memory without its file"
-MALFORMED = r".*(shorter|of kind|about device|never|nobody|are not checked|without its file)"
+WITHOUT = "shared memory came without its file"
+PAYLOADS = {
+    "empty": b"",
+    "counts": b"\xdd\xff\xff\xff\xff" * 9,
+    "ones": b"\xff" * 480,
+    "negative": b"\xdc\x00\x0d" + b"\xff" * 13,
+    "no UTF-8": b"\x92\xa1\xff\xc4\x00",
+    "deep": b"\x91" * 100_000,
+}
+"""Contents that no request has."""
+MALFORMED = r".*(malformed|about device|never|nobody|are not checked|without its file)"
 ACTS = {
-    "kind": Act(lambda: [Connection().ask(kind) for kind in (0, 39, 99, 1 << 63)], "a message of kind|no tools|before"),
-    "size": Act(lambda: [Connection().ask(Request.PLAN, b"x", size=LARGEST + 1)], CLOSED),
+    "kind": Act(lambda: [Connection().send(kind) for kind in (0, 39, 99, 1 << 63)], "a request of kind|there"),
+    "size": Act(lambda: [Connection().send(Plan.REQUEST, b"x", size=LARGEST + 1)], CLOSED),
     "half": Act(_half_messages, ""),
     "noise": Act(_noise, ""),
-    "empty": Act(lambda: _each(DEVICE_KINDS, Request.HELLO, b""), MALFORMED),
-    "counts": Act(lambda: _each(DEVICE_KINDS, Request.HELLO, number(*[1 << 63] * 40)), MALFORMED),
-    "ones": Act(lambda: _each(DEVICE_KINDS, Request.HELLO, b"\xff" * 8 * 60), MALFORMED),
-    "empty, of tools": Act(lambda: _each(TOOL_KINDS, Request.INSTRUMENT, b""), MALFORMED),
-    "counts, of tools": Act(lambda: _each(TOOL_KINDS, Request.INSTRUMENT, number(*[1 << 63] * 40)), MALFORMED),
-    "ones, of tools": Act(lambda: _each(TOOL_KINDS, Request.INSTRUMENT, b"\xff" * 8 * 60), MALFORMED),
-    "no file": Act(lambda: [Connection().ask(Request.SHARE, number(4096))], WITHOUT),
-    "many files": Act(_many_files, f"{WITHOUT}|{CLOSED}"),
+    **{
+        f"{name}{of}": Act(partial(_each, kinds, first, payload), MALFORMED)
+        for name, payload in PAYLOADS.items()
+        for of, kinds, first in (("", DEVICE_KINDS, Hello), (", of tools", TOOL_KINDS, Instrument))
+    },
+    "no file": Act(lambda: [Connection().send(Share.REQUEST, pack(Share(4096, File(0)))[0])], ".*without its file"),
+    "many files": Act(_many_files, f"a message|{CLOSED}"),
     "wrong files": Act(_wrong_files, WITHOUT),
-    "small file": Act(lambda: [Connection().ask(Request.SHARE, number(1 << 40), (file_of(4096),))], WITHOUT),
-    "many connections": Act(_many_connections, "a message of kind"),
+    "small file": Act(lambda: [Connection().ask(Share(1 << 40, File(file_of(4096))))], WITHOUT),
+    "many connections": Act(_many_connections, "a request of kind|there"),
     "cut short": Act(_cut_short, "Operation not permitted"),
     "overwritten": Act(_overwritten, MALFORMED),
     "used again": Act(_used_again, "."),
     "after the end": Act(_after_the_end, "|closed$"),
-    "no launch": Act(lambda: _launch_memory(b"", file_of(4096)), MALFORMED),
+    "no launch": Act(_launch_memory, MALFORMED),
 }
 
 

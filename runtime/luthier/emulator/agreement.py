@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 from collections.abc import Iterator
 
 from luthier.emulator import layout
 from luthier.findings.kinds import FindingKind
-from luthier.wire import channels, memory, messages, spelling, topology
+from luthier.wire import channels, device_requests, memory, messages, spelling, tool_requests, topology
 from luthier.wire.structures import Layout, Message, Structure
 
 HEADER = "agreement.h"
@@ -31,9 +32,17 @@ def digest() -> str:
     return hashlib.sha256(_declarations().encode()).hexdigest()
 
 
+def declared_messages() -> list[type[Message]]:
+    """Return the messages, each behind its parts."""
+    modules = (messages, device_requests, tool_requests)
+    values = dict.fromkeys(value for module in modules for value in vars(module).values() if inspect.isclass(value))
+    return [value for value in values if issubclass(value, Message) and value is not Message]
+
+
 def header() -> str:
     """Return the text of `HEADER`."""
-    lines = ["// Made by luthier/emulator/agreement.py.", "#pragma once", "#include <cstdint>"]
+    lines = ["// Made by luthier/emulator/agreement.py.", "#pragma once"]
+    lines += [f"#include <{name}>" for name in ("cstdint", "string", "string_view", "vector")]
     kept = f'inline constexpr char kDigest[] = "{digest()}", kRemedy[] = "{REMEDY}";'
     return "\n".join([*lines, *spelling.namespace("luthier", [kept]), _declarations(), ""])
 
@@ -61,11 +70,11 @@ def _layouts() -> Iterator[str]:
 
 
 def _wire() -> Iterator[str]:
-    yield from spelling.enumeration(messages.Request, "uint64_t")
     yield from spelling.enumeration(FindingKind, "uint64_t")
-    for declared in vars(messages).values():
-        if isinstance(declared, type) and issubclass(declared, Message) and declared is not Message:
-            yield from spelling.message(declared)
+    yield from spelling.PRELUDE
+    requests = {part for declared in declared_messages() if declared.REQUEST for part in spelling.parts(declared)}
+    for declared in declared_messages():
+        yield from spelling.message(declared, requests)
     for name, value in vars(memory).items():
         if isinstance(value, Structure):
             yield from spelling.structure("".join(word.capitalize() for word in name.split("_")), value)

@@ -12,7 +12,7 @@ What it needs to know of a kernel comes from a service in the process of `luthie
 | `space`, `shared_memory` | memory that service and programs share: machine code, records, plans; rings and counts |
 | `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
 | `faults` | the state in which a kernel stopped -> words |
-| `protocol`, `service` | messages, connections |
+| `connections`, `protocol`, `service` | connections; requests and their handlers; answers to the virtual device |
 | `instrumentation`, `patching`, `sessions`, `selection` | tools at work on the program's processes |
 | `tables`, `schema`, `record`, `folder` | run directories: written, read |
 | `topology` | where programs meet the device: the kernel driver's files |

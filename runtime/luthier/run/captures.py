@@ -21,14 +21,14 @@ from luthier.errors import DeviceError, LackError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.planner import Plan, Planner
 from luthier.run.process_memory import Memory, ProcessMemory, Room
-from luthier.run.protocol import ProtocolError, Reader, Writer
 from luthier.run.selection import Selection
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.support.losses import note_loss
-from luthier.wire import messages
-from luthier.wire.messages import Request
+from luthier.wire.device_requests import Capture as CaptureRequest
+from luthier.wire.device_requests import Captured
+from luthier.wire.messages import CodeCounts, RecordCounts
+from luthier.wire.structures import ProtocolError
 
-_ROWS = np.dtype([(name, "<u8") for name in messages.RecordCounts.field_names()])
 PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 """A dispatch packet (HSA specification 2.9.6)."""
 
@@ -44,7 +44,7 @@ _HELD_PART = 4
 class _Begun(Struct):
     """A launch that runs."""
 
-    wanted: messages.Capture
+    wanted: CaptureRequest
     packet: tuple[int, ...]
     plan: Plan
     target: str
@@ -93,21 +93,13 @@ class Captures(Struct):
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, kind: int, pid: int, request: Reader, devices: Sequence[VirtualGpu], planner: Planner) -> Writer:
-        """Answer one of the requests that captures make.
+    def begin(self, pid: int, wanted: CaptureRequest, devices: Sequence[VirtualGpu], planner: Planner) -> bool:
+        """Return whether a launch is captured that is about to begin.
 
         Raises:
-            ProtocolError: it is malformed.
+            ProtocolError: there is no such launch.
         """
-        if kind == Request.CAPTURE:
-            return Writer().number(self._begin(pid, request, devices, planner))
-        self._end(pid, request, planner)
-        return Writer()
-
-    def _begin(self, pid: int, request: Reader, devices: Sequence[VirtualGpu], planner: Planner) -> bool:
-        wanted = request.numbers(messages.Capture)
-        packet, rows, aliases = request.string(), request.string(), request.string()
-        if wanted.plan not in planner.plans or wanted.gpu >= len(devices) or len(packet) != PACKET.size:
+        if wanted.plan not in planner.plans or wanted.gpu >= len(devices) or len(wanted.packet) != PACKET.size:
             raise ProtocolError("a malformed request for a capture")
         plan = planner.plans[wanted.plan]
         kernel = plan.kernel.name
@@ -127,9 +119,9 @@ class Captures(Struct):
             if plan.code.object is None:
                 raise DeviceError("its code object is not known: the kernel is in memory alone")
             self.check_room()
-            table = np.frombuffer(rows, layout.RANGE.dtype)
+            table = np.frombuffer(wanted.ranges, layout.RANGE.dtype)
             own = joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
-            elsewhere = _elsewhere(aliases, own)
+            elsewhere = _elsewhere(wanted.aliases, own)
             ranges = joined([*own, *((address, size) for address, size, _ in elsewhere)])
             memory = ProcessMemory(pid, own, elsewhere, self.most)
             room = self._rooms.pop() if self._rooms else Room()
@@ -138,28 +130,32 @@ class Captures(Struct):
             self.refuse(name, problem)
             return False
         now = time.monotonic()
-        parts, target = PACKET.unpack(packet), devices[wanted.gpu].target.target.name
+        parts, target = PACKET.unpack(wanted.packet), devices[wanted.gpu].target.target.name
         self._running[pid] = _Begun(wanted, parts, plan, target, number, memory, ranges, room, before, now)
         return True
 
-    def _end(self, pid: int, request: Reader, planner: Planner) -> None:
+    def end(self, pid: int, told: Captured) -> None:
+        """Take the capture of a launch that has ended.
+
+        Raises:
+            ProtocolError: it never began.
+        """
         begun = self._running.pop(pid, None)
         if begun is None:
             raise ProtocolError("the end of a launch that never began")
-        failed, outside, beside = request.number(), request.number(), request.number()
         ended = time.monotonic()
         name = f"launch {begun.number} of {begun.plan.kernel.name} in process {pid}"
         try:
-            if failed:
+            if told.failed:
                 raise DeviceError("it failed, or was cut short")
-            if outside:
+            if told.outside:
                 raise DeviceError("it calls functions of another code object")
-            if beside:
+            if told.beside:
                 raise DeviceError(
-                    f"{beside} launches ran beside it, after they had waited {self.patience:g} seconds for launches to "
-                    "end (--patience): kernels that wait for each other cannot be captured"
+                    f"{told.beside} launches ran beside it, after they had waited {self.patience:g} seconds for "
+                    "launches to end (--patience): kernels that wait for each other cannot be captured"
                 )
-            first, last = (_tally(request, begun.plan.code.number) for _ in range(2))
+            first, last = (_tally(counts, begun.plan.code.number) for counts in (told.before, told.after))
             self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
         except LuthierError as problem:
             self.refuse(name, problem)
@@ -253,15 +249,10 @@ def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int
     return found
 
 
-def _tally(request: Reader, code: int) -> dict[int, tuple[int, int]]:
+def _tally(codes: Sequence[CodeCounts], code: int) -> dict[int, tuple[int, int]]:
     """Return executions and lanes by record of one code."""
-    found: dict[int, tuple[int, int]] = {}
-    for _ in range(request.number()):
-        counted = request.numbers(messages.CodeCounts)
-        rows = np.frombuffer(request.take(counted.records * _ROWS.itemsize), _ROWS)
-        if counted.code == code:
-            found = {int(row["record"]): (int(row["executions"]), int(row["lanes"])) for row in rows}
-    return found
+    rows = next((RecordCounts.read_rows(counted.records) for counted in codes if counted.code == code), None)
+    return {} if rows is None else {record: (executions, lanes) for record, executions, lanes in rows.tolist()}
 
 
 def _counts(plan: Plan, first: dict[int, tuple[int, int]], last: dict[int, tuple[int, int]]) -> NDArray[np.void]:
@@ -292,8 +283,8 @@ def _made(begun: _Begun, counts: NDArray[np.void]) -> Capture:
         group_segment=group,
         private_segment=private,
         dynamic_lds=max(0, group - kernel.group_segment_fixed_size),
-        cooperative=bool(wanted.cooperative),
-        packet=wanted.packet,
+        cooperative=wanted.cooperative,
+        packet=wanted.packet_address,
         queue=wanted.queue,
         kernarg=kernarg,
         load_address=descriptor - kernel.descriptor_address,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from luthier.run.protocol import ProtocolError, Reader
 from luthier.run.shared_memory import SharedMemory
 from luthier.tool import Tool
 from luthier.tool.observation import ApiEvent
 from luthier.wire.memory import EVENT_HEAD, EVENT_RECORD
+from luthier.wire.structures import ProtocolError
+from luthier.wire.tool_requests import ApiFunction, ApiValue
 
 RECORDS = 1 << 14
 """Events of a process that wait to be delivered; when there are more the process waits."""
@@ -24,23 +24,6 @@ APIS = ("hsa", "hip", MEMORY)
 RANGES = ("roctx", "roctx.range", "roctx.mark")
 """The program's own ranges that are nested on a thread, those that are not, and marks, as if they were calls."""
 _NAMES = [member.name for member in EVENT_RECORD.members]
-
-
-class _Value(NamedTuple):
-    name: str
-    is_signed: bool
-
-    def of(self, word: int) -> int:
-        """Return the integer in 64 bits."""
-        return word - (1 << 64) if self.is_signed and word >> 63 else word
-
-
-class _Function(Struct, frozen=True):
-    api: str
-    name: str
-    arguments: Sequence[_Value]
-    outputs: Sequence[_Value]
-    result: _Value
 
 
 def patterns(tools: Sequence[Tool], api: str) -> list[str]:
@@ -60,7 +43,7 @@ class EventLog:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._functions: list[_Function] = []
+        self._functions: list[ApiFunction] = []
         self.memory = SharedMemory("luthier-events", EVENT_HEAD.size + RECORDS * EVENT_RECORD.size)
         self._head = self.memory.head(EVENT_HEAD)
         records = self.memory.bytes[EVENT_HEAD.size :][: RECORDS * EVENT_RECORD.size]
@@ -68,20 +51,16 @@ class EventLog:
         self._begun: dict[int, dict[str, int]] = {}
         """By call: the arguments, which are not written down again at its end."""
 
-    def add(self, request: Reader) -> None:
+    def add(self, functions: Sequence[ApiFunction]) -> None:
         """Add the functions of which the process says that there will be events.
 
         Raises:
             ProtocolError: a function of an unknown API.
         """
-        for _ in range(request.number()):
-            api, name = request.text(), request.text()
-            if api not in APIS + RANGES:
-                raise ProtocolError(f"functions of {api}")
-            arguments, outputs = (
-                [_Value(request.text(), bool(request.number())) for _ in range(request.number())] for _ in range(2)
-            )
-            self._functions.append(_Function(api, name, arguments, outputs, _Value("", bool(request.number()))))
+        for function in functions:
+            if function.api not in APIS + RANGES:
+                raise ProtocolError(f"functions came of {function.api}, which is none of {', '.join(APIS + RANGES)}")
+        self._functions += functions
 
     def take(self) -> Iterator[tuple[str, ApiEvent]]:
         """Yield the events since the last call, with their API, in order; their memory is free at once.
@@ -101,7 +80,7 @@ class EventLog:
             function = self._functions[record["function"]]
             yield function.api, self._event(function, record)
 
-    def _event(self, function: _Function, record: Mapping[str, Any]) -> ApiEvent:
+    def _event(self, function: ApiFunction, record: Mapping[str, Any]) -> ApiEvent:
         is_exit, call = bool(record["is_exit"]), record["call"]
         values = function.outputs if is_exit else function.arguments
         words = record["values"][: record["count"]]
@@ -110,8 +89,8 @@ class EventLog:
             self._begun[call] = told
         arguments = self._begun.pop(call, {}) if is_exit else told
         where = is_exit, self._pid, record["thread"], call, record["time"]
-        returned = function.result.of(record["result"]) if record["has_result"] else None
-        return ApiEvent(function.name, *where, arguments, returned, told if is_exit else {})
+        returned = ApiValue(function.result_is_signed, "").of(record["result"]) if record["has_result"] else None
+        return ApiEvent(str(function.name), *where, arguments, returned, told if is_exit else {})
 
 
 def is_for(tool: Tool, api: str, name: str) -> bool:

@@ -21,7 +21,7 @@ from luthier.run.channels import Channels
 from luthier.run.code_uris import read_uri
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher, most_group, most_items, most_private
-from luthier.run.protocol import ProtocolError, Reader, Writer, agree
+from luthier.run.protocol import Handlers, first, handles
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
@@ -31,8 +31,8 @@ from luthier.support.threads import Worker
 from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
-from luthier.wire import messages
-from luthier.wire.messages import Request
+from luthier.wire import tool_requests as requests
+from luthier.wire.structures import File, ProtocolError
 
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
@@ -179,27 +179,27 @@ class Instrumentation:
             self.fail(failed(tool, function.__name__, problem))
             return None
 
-    def connect(self, pid: int, request: Reader, devices: int | None = None) -> tuple[Session, Writer, list[int]]:
+    def connect(self, pid: int, payload: bytes, devices: int | None = None) -> tuple[Session, requests.Wishes]:
         """Begin a session with a process that has loaded the library.
 
         Args:
+            payload: its first request.
             devices: how many the process may have; None: nobody knows.
 
         Raises:
             DeviceError: that library does not fit; this is also reported at the end of the run.
         """
         try:
-            agree(request, "the tool library (libluthier_tools.so)")
+            asked = first(requests.Instrument, payload, "the tool library (libluthier_tools.so)")
         except DeviceError as problem:
             self.tell(f"a process ran uninstrumented: {problem}")
             raise
-        command = request.text()
         records = 0 if self._recorder is None else RECORDS
-        session = Session(pid, command, records, about_process(pid), devices)
+        session = Session(pid, str(asked.command), records, about_process(pid), devices)
         with self._lock:
             self.sessions.append(session)
         selection = self.selection
-        wishes = messages.Wishes(
+        wishes = requests.Wishes(
             first=selection.first,
             end=selection.end,
             step=selection.step,
@@ -209,14 +209,10 @@ class Instrumentation:
             ranges=self._wants_ranges,
             rows=ROWS,
             records=records,
+            ledger=File(session.ledger.fd),
+            **{api: tuple(self._wanted_calls(api)) for api in events.APIS},
         )
-        reply = Writer().numbers(wishes)
-        for api in events.APIS:
-            wanted = self._wanted_calls(api)
-            reply.number(len(wanted))
-            for pattern in wanted:
-                reply.text(pattern)
-        return session, reply, [session.ledger.fd]
+        return session, wishes
 
     def disconnect(self, session: Session) -> None:
         """End the session of a process that has ended, or whose connection has."""
@@ -273,57 +269,45 @@ class Instrumentation:
                 self._launch_captures = LaunchCaptures(self._captures)
             return self._launch_captures
 
-    def answer(
-        self, session: Session, kind: int, request: Reader, descriptors: Sequence[int] = ()
-    ) -> tuple[Writer, list[int]]:
-        """Do what a process asks, after tools have got the calls of its API functions before.
+    def answer(self, session: Session, number: int, payload: bytes, files: Sequence[int] = ()) -> object:
+        """Return the reply to a request of a process, after tools have got the calls of its API functions before.
 
         Args:
-            descriptors: files that came with the request.
+            files: descriptors that came with the request.
         """
         self._tell_events(session)
-        if kind == Request.OBJECT:
-            return Writer().number(self._object(session, request.text(), request.string())), []
-        if kind == Request.KERNEL:
-            return self._kernel(session, request), []
-        if kind == Request.BLOCK:
-            gpu, symbol = request.number(), request.text()
-            session.check_device(gpu)
-            made = self.block(session, gpu, symbol)
-            reply = Writer().number(made.memory.size, len(made.rings), *(place.start for place in made.rings))
-            return reply, [made.memory.fd]
-        if kind == Request.LOADED:
-            self._loaded(session, request)
-            return Writer(), []
-        if kind == Request.CODE_OBJECT:
-            loaded = request.numbers(messages.LoadedObject)
-            session.check_device(loaded.gpu)
-            if loaded.object >= len(session.objects):
-                raise ProtocolError("an object that was never sent")
-            told = LoadedObject(session.objects[loaded.object], session.pid, loaded.gpu)
-            for tool in self.tools.tools:
-                self._call(tool, tool.at_code_object, told)
-            return Writer(), []
-        if kind == Request.LAUNCH:
-            return Writer().numbers(self._launch(session, request)), []
-        if kind == Request.LAUNCH_MEMORY:
-            self._launch_memory(session, request, descriptors)
-            return Writer(), []
-        if kind == Request.LAUNCH_END:
-            self._launch_end(session, request)
-            return Writer(), []
-        if kind == Request.FUNCTIONS:
-            with self._lock:
-                if session.events is None:
-                    session.events = events.EventLog(session.pid)
-                session.events.add(request)
-            return Writer().number(events.RECORDS), [session.events.memory.fd]
-        if kind == Request.DRAIN:
-            return Writer(), []
-        if kind == Request.FAULT:
-            self.tell(request.text())
-            return Writer(), []
-        raise ProtocolError(f"a message of kind {kind}")
+        return _HANDLERS.answer(self, session, number, payload, files)
+
+    @handles(requests.FindBlock)
+    def _find_block(self, session: Session, wanted: requests.FindBlock) -> requests.FindBlockAnswer:
+        session.check_device(wanted.gpu)
+        made = self.block(session, wanted.gpu, wanted.symbol)
+        return requests.FindBlockAnswer(
+            made.memory.size, tuple(place.start for place in made.rings), File(made.memory.fd)
+        )
+
+    @handles(requests.LoadedObject)
+    def _loaded_object(self, session: Session, loaded: requests.LoadedObject) -> None:
+        session.check_device(loaded.gpu)
+        told = LoadedObject(_sent(session, loaded.object), session.pid, loaded.gpu)
+        for tool in self.tools.tools:
+            self._call(tool, tool.at_code_object, told)
+
+    @handles(requests.Functions)
+    def _functions(self, session: Session, told: requests.Functions) -> requests.EventMemory:
+        with self._lock:
+            if session.events is None:
+                session.events = events.EventLog(session.pid)
+            session.events.add(told.functions)
+            return requests.EventMemory(events.RECORDS, File(session.events.memory.fd))
+
+    @handles(requests.Drain)
+    def _drain(self, session: Session, asked: requests.Drain) -> None:
+        """Do nothing: events are taken before each request."""
+
+    @handles(requests.Fault)
+    def _fault(self, session: Session, fault: requests.Fault) -> None:
+        self.tell(str(fault.text))
 
     def fail(self, failure: str) -> None:
         """Remember that a tool's own code has failed: that makes the run fail."""
@@ -373,8 +357,10 @@ class Instrumentation:
             for session in list(self.sessions):
                 self._tell_events(session)
 
-    def _object(self, session: Session, uri: str, contents: bytes) -> int:
-        data = contents or read_uri(uri, session.pid)
+    @handles(requests.SendObject)
+    def _send_object(self, session: Session, sent: requests.SendObject) -> int:
+        uri = str(sent.uri)
+        data = sent.contents or read_uri(uri, session.pid)
         name = unquote(uri.partition("#")[0]).removeprefix("file://")
         with self._lock:
             session.objects.append(self._object_of(name, data))
@@ -388,13 +374,11 @@ class Instrumentation:
             found = self._objects[key] = CodeObject(data, name)
         return found
 
-    def _kernel(self, session: Session, request: Reader) -> Writer:
-        wanted = request.numbers(messages.FindKernel)
+    @handles(requests.FindKernel)
+    def _find_kernel(self, session: Session, wanted: requests.FindKernel) -> requests.FindKernelAnswer:
         gpu = wanted.gpu
         session.check_device(gpu)
-        if wanted.object >= len(session.objects):
-            raise ProtocolError("a kernel of an object that was never sent")
-        object = session.objects[wanted.object]
+        object = _sent(session, wanted.object)
         kernel = next((k for k in object.kernels.values() if k.descriptor_address == wanted.descriptor), None)
         if kernel is None:
             raise ObjectError("a kernel is launched of which the code object says nothing", object=object.name)
@@ -411,19 +395,19 @@ class Instrumentation:
                 reason = f"process {session.pid} launches too many kernels to count their waves"
                 patched = Patched(None, reason, patched.report)
             session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))
-        reply = Writer().number(row).text(kernel.name).text(kernel.symbol)
-        size = size_of(kernel)
-        reply.number(size if size <= _MOST_ARGUMENTS else 0)
-        if patched.companion is None:
-            return reply.string(b"").number(0)
-        reply.string(patched.companion.data).number(len(patched.companion.blocks))
-        for block in patched.companion.blocks:
-            reply.text(block.symbol)
-        limits = (most(kernel, patched) for most in (most_private, most_group, most_items))
-        return reply.numbers(messages.Limits(*limits))
+        size, companion = size_of(kernel), patched.companion
+        return requests.FindKernelAnswer(
+            row,
+            size if size <= _MOST_ARGUMENTS else 0,
+            kernel.name,
+            kernel.symbol,
+            b"" if companion is None else companion.data,
+            () if companion is None else tuple(block.symbol for block in companion.blocks),
+            requests.Limits(*(0 if companion is None else most(kernel, patched) for most in _LIMITS)),
+        )
 
-    def _launch(self, session: Session, request: Reader) -> messages.LaunchAnswer:
-        asked = request.numbers(messages.Launch)
+    @handles(requests.Launch)
+    def _launch(self, session: Session, asked: requests.Launch) -> requests.LaunchAnswer:
         session.check_device(asked.gpu)
         if asked.row >= len(session.kernels):
             raise ProtocolError("a launch of a kernel that was never launched")
@@ -439,20 +423,21 @@ class Instrumentation:
             asked.group_segment,
             asked.private_segment,
             asked.chosen,
-            request.string(),
+            asked.arguments,
         )
         self.begin_launch(session, launch)
         if self._captures_selected and not launch.captured:
             launch.captured = self._capturing().selects(launch)
         room = self._capturing().room_for(launch) if launch.captured else 0
-        return messages.LaunchAnswer(launch.instrumented, room, kernel.kernel.kernarg_size)
+        return requests.LaunchAnswer(launch.instrumented, room, kernel.kernel.kernarg_size)
 
-    def _launch_memory(self, session: Session, request: Reader, descriptors: Sequence[int]) -> None:
-        wanted = request.numbers(messages.LaunchMemory)
-        launch = session.running.get(wanted.gpu)
-        if launch is None or not launch.captured:
-            raise ProtocolError("memory of a launch that nobody wants")
-        self._capturing().take(session, launch, wanted, request, descriptors)
+    @handles(requests.LaunchMemory)
+    def _launch_memory(self, session: Session, told: requests.LaunchMemory) -> None:
+        self._capturing().take(session, _captured(session, told.gpu), told)
+
+    @handles(requests.LaunchUnread)
+    def _launch_unread(self, session: Session, told: requests.LaunchUnread) -> None:
+        self._capturing().refuse(session, _captured(session, told.gpu), told)
 
     def begin_launch(self, session: Session, launch: Launch) -> None:
         """Tell the tools that a launch is about to begin."""
@@ -464,8 +449,9 @@ class Instrumentation:
                     variable.reset()
             self._call(tool, tool.at_kernel_launch, launch)
 
-    def _launch_end(self, session: Session, request: Reader) -> None:
-        self.end_launch(session, request.numbers(messages.LaunchEnd).gpu)
+    @handles(requests.LaunchEnd)
+    def _launch_end(self, session: Session, launch: requests.LaunchEnd) -> None:
+        self.end_launch(session, launch.gpu)
 
     def end_launch(self, session: Session, gpu: int) -> None:
         """Tell the tools that the launch on a device has ended."""
@@ -476,18 +462,17 @@ class Instrumentation:
                 launch.run = self.view(tool)
                 self._call(tool, tool.at_kernel_end, launch)
 
-    def _loaded(self, session: Session, request: Reader) -> None:
+    @handles(requests.Loaded)
+    def _loaded(self, session: Session, loaded: requests.Loaded) -> None:
         from luthier.patch.payloads.code import ORIGINAL  # there since it was patched
 
-        loaded = request.numbers(messages.Loaded)
-        addresses = [request.number() for _ in range(loaded.blocks)]
         if loaded.row >= len(session.kernels):
             raise ProtocolError("a kernel that was never launched")
         kernel = session.kernels[loaded.row]
         companion = kernel.patched.companion
-        if companion is None or len(addresses) != len(companion.blocks):
+        if companion is None or len(loaded.blocks) != len(companion.blocks):
             raise ProtocolError("a kernel that was never patched")
-        blocks = {block.symbol: address for block, address in zip(companion.blocks, addresses, strict=True)}
+        blocks = {block.symbol: address for block, address in zip(companion.blocks, loaded.blocks, strict=True)}
         session.companions[kernel.gpu, loaded.delta] = LoadedCompanion(
             self._object_of(kernel.object.name, companion.data),
             loaded.delta,
@@ -506,6 +491,34 @@ class Instrumentation:
                 if pid:  # it has executed another program since; many processes of other namespaces are 0
                     return None
         return None
+
+
+_HANDLERS: Handlers[Instrumentation, Session] = Handlers(Instrumentation)
+_LIMITS = (most_private, most_group, most_items)
+"""Functions that return the limits of a launch of a patched kernel."""
+
+
+def _sent(session: Session, number: int) -> CodeObject:
+    """Return a code object that a process has sent.
+
+    Raises:
+        ProtocolError: it has not.
+    """
+    if number >= len(session.objects):
+        raise ProtocolError("an object that was never sent")
+    return session.objects[number]
+
+
+def _captured(session: Session, gpu: int) -> Launch:
+    """Return the launch that is captured on a device.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    launch = session.running.get(gpu)
+    if launch is None or not launch.captured:
+        raise ProtocolError("memory of a launch that nobody wants")
+    return launch
 
 
 def about_process(pid: int) -> dict[str, int | None]:

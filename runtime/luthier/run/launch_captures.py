@@ -15,12 +15,11 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.captures import PACKET, Captures, arguments_in, assembled, joined
 from luthier.run.process_memory import Memory
-from luthier.run.protocol import ProtocolError, Reader
 from luthier.run.sessions import LaunchedKernel, Session
 from luthier.tool.observation import Launch
-from luthier.wire import messages
+from luthier.wire.structures import ProtocolError
+from luthier.wire.tool_requests import LaunchMemory, LaunchUnread, MemoryRange
 
-_RANGE = np.dtype([("address", "<u8"), ("size", "<u8"), ("offset", "<u8")])
 _FIRST_FREE = 1 << 32
 """Address from which on there is a place for the packet: programs have nothing there."""
 
@@ -30,7 +29,7 @@ class _Begun(Struct):
 
     name: str
     """Text that messages have for it."""
-    told: messages.LaunchMemory
+    told: LaunchMemory
     target: str
     before: Memory
     ranges: tuple[tuple[int, int], ...]
@@ -63,45 +62,40 @@ class LaunchCaptures:
             return 0
         return self.captures.most
 
-    def take(
-        self,
-        session: Session,
-        launch: Launch,
-        told: messages.LaunchMemory,
-        request: Reader,
-        descriptors: Sequence[int],
-    ) -> None:
+    def take(self, session: Session, launch: Launch, told: LaunchMemory) -> None:
         """Take the memory of a launch at its begin or end.
-
-        Args:
-            told: begin of the message.
-            request: the rest of it.
-            descriptors: files that came with it.
 
         Raises:
             ProtocolError: the message is malformed.
         """
-        device, problem, rows = request.text(), request.text(), request.string()
-        if told.row >= len(session.kernels) or len(rows) % _RANGE.itemsize or told.number != launch.number:
-            raise ProtocolError("memory of a launch that there is not")
-        key = id(session), told.gpu
+        key = self._key(session, launch, told)
         begun = self._begun.pop(key, None)
         try:
-            if problem:
-                raise DeviceError(problem)
-            if len(descriptors) != 1:
-                raise ProtocolError("memory of a launch without its file")
-            table = np.frombuffer(rows, _RANGE)
-            memory = _memory(table, descriptors[0])
+            table = MemoryRange.read_rows(told.ranges)
+            memory = _memory(table, told.contents)
             if not told.is_after:
                 ranges = joined((int(row["address"]), int(row["size"])) for row in table)
-                self._begun[key] = _Begun(_name(launch), told, device, memory, ranges, time.monotonic())
+                self._begun[key] = _Begun(_name(launch), told, told.device, memory, ranges, time.monotonic())
             elif begun is not None:
                 self._end(begun, session.kernels[told.row], launch, memory)
         except ProtocolError:
             raise
         except LuthierError as refused:
             self.captures.refuse(_name(launch), refused)
+
+    def refuse(self, session: Session, launch: Launch, told: LaunchUnread) -> None:
+        """Take that the memory of a launch cannot be read.
+
+        Raises:
+            ProtocolError: there is no such launch.
+        """
+        self._begun.pop(self._key(session, launch, told), None)
+        self.captures.refuse(_name(launch), DeviceError(str(told.problem)))
+
+    def _key(self, session: Session, launch: Launch, told: LaunchMemory | LaunchUnread) -> tuple[int, int]:
+        if told.row >= len(session.kernels) or told.number != launch.number:
+            raise ProtocolError("memory of a launch that there is not")
+        return id(session), told.gpu
 
     def end(self) -> None:
         """Refuse the launches that have not ended: the program has."""
@@ -124,7 +118,7 @@ class LaunchCaptures:
             group_segment=launch.group_segment,
             private_segment=launch.private_segment,
             dynamic_lds=max(0, launch.group_segment - kernel.group_segment_fixed_size),
-            cooperative=bool(told.cooperative),
+            cooperative=told.cooperative,
             packet=packet,
             queue=told.queue,
             kernarg=told.kernarg,
@@ -209,7 +203,7 @@ def _free_page(ranges: Sequence[tuple[int, int]]) -> int:
     return page
 
 
-def _packet(launch: Launch, kernel: Kernel, told: messages.LaunchMemory) -> bytes:
+def _packet(launch: Launch, kernel: Kernel, told: LaunchMemory) -> bytes:
     """Return the packet as kernels read it: where it lies in the queue of the device, only the device knows."""
     dimensions = max(axis + 1 for axis in range(3) if axis == 0 or launch.grid[axis] > 1)
     sizes = launch.private_segment, launch.group_segment

@@ -13,11 +13,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.emulator.running.progress import Progress, named_places
+from luthier.emulator.running.progress import named_places, progress_json, progress_lines
 from luthier.objects.names import spellings
 from luthier.run.planner import Plan
 from luthier.terminal import say
-from luthier.wire.messages import Running, RunningPlace
+from luthier.wire.device_requests import Running
+from luthier.wire.messages import Progress
 
 _APART = 9.0
 """Seconds between two lines, at least: processes tell independently of each other."""
@@ -32,11 +33,13 @@ class LongLaunch(Struct, frozen=True):
     seconds: int
     """How long it had run."""
     progress: Progress
+    places: Sequence[tuple[str, int]]
+    """Instructions at which waves are, and how many work-groups have some there; most first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         own = {"process": self.process, "kernel": self.kernel, "seconds": self.seconds}
-        return {**own, **self.progress.to_json()}
+        return {**own, **progress_json(self.progress, self.places)}
 
 
 class LongLaunches:
@@ -46,30 +49,20 @@ class LongLaunches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = -_APART
-        self._states: dict[object, tuple[int, Running, Sequence[RunningPlace], Plan]] = {}
-        """By connection."""
+        self._states: dict[object, tuple[int, Running, Plan]] = {}
+        """By process."""
 
-    def tell(
-        self,
-        connection: object,
-        pid: int,
-        running: Running,
-        places: Sequence[RunningPlace],
-        plan: Plan,
-        counts: NDArray[np.int64],
-    ) -> None:
+    def tell(self, process: object, pid: int, running: Running, plan: Plan, counts: NDArray[np.int64]) -> None:
         """Take the state of a launch, and print lines about it if they are due, unless the last ones are not long ago.
 
         Args:
-            connection: that of the process,
-            pid: which has this number.
-            running: how long it has run.
-            places: where its waves are.
+            process: that launches,
+            pid: and its number.
             plan: of its kernel.
             counts: executions of each record of the plan's code, in this process.
         """
         with self._lock:
-            self._states[connection] = pid, running, places, plan
+            self._states[process] = pid, running, plan
             now = time.monotonic()
             if not running.is_due or now - self._last < _APART:
                 return
@@ -77,7 +70,7 @@ class LongLaunches:
         reached = plan.code.code.reach(*plan.roots)
         executed = int(counts[reached[reached < len(counts)]].sum())
         others = f", as {running.others} others are" if running.others > 1 else ", as another one is"
-        launch = _launch(pid, running, places, plan)
+        launch = _launch(pid, running, plan)
         say(
             f"luthier run: kernel {launch.kernel} has been running for {running.seconds} s"
             f"{others if running.others else ''} (process {pid}; waves have executed {executed:,} of its instructions)",
@@ -85,10 +78,10 @@ class LongLaunches:
         )
         say_lines(launch)
 
-    def forget(self, connection: object) -> None:
+    def forget(self, process: object) -> None:
         """Take that no launch of a process runs for long any more."""
         with self._lock:
-            self._states.pop(connection, None)
+            self._states.pop(process, None)
 
     def unfinished(self) -> list[LongLaunch]:
         """Return the launches that had not ended when their processes told last."""
@@ -99,19 +92,11 @@ class LongLaunches:
 
 def say_lines(launch: LongLaunch) -> None:
     """Print what it does, on standard error."""
-    for line in launch.progress.lines():
+    for line in progress_lines(launch.progress, launch.places):
         say(f"luthier run:   {line}", file=sys.stderr)
 
 
-def _launch(pid: int, running: Running, places: Sequence[RunningPlace], plan: Plan) -> LongLaunch:
-    rows = [(place.record, place.groups) for place in places]
-    progress = Progress(
-        running.groups,
-        running.begun,
-        running.running,
-        running.resident,
-        bool(running.is_full),
-        bool(running.repeats),
-        named_places(plan.code.code, plan.kernel.name, plan.kernel.entry, rows),
-    )
-    return LongLaunch(pid, spellings(plan.kernel.name)[-1], running.seconds, progress)
+def _launch(pid: int, running: Running, plan: Plan) -> LongLaunch:
+    kernel, progress = plan.kernel, running.progress
+    places = named_places(progress, plan.code.code, kernel.name, kernel.entry)
+    return LongLaunch(pid, spellings(kernel.name)[-1], running.seconds, progress, places)

@@ -1,109 +1,131 @@
-"""Messages between native libraries and the service, on a socket: `luthier.wire.messages` declares what is in them.
+"""Conversations with native libraries, on a socket: `luthier.wire` declares what they ask.
 
-A request has a kind and a size before it, a reply a size. Every reply begins with a number that is 0, or 1 and a text
-that says what is wrong, and the C functions that machine code has come to call since the last reply. File descriptors
-go beside the first byte.
+A request has its number and its size before it, a reply its size. A reply is a tuple: why the request is refused, else
+nothing; the C functions that machine code has come to call since the last reply; the answer. File descriptors go beside
+the first byte.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import socket
 import struct
-from typing import TypeVar
+import sys
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from luthier.emulator import agreement
-from luthier.errors import DeviceError, LuthierError
-from luthier.wire.structures import Message
+from luthier.errors import DeviceError, LackError, LuthierError
+from luthier.support.losses import note_loss
+from luthier.support.shortage import shortage
+from luthier.terminal import say_text, visible_lines
+from luthier.wire.structures import Message, ProtocolError, pack
 
-Numbers = TypeVar("Numbers", bound=Message)
+Peer = TypeVar("Peer")
+Owner = TypeVar("Owner")
+Asked = TypeVar("Asked", bound=Message)
+Handler = TypeVar("Handler", bound=Callable[..., object])
 
 LARGEST = 1 << 32
 """Bytes of a request."""
 
 
-class ProtocolError(LuthierError):
-    """A message that is malformed."""
+def handles(request: type[Message]) -> Callable[[Handler], Handler]:
+    """Return a decorator of a method that handles requests: it gets who asks and the request, and returns the reply."""
+
+    def decorate(method: Handler) -> Handler:
+        method.__dict__["request"] = request
+        return method
+
+    return decorate
 
 
-def agree(request: Reader, part: str) -> None:
-    """Take the digest that the first request of a connection begins with.
+class Handlers(Generic[Owner, Peer]):
+    """Methods of a class that handle requests, by the number of the request."""
+
+    def __init__(self, owner: type[Owner]) -> None:
+        methods = [method for method in vars(owner).values() if hasattr(method, "request")]
+        self._methods = {method.request.REQUEST: (method.request, method) for method in methods}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._methods
+
+    def answer(self, owner: Owner, peer: Peer, number: int, payload: bytes, files: Sequence[int]) -> object:
+        """Return the reply to a request.
+
+        Args:
+            owner: object whose method handles it.
+            peer: who asks.
+            files: descriptors that came with it.
+
+        Raises:
+            ProtocolError: it is unknown or malformed.
+        """
+        if number not in self._methods:
+            raise ProtocolError(f"there is no request of kind {number}")
+        request, method = self._methods[number]
+        return method(owner, peer, request.unpack(payload, files))
+
+
+def first(request: type[Asked], payload: bytes, part: str) -> Asked:
+    """Return the first request of a connection, which begins with the digest of `agreement`.
 
     Args:
-        part: who says it.
+        part: who asks.
 
     Raises:
-        DeviceError: it is another one, or missing, as in libraries of earlier versions.
+        DeviceError: the digest is another one, or missing, as in libraries of other builds.
     """
-    try:
-        said = request.string()
-    except ProtocolError:
-        said = b""
-    if said != agreement.digest().encode():
-        raise DeviceError(agreement.differs(part, "the Luthier service"))
+    with contextlib.suppress(ProtocolError):
+        asked = request.unpack(payload)
+        if getattr(asked, "digest", "") == agreement.digest():
+            return asked
+    raise DeviceError(agreement.differs(part, "the Luthier service"))
 
 
-class Reader:
-    """A message, taken apart from its start."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self) -> int:
-        """Read the next number."""
-        return int(struct.unpack("<Q", self.take(8))[0])
-
-    def numbers(self, kind: type[Numbers]) -> Numbers:
-        """The next numbers, of a message."""
-        return kind.unpack(self.take(kind.byte_size()))
-
-    def string(self) -> bytes:
-        """Read the next byte string."""
-        return self.take(self.number())
-
-    def text(self) -> str:
-        """Read the next byte string as text."""
-        return self.string().decode(errors="replace")
-
-    def take(self, size: int) -> bytes:
-        """Read the next bytes."""
-        if size > len(self._data) - self._at:
-            raise ProtocolError("a message is shorter than it says")
-        self._at += size
-        return self._data[self._at - size : self._at]
+Answer = Callable[[int, bytes, Sequence[int]], tuple[Sequence[str], object]]
 
 
-class Writer:
-    """A message, put together."""
+def converse(connection: socket.socket, pid: int, answer: Answer) -> None:
+    """Answer the requests of a process until it ends or sends what is no message.
 
-    def __init__(self) -> None:
-        self.data = bytearray()
+    Args:
+        pid: its number.
+        answer: is given a request's number, contents and descriptors of files, and returns imports and the reply.
+    """
+    with connection, contextlib.suppress(OSError, ProtocolError):
+        while (message := receive(connection)) is not None:
+            number, payload, files = message
+            try:
+                imports, reply = answer(number, payload, files)
+                data, sent = pack(("", imports, reply))
+            except Exception as problem:  # it is reported to the program, and its process goes on
+                data, sent = pack((_refusal(pid, problem), (), None))
+            finally:
+                for descriptor in files:
+                    os.close(descriptor)
+            send(connection, data, sent)
 
-    def number(self, *values: int) -> Writer:
-        """Append numbers."""
-        self.data += struct.pack(f"<{len(values)}Q", *values)
-        return self
 
-    def numbers(self, message: Message) -> Writer:
-        """Append numbers of a message."""
-        self.data += message.pack()
-        return self
+def _refusal(pid: int, problem: Exception) -> str:
+    """Return why a request is refused; where the system lacked something, what was asked for is lost."""
+    if not isinstance(problem, LuthierError):
+        lack = shortage(problem) or (problem.strerror if isinstance(problem, OSError) else None)
+        if lack is None:  # a bug of ours
+            import traceback
 
-    def string(self, data: bytes) -> Writer:
-        """Append a byte string."""
-        self.number(len(data))
-        self.data += data
-        return self
-
-    def text(self, text: str) -> Writer:
-        """Append a text."""
-        return self.string(text.encode())
+            say_text("".join(traceback.format_exception(problem)), file=sys.stderr, end="")
+            return f"the Luthier service failed: {problem!r}"
+        problem = LackError(lack)
+    if isinstance(problem, LackError):
+        note_loss(f"what process {pid} asked for: {problem}")
+    return visible_lines(str(problem)) or "refused"
 
 
 def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
-    """Receive the next request: kind, payload, file descriptors; None if the program has ended.
+    """Receive the next request: number, payload, file descriptors; None if the program has ended.
 
     Raises:
         ProtocolError: it is too large.
@@ -116,7 +138,7 @@ def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
         if header is not None:
             kind, size = struct.unpack("<QQ", header)
             if size > LARGEST:
-                raise ProtocolError(f"a message of {size} bytes")
+                raise ProtocolError(f"a message of {size} bytes is too large: at most {LARGEST} are allowed")
             payload = _receive(connection, size, descriptors)
             message = None if payload is None else (kind, payload, list(descriptors))
     finally:

@@ -21,11 +21,11 @@ from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
-from luthier.run.protocol import ProtocolError
 from luthier.run.shared_memory import SharedMemory
 from luthier.tool.counts import MissingSums
 from luthier.tool.observation import Launch, LiveChannel, LiveVariable
 from luthier.wire import memory
+from luthier.wire.structures import ProtocolError
 
 if TYPE_CHECKING:
     from luthier.patch.output.companion import Companion, VariableBlock

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from luthier.errors import DeviceError
 from luthier.isa.targets import TARGETS, TargetId
-from luthier.wire.messages import Gpu
+from luthier.wire.device_requests import Gpu
 from luthier.wire.topology import COMPUTE_UNITS
 
 
@@ -32,6 +32,7 @@ class VirtualGpu(Struct, frozen=True):
             lds_bytes=target.lds_bytes,
             device_id=target.device_id,
             clock_mhz=1700,
+            target=target.name,
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         )
 

@@ -5,8 +5,9 @@ what is not in Python's standard library, as a build has nothing else.
 
 | module | declares |
 | --- | --- |
-| `structures` | the ways to declare: `Structure`, `Layout`, `Message` |
-| `messages` | requests to the service of a run, and the numbers in them and in replies |
+| `structures` | the ways to declare: `Structure`, `Layout`, `Message`, `request` |
+| `device_requests`, `tool_requests` | requests of the virtual device and of the tool library to the service of a run |
+| `messages` | what is in messages of both: counts, findings |
 | `memory` | structures in memory that processes share with the service |
 | `channels` | channels and their rings, which device code writes to |
 | `topology` | what both stand-ins for a driver say of a device |

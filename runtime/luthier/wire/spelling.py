@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Annotated, Any, get_args, get_origin
 
-from luthier.wire.structures import Layout, Message, Structure
+from luthier.wire.structures import File, ForeignText, Layout, Message, PathText, Structure
 
 
 def camel(name: str) -> str:
@@ -30,9 +33,54 @@ def structure(name: str, declared: Structure) -> Iterator[str]:
         yield f'static_assert({what} == {value}, "as Python has it");'
 
 
-def message(declared: type[Message]) -> Iterator[str]:
-    """Yield the numbers of a message as a structure."""
-    yield from structure(declared.__name__, Structure(**dict.fromkeys(declared.field_names(), "u8")))
+PRELUDE = """struct File { int fd = -1; };
+template <typename Row> struct Rows : std::vector<Row> { using std::vector<Row>::vector; };
+struct Done {};
+""".splitlines()
+"""Types of fields and replies that have no other name: a descriptor, messages of numbers in memory, nothing."""
+_TYPES = {int: "uint64_t", bool: "bool", str: "std::string", File: "File", type(None): "Done"}
+
+
+def message(declared: type[Message], requests: Container[type[Message]]) -> Iterator[str]:
+    """Yield a message as a structure. A function in it calls another one with all fields, to read and write them.
+
+    Args:
+        requests: messages that native code sends, in which bytes and foreign texts are not copied.
+    """
+    blocks = "std::string_view" if declared in requests else "std::string"
+    types = declared.types()
+    yield f"struct {declared.__name__} {{"
+    if declared.REQUEST:
+        yield f"  static constexpr uint64_t kRequest = {declared.REQUEST};"
+        yield f"  using Reply = {_spelled(declared.REPLY, 'std::string')};"
+    yield from (f"  {_spelled(type, blocks)} {name};" for name, type in types.items())
+    fields = ", ".join(f"message.{name}" for name in types)
+    yield "  template <typename Message, typename Visit>"
+    yield f"  static void fields([[maybe_unused]] Message &message, Visit visit) {{ visit({fields}); }}"
+    yield "};"
+    if types and all(type in (int, bool) for type in types.values()):
+        size = struct.calcsize("".join("?" if type is bool else "Q" for type in types.values()) + "0Q")
+        yield f'static_assert(sizeof({declared.__name__}) == {size}, "as Python has it");'
+
+
+def parts(declared: type[Message]) -> Iterator[type[Message]]:
+    """Yield a message and the messages in it."""
+    yield declared
+    for type in declared.types().values():
+        for part in (type, *get_args(type)):
+            if inspect.isclass(part) and issubclass(part, Message):
+                yield from parts(part)
+
+
+def _spelled(type: Any, blocks: str) -> str:
+    """Return the type of a field; `blocks`: that of bytes."""
+    if get_origin(type) is tuple:
+        return f"std::vector<{_spelled(get_args(type)[0], blocks)}>"
+    if get_origin(type) is Annotated:
+        return f"Rows<{get_args(type)[1].__name__}>"
+    if type in (bytes, ForeignText, PathText):
+        return blocks
+    return _TYPES.get(type) or str(type.__name__)
 
 
 def enumeration(declared: type[enum.IntEnum], type: str, *, scoped: bool = True) -> Iterator[str]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-import struct
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_type_hints
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct, msgpack
 from msgspec.structs import astuple
+
+from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
 
 class Field(Struct, frozen=True):
@@ -110,29 +115,146 @@ class Layout:
         )
 
 
-class Message(Struct, frozen=True):
-    """Numbers of 64 bits that a request or a reply has, in this order; byte strings follow.
+class ProtocolError(LuthierError):
+    """A message that is malformed."""
 
-    Fields of subclasses are of type `int` or `bool`.
+
+class File(int):
+    """Descriptor of an open file, which goes beside a message: the message has its place among them.
+
+    Who receives a request closes its files after the reply.
     """
 
-    @classmethod
-    def field_names(cls) -> list[str]:
-        """Return the names of its fields."""
-        return list(cls.__struct_fields__)
+
+class ForeignText(bytes):
+    """Bytes of a text that programs wrote; `str` returns it, with U+FFFD for what is no UTF-8."""
+
+    def __str__(self) -> str:
+        return self.decode(errors="replace")
+
+
+class PathText(bytes):
+    """Bytes of a path or a symbol; `str` returns it, as `os.fsdecode` does."""
+
+    def __str__(self) -> str:
+        return os.fsdecode(bytes(self))
+
+
+class Message(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A request, a reply, or a part of them, sent as MessagePack (https://msgpack.org): an array of its fields.
+
+    Fields are of type `int`, `bool`, `str`, `bytes`, `File`, `ForeignText`, `PathText`, another message, or a tuple of
+    any number of one of these; ``Annotated[bytes, Row]`` is rows of a message of numbers, as C++ has them in memory.
+    """
+
+    REQUEST: ClassVar[int] = 0
+    """Number of a request."""
+    REPLY: ClassVar[type] = NoneType
+    """Type of the reply to it."""
+
+    def __post_init__(self) -> None:
+        """Check that its numbers are unsigned.
+
+        Raises:
+            ValueError: one is not.
+        """
+        for value in astuple(self):
+            for number in value if value.__class__ is tuple else (value,):
+                if number.__class__ is int and number < 0:
+                    raise ValueError(f"{number} is no unsigned number")
 
     @classmethod
-    def byte_size(cls) -> int:
-        """Return its bytes."""
-        return 8 * len(cls.field_names())
-
-    def pack(self) -> bytes:
-        """Return the message as it is sent."""
-        return struct.pack(f"<{len(self.__struct_fields__)}Q", *astuple(self))
+    def types(cls) -> dict[str, Any]:
+        """Return the types of its fields."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: hints[name] for name in cls.__struct_fields__}
 
     @classmethod
-    def unpack(cls, data: bytes) -> Self:
-        """Return the one that was sent as `data`, which has its `size`."""
-        types = cls.__annotations__.values()
-        values = struct.unpack(f"<{len(types)}Q", data)
-        return cls(*(bool(one) if type == "bool" else one for type, one in zip(types, values, strict=True)))
+    @functools.cache
+    def dtype(cls) -> np.dtype[np.void]:
+        """Return NumPy's type of a message of numbers."""
+        import numpy as np
+
+        return np.dtype([(name, "?" if type is bool else "<u8") for name, type in cls.types().items()], align=True)
+
+    @classmethod
+    def read_rows(cls, data: bytes) -> NDArray[np.void]:
+        """Return messages of numbers that are in memory one after the other.
+
+        Raises:
+            ProtocolError: the last one is not whole.
+        """
+        import numpy as np
+
+        if len(data) % cls.dtype().itemsize:
+            raise ProtocolError(f"{len(data)} bytes are no rows of {cls.dtype().itemsize} bytes")
+        return np.frombuffer(data, cls.dtype())
+
+    @classmethod
+    def unpack(cls, data: bytes, files: Sequence[int] = ()) -> Self:
+        """Return the message that was sent as `data`, beside descriptors of files.
+
+        Raises:
+            ProtocolError: it is malformed.
+        """
+        left = list(files)
+        try:
+            message = (_files_decoder(cls, left) if files else _decoder(cls)).decode(data)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+            raise ProtocolError(f"a message is malformed: {problem}") from None
+        if left:
+            raise ProtocolError("a message came with files that do not belong to it")
+        assert isinstance(message, cls)
+        return message
+
+
+def pack(value: object) -> tuple[bytes, list[int]]:
+    """Return a message, or a tuple with messages, as it is sent, and the descriptors of its files."""
+    files: list[int] = []
+
+    def encode(value: object) -> object:
+        if isinstance(value, File):
+            files.append(int(value))
+            return len(files) - 1
+        assert isinstance(value, (ForeignText, PathText)), value
+        return bytes(value)
+
+    return msgpack.encode(value, enc_hook=encode), files
+
+
+Requested = TypeVar("Requested", bound=Message)
+
+
+def request(number: int, reply: type = NoneType) -> Callable[[type[Requested]], type[Requested]]:
+    """Return a decorator that makes a message a request.
+
+    Args:
+        number: that it is sent with.
+        reply: type of the reply: a message, or one of the types of their fields.
+    """
+
+    def decorate(declared: type[Requested]) -> type[Requested]:
+        declared.REQUEST, declared.REPLY = number, reply
+        return declared
+
+    return decorate
+
+
+def _decode(type: type, value: Any, files: list[int]) -> object:
+    """Return a value of one of the types that MessagePack does not have."""
+    if type is File:
+        if value != 0 or not files:
+            raise ProtocolError("a message came without its file")
+        return File(files.pop())
+    if not isinstance(value, bytes):
+        raise ProtocolError("a message is malformed: a text is no bytes")
+    return type(value)
+
+
+def _files_decoder(declared: type[Message], files: list[int]) -> msgpack.Decoder[Message]:
+    return msgpack.Decoder(declared, dec_hook=lambda type, value: _decode(type, value, files))
+
+
+@functools.cache
+def _decoder(declared: type[Message]) -> msgpack.Decoder[Message]:
+    return _files_decoder(declared, [])

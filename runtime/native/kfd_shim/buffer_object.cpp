@@ -36,7 +36,7 @@ BufferObject::BufferObject(System &system, unsigned node, uint64_t size, uint32_
 BufferObject::~BufferObject() {
   if (name_ && named_by_ == getpid()) // a fork's objects have the name of its parent's
     try {
-      system_.service.unshare(name_);
+      system_.service.ask(wire::Unshare{name_});
     } catch (const Failure &) {
       name_ = 0; // the service has ended, and all names with it
     }
@@ -74,7 +74,7 @@ int BufferObject::file(uint64_t address) {
 
 uint64_t BufferObject::name(uint64_t address) {
   if (!name_) {
-    name_ = system_.service.share(file(address), size);
+    name_ = system_.service.ask(wire::Share{size, {file(address)}});
     named_by_ = getpid();
   }
   return name_;

@@ -158,10 +158,7 @@ int KernelDriver::export_handle(kfd::ExportHandle &a) {
 int KernelDriver::import_handle(kfd::ImportHandle &a) {
   if (a.share[0] != kShareMagic || !node_of(a.share[3]))
     return -EINVAL;
-  uint64_t size = 0;
-  const int file = system_.service.attach(a.share[1] | uint64_t{a.share[2]} << 32, size);
-  if (file < 0)
-    return -EINVAL;
+  const int file = system_.service.ask(wire::Attach{a.share[1] | uint64_t{a.share[2]} << 32}).memory.fd;
   auto object = process_.exported.import_file(system_, file);
   close(file);
   if (!object)

@@ -41,39 +41,29 @@ EventLog::EventLog(Client &client, Faults &faults) : client_(client), faults_(fa
 }
 
 uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
-  Writer message;
-  message.number(functions.size());
-  for (const ApiFunction &function : functions) {
-    message.bytes(function.api).bytes(function.name);
-    for (const auto *values : {&function.arguments, &function.outputs}) {
-      message.number(values->size());
-      for (const ApiValue &value : *values)
-        message.bytes(value.name).number(value.is_signed);
-    }
-    message.number(function.result_is_signed);
-  }
   std::lock_guard lock(mutex_);
-  const EventFile file = client_.functions(message);
+  const wire::EventMemory events = client_.ask(wire::Functions{functions});
+  const int file = events.memory.fd;
   if (!head_) {
-    void *memory = mmap(nullptr, sizeof(EventHead) + file.records * sizeof(EventRecord), PROT_READ | PROT_WRITE,
-                        MAP_SHARED, file.fd, 0);
+    void *memory = mmap(nullptr, sizeof(EventHead) + events.records * sizeof(EventRecord), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) {
-      close(file.fd);
+      close(file);
       throw Failure("the memory for events of APIs cannot be mapped");
     }
     auto *head = static_cast<EventHead *>(memory);
     try {
       check_mapping(head->digest, kToolLibrary, "the ring of API events");
     } catch (...) {
-      close(file.fd);
+      close(file);
       throw;
     }
     head_ = head;
     records_ = reinterpret_cast<EventRecord *>(head + 1);
-    count_ = file.records;
+    count_ = events.records;
     on_ = true;
   }
-  close(file.fd);
+  close(file);
   const uint32_t first = functions_;
   functions_ += functions.size();
   return first;
@@ -109,7 +99,7 @@ void EventLog::put(EventRecord &record, std::span<const uint64_t> values) {
   const uint64_t place = head_->written;
   if (place - __atomic_load_n(&head_->read, __ATOMIC_ACQUIRE) >= count_)
     try {
-      client_.drain();
+      client_.ask(wire::Drain{});
       if (place - __atomic_load_n(&head_->read, __ATOMIC_ACQUIRE) >= count_)
         throw Failure("the Luthier service does not take events of APIs: there will be no more");
     } catch (const std::exception &problem) {

@@ -13,18 +13,7 @@
 
 namespace luthier {
 
-// An argument, or what a pointer points at when the function has returned.
-struct ApiValue {
-  std::string name;
-  bool is_signed;
-};
-
-struct ApiFunction {
-  std::string api; // one of luthier.run.events
-  std::string name;
-  std::vector<ApiValue> arguments, outputs;
-  bool result_is_signed = false;
-};
+using wire::ApiFunction;
 
 class EventLog {
 public:

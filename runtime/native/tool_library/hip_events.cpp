@@ -202,14 +202,14 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
       continue;
     // Never freed: calls are reported until the process ends. What hipGetLastError has returned is not known.
     auto *function = new Function{static_cast<uint32_t>(described.size()), id != HIP_API_ID_hipGetLastError, {}};
-    ApiFunction description{"hip", name, {}, {}, false};
+    ApiFunction description{false, "hip", name, {}, {}};
     for (const Field &field : kFields) {
       if (std::strcmp(field.function, name) != 0 || !field.is_told())
         continue;
       function->fields.push_back(&field);
-      description.arguments.push_back({field.name, field.is_signed});
+      description.arguments.push_back({field.is_signed, field.name});
       if (field.has_output())
-        description.outputs.push_back({field.name, field.output_is_signed});
+        description.outputs.push_back({field.output_is_signed, field.name});
     }
     described.push_back(description);
     wanted.emplace_back(id, function);

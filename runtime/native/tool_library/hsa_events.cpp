@@ -109,15 +109,15 @@ template <auto Member> Change change(void **slot, const char *name, const char *
 }
 
 ApiFunction describe(const Change &change) {
-  ApiFunction function{"hsa", change.name, {}, {}, change.is_signed};
+  ApiFunction function{change.is_signed, "hsa", change.name, {}, {}};
   std::istringstream names(change.arguments);
   for (const Kind &kind : change.kinds) {
     std::string one;
     if (!std::getline(names, one, ','))
       one = std::to_string(function.arguments.size());
-    function.arguments.push_back({one, kind.is_signed});
+    function.arguments.push_back({kind.is_signed, one});
     if (kind.output_size)
-      function.outputs.push_back({one, kind.is_output_signed});
+      function.outputs.push_back({kind.is_output_signed, one});
   }
   return function;
 }

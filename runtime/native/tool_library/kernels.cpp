@@ -36,7 +36,7 @@ void Faults::tell(const std::string &text) {
       return;
   }
   try {
-    client_.tell(text);
+    client_.ask(wire::Fault{text});
   } catch (const std::exception &) {
     std::lock_guard lock(mutex_);
     left_.push_back(text);
@@ -51,7 +51,7 @@ void Faults::flush() {
   left_.clear();
 }
 
-bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number) {
+bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const wire::Wishes &selection, uint64_t number) {
   if (!patched || number < selection.first || number >= selection.end || (number - selection.first) % selection.step)
     return false;
   if (!selection.unique_grid)
@@ -85,7 +85,7 @@ bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults
 
 std::pair<uint64_t, bool> Kernel::launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults) {
   const uint64_t number = client.ledger().launched(row);
-  return {number, is_chosen(packet, client.selection(), number) && has_room(packet, faults)};
+  return {number, is_chosen(packet, client.wishes(), number) && has_room(packet, faults)};
 }
 
 void Kernel::substitute(hsa_kernel_dispatch_packet_t &packet) const {
@@ -143,7 +143,7 @@ void Kernels::announce(hsa_executable_t executable) {
                    "cannot learn of a loaded code object");
     const int gpu = runtime_.number_of(agent);
     if (gpu >= 0)
-      client_.code_object(gpu, object({executable, code, 0}));
+      client_.ask(wire::LoadedObject{static_cast<uint64_t>(gpu), object({executable, code, 0})});
   }
 }
 
@@ -169,7 +169,7 @@ std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
   const Loaded loaded = loaded_around(kernel_object);
   of_executable_.emplace(loaded.executable.handle, kernel_object);
   auto kernel = std::make_unique<Kernel>();
-  const Answer answer = client_.kernel(gpu, object(loaded), kernel_object - loaded.delta);
+  const auto answer = client_.ask(wire::FindKernel{gpu, object(loaded), kernel_object - loaded.delta});
   kernel->row = answer.row;
   kernel->arguments = answer.arguments;
   kernel->delta = loaded.delta;
@@ -233,7 +233,8 @@ uint64_t Kernels::object(const Loaded &loaded) {
   std::string uri(length, '\0');
   get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI, uri.data());
   const auto copy = copies_.find(key);
-  const uint64_t number = client_.object(uri, copy == copies_.end() ? contents(loaded.code) : copy->second);
+  const std::string bytes = copy == copies_.end() ? contents(loaded.code) : std::move(copy->second);
+  const uint64_t number = client_.ask(wire::SendObject{uri, bytes});
   if (copy != copies_.end())
     copies_.erase(copy);
   return objects_[key] = number;
@@ -256,7 +257,7 @@ std::string Kernels::contents(LoadedCode code) {
 }
 
 // Loads the patched kernel by the runtime's own loader, beside the original.
-void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer) {
+void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const wire::FindKernelAnswer &answer) {
   const auto &core = runtime_.core;
   const hsa_agent_t agent = runtime_.gpus().at(gpu);
   hsa_profile_t profile{};
@@ -302,7 +303,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
     };
     kernel.more_group = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE);
     kernel.more_private = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE);
-    client_.loaded(answer.row, loaded_around(patched).delta, loaded.delta, blocks);
+    client_.ask(wire::Loaded{answer.row, loaded_around(patched).delta, loaded.delta, blocks});
     kernel.executable = executable;
     kernel.limits = answer.limits;
     kernel.name = answer.name;
@@ -321,9 +322,9 @@ uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
   auto &address = blocks_[{gpu, symbol}];
   if (address)
     return address;
-  const BlockFile file = client_.block(gpu, symbol);
-  void *memory = mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
-  close(file.fd);
+  const wire::FindBlockAnswer file = client_.ask(wire::FindBlock{gpu, symbol});
+  void *memory = mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.memory.fd, 0);
+  close(file.memory.fd);
   if (memory == MAP_FAILED)
     throw Failure("cannot map a tool's variables");
   hsa_agent_t agent = runtime_.gpus().at(gpu);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <shared_mutex>
 #include <tuple>
@@ -50,7 +52,7 @@ public:
   hsa_executable_t executable{}; // the patched one
 
 private:
-  bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number);
+  bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const wire::Wishes &selection, uint64_t number);
   bool has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const;
 
   std::mutex mutex_;
@@ -83,7 +85,7 @@ private:
   std::vector<hsa_loaded_code_object_t> loaded_by(hsa_executable_t executable);
   std::string contents(hsa_loaded_code_object_t code);
   uint64_t object(const Loaded &loaded);
-  void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer);
+  void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const wire::FindKernelAnswer &answer);
   uint64_t block(unsigned gpu, const std::string &symbol);
 
   Runtime &runtime_;

@@ -57,8 +57,8 @@ void LaunchMemory::read() {
     copy(address, place);
 }
 
-std::vector<LaunchMemory::Range> LaunchMemory::ranges() const {
-  std::vector<Range> all;
+wire::Rows<wire::MemoryRange> LaunchMemory::ranges() const {
+  wire::Rows<wire::MemoryRange> all;
   for (const auto &[address, place] : places_)
     all.push_back({address, place.size, place.offset});
   return all;

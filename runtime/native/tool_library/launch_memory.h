@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "agreement.h"
 #include "runtime.h"
 
 namespace luthier {
@@ -21,11 +22,6 @@ public:
   // Bytes of a queue's structure that kernels can read (amd_queue_t).
   static constexpr uint64_t kQueueBytes = 256;
 
-  // A range of addresses, and where its contents are in the file: there, too, pages begin with a page.
-  struct Range {
-    uint64_t address, size, offset;
-  };
-
   // The device's; `most`: bytes that there may be. Throws `Failure`, as all functions do.
   LaunchMemory(Runtime &runtime, hsa_agent_t device, uint64_t most);
   ~LaunchMemory();
@@ -37,7 +33,7 @@ public:
   void read();
 
   int file() const { return fd_; }
-  std::vector<Range> ranges() const;
+  wire::Rows<wire::MemoryRange> ranges() const;
 
 private:
   struct Place {

@@ -32,14 +32,14 @@ void tell(Function function, std::initializer_list<uint64_t> values) {
 
 void tell_of_memory(EventLog &log, const std::vector<std::string> &patterns) {
   const std::array<ApiFunction, kFunctions> functions{{
-      {"memory", "allocated", {{"address", false}, {"size", false}, {"reserved", false}}, {}},
-      {"memory", "freed", {{"address", false}}, {}},
-      {"memory", "forgotten", {{"address", false}}, {}},
-      {"memory", "complained", {{"kind", false}, {"address", false}, {"base", false}, {"size", false}}, {}},
+      {false, "memory", "allocated", {{false, "address"}, {false, "size"}, {false, "reserved"}}, {}},
+      {false, "memory", "freed", {{false, "address"}}, {}},
+      {false, "memory", "forgotten", {{false, "address"}}, {}},
+      {false, "memory", "complained", {{false, "kind"}, {false, "address"}, {false, "base"}, {false, "size"}}, {}},
   }};
   auto *made = new Memory{log}; // never destroyed: programs free memory while they end
   for (uint32_t function = 0; function < kFunctions; ++function) {
-    made->wanted[function] = EventLog::wanted(patterns, functions[function].name.c_str());
+    made->wanted[function] = EventLog::wanted(patterns, functions[function].name.data());
     if (made->wanted[function])
       made->numbers[function] = log.add({functions[function]});
   }

@@ -163,12 +163,15 @@ wire::LaunchMemory described(const QueueState &state, const Kernel &kernel, uint
   return {.gpu = state.gpu,
           .row = kernel.row,
           .number = number,
-          .is_after = 0,
+          .is_after = false,
           .kernarg = reinterpret_cast<uint64_t>(packet.kernarg_address),
           .queue = reinterpret_cast<uint64_t>(state.queue),
           .load_address = kernel.delta,
           .id = id,
-          .cooperative = state.queue->type == HSA_QUEUE_TYPE_COOPERATIVE};
+          .cooperative = state.queue->type == HSA_QUEUE_TYPE_COOPERATIVE,
+          .device = {},
+          .ranges = {},
+          .contents = {}};
 }
 
 // Let a launch wait for its turn, and add it to what is to be written, followed by the packet that reports its end.
@@ -185,7 +188,21 @@ void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *origi
     mine.begin(kernel.row, number);
     turn = &mine;
     const std::string arguments = kernel.read_arguments(packet);
-    const wire::LaunchAnswer answer = client.launch(state.gpu, kernel.row, number, chosen, packet, arguments);
+    const wire::LaunchAnswer answer = client.ask(wire::Launch{
+        .gpu = state.gpu,
+        .row = kernel.row,
+        .number = number,
+        .chosen = chosen,
+        .grid_x = packet.grid_size_x,
+        .grid_y = packet.grid_size_y,
+        .grid_z = packet.grid_size_z,
+        .block_x = packet.workgroup_size_x,
+        .block_y = packet.workgroup_size_y,
+        .block_z = packet.workgroup_size_z,
+        .group_segment = packet.group_segment_size,
+        .private_segment = packet.private_segment_size,
+        .arguments = arguments,
+    });
     const bool instrumented = answer.instrumented && chosen;
     std::vector<hsa_barrier_and_packet_t> after;
     if (answer.capture) {
@@ -469,7 +486,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   table->core_->hsa_executable_freeze_fn = freeze_executable;
   try {
     intercept_newer_queues(*table);
-    const Wishes &wishes = library->client.wishes();
+    const wire::Wishes &wishes = library->client.wishes();
     if (!wishes.hsa.empty() || !wishes.hip.empty() || !wishes.memory.empty() || wishes.ranges) {
       EventLog &log = library->events.emplace(library->client, library->faults);
       if (wishes.ranges)

@@ -54,7 +54,7 @@ private:
     const auto [place, is_new] = functions_.try_emplace({kind, name});
     if (is_new)
       try {
-        place->second = log_.add({ApiFunction{kApis[static_cast<int>(kind)], name, {}, {}}});
+        place->second = log_.add({ApiFunction{false, kApis[static_cast<int>(kind)], name, {}, {}}});
       } catch (...) {
         functions_.erase(place);
         throw;

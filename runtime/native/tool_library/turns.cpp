@@ -88,29 +88,34 @@ bool Turn::on_ready(hsa_signal_value_t, void *data) {
 }
 
 void Turn::read_before() {
-  std::string problem;
-  try {
+  tell([&] {
     captured_.memory = std::make_unique<LaunchMemory>(runtime_, runtime_.gpus().at(gpu_), captured_.most);
     captured_.memory->gather(captured_.roots);
-  } catch (const Failure &failure) {
-    problem = failure.what();
-    captured_.memory.reset();
-  }
-  client_.launch_memory(captured_.launch, device_name(), problem, captured_.memory.get());
+  });
 }
 
 void Turn::read_after() {
-  const std::unique_ptr<LaunchMemory> memory = std::move(captured_.memory);
-  if (!memory)
+  if (!captured_.memory)
     return;
-  captured_.launch.is_after = 1;
-  std::string problem;
+  captured_.launch.is_after = true;
+  tell([&] { captured_.memory->read(); });
+  captured_.memory.reset();
+}
+
+// Tell of the memory of the launch, which `read` reads, or why it cannot be read.
+void Turn::tell(const std::function<void()> &read) {
+  wire::LaunchMemory &launch = captured_.launch;
   try {
-    memory->read();
+    read();
   } catch (const Failure &failure) {
-    problem = failure.what();
+    captured_.memory.reset();
+    client_.ask(wire::LaunchUnread{launch.gpu, launch.row, launch.number, failure.what()});
+    return;
   }
-  client_.launch_memory(captured_.launch, device_name(), problem, memory.get());
+  launch.device = device_name();
+  launch.ranges = captured_.memory->ranges();
+  launch.contents.fd = captured_.memory->file();
+  client_.ask(launch);
 }
 
 // The processor's name: gfx90a
@@ -137,7 +142,7 @@ bool Turn::on_done(hsa_signal_value_t, void *data) {
 bool Turn::on_end(hsa_signal_value_t, void *data) {
   auto &self = *static_cast<Turn *>(data);
   try {
-    self.client_.ended(self.gpu_, self.row_, self.number_);
+    self.client_.ask(wire::LaunchEnd{self.gpu_, self.row_, self.number_});
   } catch (const std::exception &problem) {
     self.faults_.tell(problem.what());
   }

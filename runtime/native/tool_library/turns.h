@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "kernels.h"
+#include "launch_memory.h"
 
 namespace luthier {
 
@@ -47,6 +48,7 @@ private:
   void handle(hsa_signal_t signal, hsa_amd_signal_handler handler);
   void read_before();
   void read_after();
+  void tell(const std::function<void()> &read);
   std::string device_name();
 
   Runtime &runtime_;

@@ -119,7 +119,7 @@ private:
 
 class Capturing {
 public:
-  Capturing(Service &service, const RangeTable &memory, const wire::Capture &launch, const hsa::DispatchPacket &packet,
+  Capturing(Service &service, const RangeTable &memory, wire::Capture launch, const hsa::DispatchPacket &packet,
             const std::function<bool()> &stopping)
       : service_(service) {
     const uint64_t patience = service.setup().capture_patience;
@@ -137,9 +137,12 @@ public:
     turns_.given_up = false;
     disturbing_ = turns_.beside;
     begun_ = turns_.begun;
-    wanted_ = service.capture(launch, {reinterpret_cast<const char *>(&packet), sizeof packet}, memory);
+    launch.packet = bytes_of(std::span(&packet, 1));
+    launch.ranges = bytes_of(memory.rows);
+    launch.aliases = memory.aliases;
+    wanted_ = service.ask(launch);
     if (wanted_)
-      before_ = ExecutionCounters::get().take();
+      before_ = counts_of(ExecutionCounters::get().take());
   }
   ~Capturing() {
     if (beside_)
@@ -150,7 +153,8 @@ public:
 
   void ended(bool failed, bool outside) {
     if (wanted_)
-      service_.captured(failed, outside, disturbing_ + turns_.begun - begun_, before_, ExecutionCounters::get().take());
+      service_.ask(wire::Captured{failed, outside, disturbing_ + turns_.begun - begun_, before_,
+                                  counts_of(ExecutionCounters::get().take())});
   }
 
 private:
@@ -160,7 +164,7 @@ private:
   std::unique_lock<std::timed_mutex> turn_;
   bool wanted_ = false, beside_ = false;
   uint64_t disturbing_ = 0, begun_ = 0;
-  Tally before_;
+  std::vector<wire::CodeCounts> before_;
 };
 
 } // namespace
@@ -175,8 +179,16 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
         std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_, member_});
     const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
-    const wire::Capture told{
-        gpu_, get(plan, layout::plan::kernel), reinterpret_cast<uint64_t>(&packet), queue, code, id, cooperative_};
+    const wire::Capture told{gpu_,
+                             get(plan, layout::plan::kernel),
+                             reinterpret_cast<uint64_t>(&packet),
+                             queue,
+                             code,
+                             id,
+                             cooperative_,
+                             {},
+                             {},
+                             {}};
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
     {
       const LongLaunches::Running running(room_.long_launches, plan, [&] { return launch->progress(); });

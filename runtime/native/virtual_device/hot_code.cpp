@@ -54,7 +54,7 @@ bool HotCode::look() {
       sum += executed.count;
   const bool more = sum != told_;
   if (more)
-    service_.tell_hot(tally);
+    service_.ask(wire::Hot{counts_of(tally)});
   told_ = sum;
   ExecutionCounters::get().take_runs();
   return more;

@@ -205,7 +205,7 @@ void Launch::run_part(Triple first, Triple groups, Triple items) {
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
-  resources_.service.bind(get(plan, plan::kernel), key, record);
+  resources_.service.ask(wire::Bind{get(plan, plan::kernel), key, record});
 }
 
 // Objects are neither loaded nor unloaded where a kernel that runs calls into them.
@@ -235,13 +235,10 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
     fault.error = kind == FAULT_LDS || kind == FAULT_SCRATCH || kind == FAULT_ALIGNMENT ? QueueError::kAperture
                                                                                         : QueueError::kInstruction;
   }
-  Writer state;
-  state.numbers(wire::Explain{get(plan_, plan::kernel), reason, number_});
-  state.bytes(worker.context_bytes()).bytes(worker.group_bytes()).bytes(worker.wave_bytes());
-  const auto &rows = execution_.ranges().rows;
-  state.bytes(rows.data(), rows.size() * sizeof rows[0]);
   try {
-    fault.text = resources_.service.explain(state);
+    fault.text = resources_.service.ask(wire::Explain{get(plan_, plan::kernel), reason, number_, worker.context_bytes(),
+                                                      worker.group_bytes(), worker.wave_bytes(),
+                                                      bytes_of(execution_.ranges().rows)});
   } catch (const std::exception &problem) {
     fault.text = std::string("a kernel failed, and why cannot be told: ") + problem.what();
   }

@@ -44,8 +44,8 @@ void LongLaunches::watch() {
     std::this_thread::sleep_for(kPeriod);
     try {
       look();
-      if (const auto now = Clock::now(); service_.setup().counts_told && now >= due) {
-        service_.tell(ExecutionCounters::get().take(), false);
+      if (const auto now = Clock::now(); service_.setup().counts_wanted && now >= due) {
+        service_.ask(wire::Counts{false, counts_of(ExecutionCounters::get().take())});
         due = now + kShare * (Clock::now() - now);
       }
     } catch (const std::exception &) { // the service is gone: nobody is to be told
@@ -83,20 +83,18 @@ void LongLaunches::look() {
   Tally own;
   if (plan) {
     told.kernel = get(plan, layout::plan::kernel);
-    told.groups = progress.groups;
-    told.begun = progress.begun;
-    told.running = progress.running;
-    told.resident = progress.resident;
-    told.is_full = progress.is_full;
-    told.repeats = progress.repeats;
-    told.places = progress.places.size();
+    told.progress = {
+        progress.groups, progress.begun, progress.running, progress.resident, progress.is_full, progress.repeats, {}};
+    for (const auto &[record, groups] : progress.places)
+      told.progress.places.push_back({record, groups});
   }
   if (told.is_due) {
     Tally all = ExecutionCounters::get().take();
     const uint64_t code = get(plan, layout::plan::code);
     own[code] = std::move(all[code]);
   }
-  service_.tell_running(told, progress.places, own);
+  told.executed = counts_of(own);
+  service_.ask(told);
 }
 
 } // namespace luthier

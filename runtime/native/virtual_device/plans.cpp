@@ -113,36 +113,43 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   const auto around = memory_.find(address);
   if (!found || !around)
     return Host::kNowhere;
-  wire::Outside where{get(plan, plan::kernel), gpu, code, address, found->address, true};
   const std::string object = read_object(found->uri);
+  wire::Outside where{get(plan, plan::kernel), gpu, code, address, found->address, true, found->uri, object};
   if (!object.empty() || found->uri.rfind("file://", 0) == 0)
-    if (const uint64_t record = service_.find_outside(where, found->uri, object); record != Host::kNowhere)
+    if (const uint64_t record = service_.ask(where); record != Host::kNowhere)
       return record;
   // No file that can be read, or nothing there: what is in memory around it.
   where.load_address = around->address;
   where.is_file = false;
-  return service_.find_outside(where, "", {reinterpret_cast<const char *>(around->address), around->size});
+  where.uri = "";
+  where.contents = {reinterpret_cast<const char *>(around->address), around->size};
+  return service_.ask(where);
 }
 
 // Takes the variables of a kernel's code object, where it is still in memory.
-void Plans::know(Made &made, uint64_t module, const std::vector<Extent> &variables) const {
+void Plans::know(Made &made, uint64_t module, const std::vector<wire::Bounds> &variables) const {
   const auto around = memory_.find(module);
   if (variables.empty() || !around)
     return;
   made.module = module;
+  std::vector<Extent> extents;
+  for (const wire::Bounds &bounds : variables)
+    extents.push_back({bounds.address, bounds.size, bounds.reserved});
   if (!ProgramMemory::get().has_module(module))
-    ProgramMemory::get().loaded(module, around->address + around->size, variables);
+    ProgramMemory::get().loaded(module, around->address + around->size, extents);
 }
 
 void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
-  const void *descriptor = reinterpret_cast<const void *>(kernel);
+  const std::string_view descriptor(reinterpret_cast<const char *>(kernel), kDescriptorSize);
   if (const auto found = find_loaded(kernel)) {
     const std::string object = read_object(found->uri);
     if (!object.empty() || found->uri.rfind("file://", 0) == 0) {
-      const auto [plan, variables] = service_.plan(gpu, kernel, descriptor, found->address, true, found->uri, object);
+      const wire::PlanAnswer answer =
+          service_.ask(wire::Plan{gpu, kernel, found->address, true, descriptor, found->uri, object});
+      const auto *plan = reinterpret_cast<const char *>(answer.address);
       if (plan && is_current(plan, node, kernel)) {
         made.plan = plan;
-        know(made, found->address, variables);
+        know(made, found->address, answer.variables);
         return;
       }
     }
@@ -152,7 +159,8 @@ void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
   if (!around)
     throw Failure(kInNoMemory);
   const auto bytes = std::string_view(reinterpret_cast<const char *>(around->address), around->size);
-  made.plan = service_.plan(gpu, kernel, descriptor, around->address, false, "", bytes).plan;
+  made.plan = reinterpret_cast<const char *>(
+      service_.ask(wire::Plan{gpu, kernel, around->address, false, descriptor, "", bytes}).address);
   if (!made.plan)
     throw Failure("no kernel there");
 }

@@ -30,7 +30,7 @@ private:
   };
 
   void make(Made &made, unsigned gpu, unsigned node, uint64_t kernel);
-  void know(Made &made, uint64_t module, const std::vector<Extent> &variables) const;
+  void know(Made &made, uint64_t module, const std::vector<wire::Bounds> &variables) const;
   bool is_current(const char *plan, unsigned node, uint64_t kernel) const;
 
   Service &service_;

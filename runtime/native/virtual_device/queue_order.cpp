@@ -346,7 +346,7 @@ void QueueOrder::tell_copy(const wire::Sighting &race, const CopiedBytes &copy) 
   const CallSite site = call_site(call.site);
   wire::Sighting told = race;
   told.other_record = site.offset;
-  service_.found_copy(told, call.function, site.symbol, site.file);
+  service_.ask(wire::FoundCopy{told, call.function, site.symbol, site.file});
 }
 
 void QueueOrder::calls(const CopyCall &call) {

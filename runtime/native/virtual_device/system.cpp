@@ -23,7 +23,7 @@ void forget() {
 void tell_counts() {
   if (System *system = System::current())
     try {
-      system->service.tell(ExecutionCounters::get().take(), true);
+      system->service.ask(wire::Counts{true, counts_of(ExecutionCounters::get().take())});
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: nothing is known of what was executed: %s\n", problem.what());
     }
@@ -51,7 +51,7 @@ System &System::open() {
   std::lock_guard lock(open_mutex);
   if (!the_system) {
     the_system = new System;
-    if (the_system->service.setup().counts_told)
+    if (the_system->service.setup().counts_wanted)
       std::atexit(tell_counts);
   }
   return *the_system;

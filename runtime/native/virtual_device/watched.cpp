@@ -59,7 +59,8 @@ void Watched::tell(uint64_t launch) {
     return;
   warn_of("waits", found, kMost);
   warn_of("wait states", met, kMost);
-  service_.watched({get(plan_, plan::kernel), launch}, rows(found_, found, found::kSize), rows(met_, met, met::kSize));
+  service_.ask(
+      wire::Watched{get(plan_, plan::kernel), launch, rows(found_, found, found::kSize), rows(met_, met, met::kSize)});
 }
 
 } // namespace luthier

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <span>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <utility>
 
 #include "failure.h"
 
@@ -17,25 +19,94 @@ void check_mapping(const char (&digest)[64], const char *part, const char *what)
                   " were built from different sources: " + kRemedy);
 }
 
-const void *Reader::take(uint64_t size) {
-  if (text_.size() - at_ < size)
-    throw Failure("the Luthier service sent a message that is too short");
+void Writer::put_size(char kind, uint64_t size) {
+  if (size > UINT32_MAX)
+    throw Failure(std::to_string(size) + " bytes or elements are too many for a message to the Luthier service");
+  const uint32_t swapped = __builtin_bswap32(size);
+  text_ += kind;
+  text_ += bytes_of(std::span(&swapped, 1));
+}
+
+void Writer::put_block(char kind, std::string_view data) {
+  put_size(kind, data.size());
+  text_ += data;
+}
+
+void Writer::put(uint64_t value) {
+  const uint64_t swapped = __builtin_bswap64(value);
+  text_ += '\xcf';
+  text_ += bytes_of(std::span(&swapped, 1));
+}
+
+void Writer::put(wire::File file) {
+  put(uint64_t{0}); // its place among the files of the message, which has no other
+  file_ = file.fd;
+}
+
+Reader::~Reader() {
+  if (file_ >= 0)
+    close(file_);
+}
+
+void Reader::check(bool is_right) {
+  if (!is_right)
+    throw Failure("the Luthier service sent a message that is malformed");
+}
+
+const char *Reader::take(uint64_t size) {
+  check(text_.size() - at_ >= size);
   at_ += size;
   return text_.data() + at_ - size;
 }
 
-uint64_t Reader::number() {
-  uint64_t value;
-  std::memcpy(&value, take(sizeof value), sizeof value);
+// Return the number that so many bytes are, the first one the highest.
+uint64_t Reader::get_number(unsigned size) {
+  uint64_t value = 0;
+  for (const char byte : std::string_view(take(size), size))
+    value = value << 8 | static_cast<unsigned char>(byte);
   return value;
 }
 
-std::string Reader::bytes() {
-  const uint64_t size = number();
-  return {static_cast<const char *>(take(size)), size};
+void Reader::get(uint64_t &value) {
+  const uint64_t kind = get_number(1);
+  check(kind < 0x80 || (kind >= 0xcc && kind <= 0xcf));
+  value = kind < 0x80 ? kind : get_number(1 << (kind - 0xcc));
 }
 
-Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+void Reader::get(bool &value) {
+  const uint64_t kind = get_number(1);
+  check(kind == 0xc2 || kind == 0xc3);
+  value = kind == 0xc3;
+}
+
+// Texts and blocks of bytes are the same for C++.
+void Reader::get(std::string &value) {
+  const uint64_t kind = get_number(1);
+  uint64_t size = kind & 0x1f;
+  if (kind >= 0xc4 && kind <= 0xc6)
+    size = get_number(1 << (kind - 0xc4));
+  else if (kind >= 0xd9 && kind <= 0xdb)
+    size = get_number(1 << (kind - 0xd9));
+  else
+    check(kind >> 5 == 0xa0 >> 5);
+  value.assign(take(size), size);
+}
+
+void Reader::get(wire::File &value) {
+  check(get_number(1) == 0 && file_ >= 0);
+  value.fd = std::exchange(file_, -1);
+}
+
+uint64_t Reader::get_array() {
+  const uint64_t kind = get_number(1);
+  check(kind >> 4 == 0x9 || kind == 0xdc || kind == 0xdd);
+  const uint64_t count = kind >> 4 == 0x9 ? kind & 0xf : get_number(kind == 0xdc ? 2 : 4);
+  check(count <= text_.size() - at_); // an element has a byte at least
+  return count;
+}
+
+Channel::Channel(const char *path, Imported imported)
+    : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)), imported_(std::move(imported)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const size_t path_size = std::strlen(path) + 1;
@@ -63,10 +134,24 @@ void Channel::wait_for_end() const noexcept {
   }
 }
 
-void Channel::send(wire::Request kind, const std::string &payload, int fd) {
-  uint64_t header[2] = {static_cast<uint64_t>(kind), payload.size()};
-  std::string data(reinterpret_cast<char *>(header), sizeof header);
-  data += payload;
+// A reply is an array: why the request is refused, or nothing; the imports; and the answer.
+void Channel::begin(Reader &reply) {
+  std::string problem;
+  std::vector<std::string> imports;
+  Reader::check(reply.get_array() == 3);
+  reply.get(problem);
+  reply.get(imports);
+  if (!problem.empty())
+    throw Failure(problem);
+  if (!imports.empty())
+    imported_(imports);
+}
+
+void Channel::send(uint64_t kind, const Writer &message) {
+  const uint64_t header[] = {kind, message.text().size()};
+  std::string data(bytes_of(header));
+  data += message.text();
+  const int fd = message.file();
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   size_t sent = 0;
   while (sent < data.size()) {
@@ -92,8 +177,8 @@ void Channel::send(wire::Request kind, const std::string &payload, int fd) {
   }
 }
 
-std::string Channel::receive(int &fd) {
-  fd = -1;
+Reader Channel::receive() {
+  int file = -1;
   const auto fill = [&](char *data, size_t size) {
     while (size > 0) {
       alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
@@ -110,7 +195,7 @@ std::string Channel::receive(int &fd) {
         throw Failure("the Luthier service has ended");
       for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
         if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
-          std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
+          std::memcpy(&file, CMSG_DATA(part), sizeof file);
       data += count;
       size -= count;
     }
@@ -119,7 +204,7 @@ std::string Channel::receive(int &fd) {
   fill(reinterpret_cast<char *>(&size), sizeof size);
   std::string payload(size, '\0');
   fill(payload.data(), size);
-  return payload;
+  return {std::move(payload), file};
 }
 
 } // namespace luthier

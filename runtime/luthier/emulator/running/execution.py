@@ -14,7 +14,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running import hot
 from luthier.emulator.running.executor import Block, Executor
 from luthier.emulator.running.memory import Memory
-from luthier.emulator.running.progress import Progress, named_places
+from luthier.emulator.running.progress import named_places, progress_lines
 from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import WorkerState, worker_at
 from luthier.errors import EmulationError
@@ -114,10 +114,8 @@ def execute(
         return False
 
     def describe() -> list[str]:
-        numbers, places = executor.progress()
-        groups, begun, running, resident, is_full, repeats = numbers
-        named = named_places(code, name, code.address_of(entry), places)
-        return Progress(groups, begun, running, resident, bool(is_full), bool(repeats), named).lines()
+        progress = executor.progress()
+        return progress_lines(progress, named_places(progress, code, name, code.address_of(entry)))
 
     plain = observer is None and not observed and not dispatch.get("watch")
 

@@ -22,7 +22,7 @@ from luthier.emulator import agreement, layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
 from luthier.errors import DeviceError
-from luthier.wire.messages import Sighting
+from luthier.wire.messages import Progress, RunningPlace, Sighting
 from luthier.wire.structures import Layout
 
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
@@ -205,12 +205,13 @@ class Executor:
         executions[rows[:found, 0].astype(np.intp)] = rows[:found, 1]
         return executions
 
-    def progress(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return how far the launch is that is under way: the numbers of `Progress`; records and work-groups of its
-        places."""
+    def progress(self) -> Progress:
+        """Return how far the launch is that is under way."""
         row = (ctypes.c_uint64 * (6 + 2 * _PLACES))()
         count = min(_PLACES, _library().luthier_progress(self._open(), row, _PLACES))
-        return list(row[:6]), [(row[6 + 2 * at], row[7 + 2 * at]) for at in range(count)]
+        groups, begun, running, resident, is_full, repeats, *places = row[: 6 + 2 * count]
+        reached = tuple(map(RunningPlace, places[::2], places[1::2]))
+        return Progress(groups, begun, running, resident, bool(is_full), bool(repeats), reached)
 
     def take_runs(self) -> None:
         """Let launches that are under way use the functions of runs that were made since they began."""
@@ -222,9 +223,8 @@ class Executor:
 
     def sightings(self) -> list[Sighting]:
         """Return what the checks of observed launches have found since they were asked last."""
-        size = Sighting.byte_size()
-        data = self._rows("sightings", size).tobytes()
-        return [Sighting.unpack(data[at : at + size]) for at in range(0, len(data), size)]
+        dtype = Sighting.dtype()
+        return [Sighting(*row) for row in self._rows("sightings", dtype.itemsize).view(dtype).tolist()]
 
     def footprint(self) -> NDArray[np.void]:
         """Return `FOOTPRINT` of the pages that observed launches have accessed, by address."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from luthier.hazards.paths import PathCheck
 from luthier.hazards.wait_counters.dataflow import WaitPaths
-from luthier.hazards.wait_counters.findings import Access, WaitFinding, UnneededWait
+from luthier.hazards.wait_counters.findings import Access, UnneededWait, WaitFinding
 from luthier.hazards.wait_counters.state import State, Use
 from luthier.hazards.wait_counters.steps import Steps, narrowed
 from luthier.hazards.wait_counters.unneeded import unneeded_waits

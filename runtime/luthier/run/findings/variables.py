@@ -6,7 +6,7 @@ import threading
 
 from luthier.objects import CodeObject
 from luthier.objects.data_bounds import DataBounds, data_bounds
-from luthier.wire.messages import Bounds
+from luthier.wire.device_requests import Bounds
 
 
 class Variables:

@@ -1,0 +1,252 @@
+"""Requests of the virtual device to the service of a run. The first of a connection is `Hello`."""
+
+from __future__ import annotations
+
+from luthier.wire.messages import CallSighting, CallSite, CodeCounts, Progress, Sighting
+from luthier.wire.structures import File, ForeignText, Message, PathText, request
+
+
+class Gpu(Message, frozen=True):
+    """A virtual device."""
+
+    engine_major: int
+    engine_minor: int
+    engine_stepping: int
+    wave_size: int
+    waves_per_simd: int
+    simds_per_unit: int
+    units: int
+    lds_bytes: int
+    device_id: int
+    clock_mhz: int
+    memory_bytes: int
+    target: str
+
+
+class Setup(Message, frozen=True):
+    """Properties that all virtual devices share, and the devices."""
+
+    base: int  # address of the shared space in every process
+    size: int
+    code_size: int  # bytes of the space that are machine code; a `luthier.wire.memory.SPACE_HEAD` follows
+    imports: int  # address of this process's pointers to C functions
+    shared_base: int  # aperture of LDS
+    private_base: int  # aperture of scratch
+    counts_wanted: bool
+    capture_patience: int
+    """Milliseconds that launches wait for another one, which is captured, to end; 0: no captures are wanted."""
+    races: bool  # races are looked for
+    uninitialised: bool  # reads of memory that was never written are looked for
+    barriers: bool  # barriers that waves or lanes miss are looked for
+    floats_flow: bool  # exceptional floats are looked for where an operand is exceptional, too
+    undefined: bool  # undefined values are followed
+    findings: bool  # findings of any check are wanted
+    constants: bytes  # inline constants of instructions
+    gpus: tuple[Gpu, ...]
+    space: File
+
+
+@request(1, Setup)
+class Hello(Message, frozen=True):
+    """Begin of a connection."""
+
+    digest: str  # that of `luthier.emulator.agreement`
+
+
+class Bounds(Message, frozen=True):
+    """A variable of a code object; without bytes: room in front of the first one."""
+
+    address: int
+    size: int
+    reserved: int  # bytes from there on that are nobody else's
+
+
+class PlanAnswer(Message, frozen=True):
+    """A plan."""
+
+    address: int  # 0: there is none
+    variables: tuple[Bounds, ...]  # variables of the code object, where bounds are checked
+
+
+@request(2, PlanAnswer)
+class Plan(Message, frozen=True):
+    """A kernel that is about to run."""
+
+    gpu: int
+    kernel: int  # address of the descriptor
+    load_address: int
+    is_file: bool  # true if the contents are the file that the URI names (or empty), not memory
+    descriptor: bytes
+    uri: ForeignText
+    contents: bytes
+
+
+@request(3)
+class Bind(Message, frozen=True):
+    """A record that a kernel reaches."""
+
+    kernel: int
+    key: int
+    record: int
+
+
+@request(4, int)
+class Outside(Message, frozen=True):
+    """An address outside a kernel's own code, to which it jumps."""
+
+    kernel: int
+    gpu: int
+    code: int  # address of the first byte of the kernel's code
+    address: int
+    load_address: int  # address of the object that the address is in
+    is_file: bool  # true if the contents are the file that the URI names (or empty), not memory
+    uri: ForeignText
+    contents: bytes
+
+
+@request(5, str)
+class Explain(Message, frozen=True):
+    """A fault."""
+
+    kernel: int
+    reason: int
+    launch: int  # number among the launches of the kernel in the process
+    context: bytes
+    group: bytes  # bytes of the work-group
+    waves: bytes
+    ranges: bytes  # allocation table: `luthier.emulator.layout.RANGE`s
+
+
+@request(6, int)
+class Share(Message, frozen=True):
+    """Memory that other processes may attach to."""
+
+    size: int
+    memory: File
+
+
+@request(7)
+class Unshare(Message, frozen=True):
+    """Memory that no other process may attach to any more."""
+
+    name: int
+
+
+class AttachAnswer(Message, frozen=True):
+    """Shared memory."""
+
+    size: int
+    memory: File
+
+
+@request(8, AttachAnswer)
+class Attach(Message, frozen=True):
+    """Memory that another process shares."""
+
+    name: int
+
+
+@request(9)
+class Counts(Message, frozen=True):
+    """Instructions that the process has executed."""
+
+    is_all: bool  # true as the process ends, else so far
+    codes: tuple[CodeCounts, ...]
+
+
+@request(10)
+class Hot(Message, frozen=True):
+    """Instructions that the process has executed often."""
+
+    codes: tuple[CodeCounts, ...]
+
+
+@request(11)
+class Running(Message, frozen=True):
+    """A launch that has not ended for long."""
+
+    kernel: int  # number of its plan
+    seconds: int
+    others: int  # launches of the process that run, too
+    is_due: bool  # the user is to be told
+    progress: Progress
+    """Without work-groups: no launch of the process runs for long any more, and nothing else is meant."""
+    executed: tuple[CodeCounts, ...]  # instructions of its code that the process has executed, if it is due
+
+
+@request(12, bool)
+class Capture(Message, frozen=True):
+    """A launch that is about to begin, where captures are wanted, and waits for the reply."""
+
+    gpu: int
+    plan: int  # number of the kernel's plan
+    packet_address: int
+    queue: int  # address of the packet's `amd_queue_t`
+    code: int  # address of the code's first byte
+    id: int  # number of the packet in its queue
+    cooperative: bool
+    packet: bytes
+    ranges: bytes  # allocation table: `luthier.emulator.layout.RANGE`s
+    aliases: bytes  # its `luthier.emulator.layout.ALIAS`es
+
+
+@request(13)
+class Captured(Message, frozen=True):
+    """The end of a launch that is captured."""
+
+    failed: bool
+    outside: bool  # it ran code of other objects
+    beside: int  # launches that ran beside it
+    before: tuple[CodeCounts, ...]  # instructions that the process had executed when it began
+    after: tuple[CodeCounts, ...]  # instructions that the process had executed when it ended
+
+
+@request(14, bytes)
+class Follow(Message, frozen=True):
+    """A step of the automaton of hazards that a wave is about to make for the first time."""
+
+    kernel: int  # number of its plan
+    state: int
+    record: int
+
+
+@request(15)
+class Watched(Message, frozen=True):
+    """A launch that has ended in which waits or hazards were found to be missing."""
+
+    kernel: int  # number of its plan
+    launch: int  # number among the launches of the kernel in the process
+    found: bytes  # `luthier.emulator.layout.FOUND`s
+    met: bytes  # `luthier.emulator.layout.MET`s
+
+
+@request(16)
+class Found(Message, frozen=True):
+    """A finding in the program's memory."""
+
+    sighting: Sighting
+    calls: tuple[CallSite, ...]  # calls that it is about, the innermost first
+    allocated: tuple[CallSite, ...]  # calls that asked for the allocation
+    freed: tuple[CallSite, ...]  # calls that gave it back
+
+
+@request(17)
+class FoundCall(Message, frozen=True):
+    """A finding in the program's calls of HIP."""
+
+    sighting: CallSighting
+    function: PathText
+    symbol: PathText  # symbol that the call is in
+    file: PathText
+    allocated: tuple[CallSite, ...]  # calls that asked for the allocation
+    freed: tuple[CallSite, ...]  # calls that gave it back
+
+
+@request(18)
+class FoundCopy(Message, frozen=True):
+    """A race of a kernel with a copy."""
+
+    sighting: Sighting
+    function: PathText  # function of HIP that copies
+    symbol: PathText  # symbol that its call is in
+    file: PathText
