@@ -215,7 +215,7 @@ PAYLOADS = {
     "deep": b"\x91" * 100_000,
 }
 """Contents that no request has."""
-MALFORMED = r".*(malformed|about device|never|nobody|are not checked|without its file)"
+MALFORMED = r".*(malformed|about device|never|nobody|are not checked|under way|without its file)"
 ACTS = {
     "kind": Act(lambda: [Connection().send(kind) for kind in (0, 39, 99, 1 << 63)], "a request of kind|there"),
     "size": Act(lambda: [Connection().send(Plan.REQUEST, b"x", size=LARGEST + 1)], CLOSED),

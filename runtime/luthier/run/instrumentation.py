@@ -32,6 +32,7 @@ from luthier.tool import Tool, ToolGroup
 from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
 from luthier.tool.tool import failed
 from luthier.wire import tool_requests as requests
+from luthier.wire.messages import MemoryFile
 from luthier.wire.structures import File, ProtocolError
 
 if TYPE_CHECKING:
@@ -294,12 +295,12 @@ class Instrumentation:
             self._call(tool, tool.at_code_object, told)
 
     @handles(requests.Functions)
-    def _functions(self, session: Session, told: requests.Functions) -> requests.EventMemory:
+    def _functions(self, session: Session, told: requests.Functions) -> MemoryFile:
         with self._lock:
             if session.events is None:
                 session.events = events.EventLog(session.pid)
             session.events.add(told.functions)
-            return requests.EventMemory(events.RECORDS, File(session.events.memory.fd))
+            return MemoryFile(session.events.memory.size, File(session.events.memory.fd))
 
     @handles(requests.Drain)
     def _drain(self, session: Session, asked: requests.Drain) -> None:
@@ -381,7 +382,7 @@ class Instrumentation:
         object = _sent(session, wanted.object)
         kernel = next((k for k in object.kernels.values() if k.descriptor_address == wanted.descriptor), None)
         if kernel is None:
-            raise ObjectError("a kernel is launched of which the code object says nothing", object=object.name)
+            raise ObjectError("the kernel that is launched is not in its code object", object=object.name)
         skipped = self.selection.skips(kernel.name, gpu)
         if skipped is None:
             with self._patching(kernel.name):
@@ -410,7 +411,7 @@ class Instrumentation:
     def _launch(self, session: Session, asked: requests.Launch) -> requests.LaunchAnswer:
         session.check_device(asked.gpu)
         if asked.row >= len(session.kernels):
-            raise ProtocolError("a launch of a kernel that was never launched")
+            raise ProtocolError(f"kernel {asked.row} was never launched: there are {len(session.kernels)}")
         kernel = session.kernels[asked.row]
         launch = Launch(
             kernel.kernel,
@@ -467,7 +468,7 @@ class Instrumentation:
         from luthier.patch.payloads.code import ORIGINAL  # there since it was patched
 
         if loaded.row >= len(session.kernels):
-            raise ProtocolError("a kernel that was never launched")
+            raise ProtocolError(f"kernel {loaded.row} was never launched: there are {len(session.kernels)}")
         kernel = session.kernels[loaded.row]
         companion = kernel.patched.companion
         if companion is None or len(loaded.blocks) != len(companion.blocks):
@@ -505,7 +506,7 @@ def _sent(session: Session, number: int) -> CodeObject:
         ProtocolError: it has not.
     """
     if number >= len(session.objects):
-        raise ProtocolError("an object that was never sent")
+        raise ProtocolError(f"code object {number} was never sent: there are {len(session.objects)}")
     return session.objects[number]
 
 
@@ -517,7 +518,7 @@ def _captured(session: Session, gpu: int) -> Launch:
     """
     launch = session.running.get(gpu)
     if launch is None or not launch.captured:
-        raise ProtocolError("memory of a launch that nobody wants")
+        raise ProtocolError(f"memory came of a launch on device {gpu}, which nobody asked for")
     return launch
 
 

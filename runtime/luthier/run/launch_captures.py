@@ -94,7 +94,7 @@ class LaunchCaptures:
 
     def _key(self, session: Session, launch: Launch, told: LaunchMemory | LaunchUnread) -> tuple[int, int]:
         if told.row >= len(session.kernels) or told.number != launch.number:
-            raise ProtocolError("memory of a launch that there is not")
+            raise ProtocolError(f"memory came of launch {told.number} of kernel {told.row}, which is not under way")
         return id(session), told.gpu
 
     def end(self) -> None:

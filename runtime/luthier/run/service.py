@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -35,7 +35,7 @@ from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import visible_lines
 from luthier.wire import device_requests as requests
-from luthier.wire.messages import CallSite, CodeCounts, RecordCounts
+from luthier.wire.messages import CallSite, CodeCounts, MemoryFile, RecordCounts
 from luthier.wire.structures import File, ProtocolError
 from luthier.wire.tool_requests import Instrument
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.run.watching import Watching
 
 _Counts = NDArray[np.int64]
+Part = TypeVar("Part")
 NOWHERE = (1 << 64) - 1
 """Record of an instruction that there is not."""
 
@@ -73,6 +74,9 @@ def _has(file: int, size: int) -> bool:
 
 _PATIENCE = 3.0
 """Seconds for what processes have told that are gone."""
+
+_OF_HOST = FindingKind.DOUBLE_FREE, FindingKind.INVALID_FREE, FindingKind.LEAK
+"""Kinds of findings that no kernel makes."""
 
 
 class Process(Struct, eq=False):
@@ -133,7 +137,7 @@ class Service:
             undefined=self._undefined,
         )
         self._lock = threading.Lock()
-        self._shared: dict[int, requests.AttachAnswer] = {}
+        self._shared: dict[int, MemoryFile] = {}
         self._last_shared = 0
         self._long_launches = LongLaunches()
         self._connections = Connections(self._serve)
@@ -227,7 +231,7 @@ class Service:
             raise ProtocolError("shared memory came without its file")
         with self._lock:
             self._last_shared += 1
-            self._shared[self._last_shared] = requests.AttachAnswer(wanted.size, File(os.dup(wanted.memory)))
+            self._shared[self._last_shared] = MemoryFile(wanted.size, File(os.dup(wanted.memory)))
             process.shared.add(self._last_shared)
         return self._last_shared
 
@@ -236,23 +240,19 @@ class Service:
         self._unshare(process.shared & {wanted.name})
 
     @handles(requests.Attach)
-    def _attach(self, process: Process, wanted: requests.Attach) -> requests.AttachAnswer:
+    def _attach(self, process: Process, wanted: requests.Attach) -> MemoryFile:
         memory = self._shared.get(wanted.name)
         if memory is None:
-            raise DeviceError("a handle of memory that nobody shares")
+            raise DeviceError(f"nobody shares memory {wanted.name}")
         return memory
 
     @handles(requests.Capture)
     def _capture(self, process: Process, wanted: requests.Capture) -> bool:
-        if self._captures is None:
-            raise ProtocolError("a capture came that nobody asked for")
-        return self._captures.begin(process.pid, wanted, self._devices, self._planner)
+        return _asked_for(self._captures, "captures").begin(process.pid, wanted, self._devices, self._planner)
 
     @handles(requests.Captured)
     def _captured(self, process: Process, ended: requests.Captured) -> None:
-        if self._captures is None:
-            raise ProtocolError("a capture came that nobody asked for")
-        self._captures.end(process.pid, ended)
+        _asked_for(self._captures, "captures").end(process.pid, ended)
 
     def _unshare(self, names: set[int]) -> None:
         """Forget memory that its process has given back, or whose process has ended."""
@@ -266,13 +266,11 @@ class Service:
         from luthier.run.findings.collector import code_of  # few runs need it
 
         if number not in self._planner.plans:
-            raise ProtocolError("a finding in a kernel that was never planned")
+            raise ProtocolError(f"a finding is in kernel {number}, which was never planned")
         return code_of(self._planner.plans[number])
 
     def _collector(self) -> Collector:
-        if self._findings is None:
-            raise ProtocolError("findings came that nobody asked for")
-        return self._findings
+        return _asked_for(self._findings, "findings")
 
     @handles(requests.Found)
     def _found(self, process: Process, found: requests.Found) -> None:
@@ -300,7 +298,7 @@ class Service:
         """Return what checks the waits and hazards of a kernel, by the number of its plan."""
         plan = self._planner.plans.get(kernel)
         if plan is None or plan.code.watching is None:
-            raise ProtocolError("waits and hazards of a kernel that are not checked")
+            raise ProtocolError(f"waits and hazards of kernel {kernel} are not checked")
         return plan.code.watching
 
     @handles(requests.Follow)
@@ -319,7 +317,7 @@ class Service:
             self._long_launches.forget(process)
             return
         if running.kernel not in self._planner.plans:
-            raise ProtocolError("a launch of a kernel that was never planned")
+            raise ProtocolError(f"a launch is of kernel {running.kernel}, which was never planned")
         plan = self._planner.plans[running.kernel]
         counts = np.zeros(plan.code.code.count, np.int64)
         for planned, record, executions, _ in self._counted(running.executed):
@@ -344,17 +342,16 @@ class Service:
             rows = RecordCounts.read_rows(counted.records)
             planned = self._planner.codes.get(counted.code)
             if planned is None or (len(rows) and rows["record"].max() >= planned.code.count):
-                raise ProtocolError("counts of code that was never planned")
+                raise ProtocolError(f"counts are of instructions of code {counted.code} that were never planned")
             record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             yield planned, record, executions, lanes
 
     @handles(requests.Counts)
     def _count_of(self, process: Process, counts: requests.Counts) -> None:
         """Take what a process has executed: at its end, or so far, which counts if it is killed before."""
-        if self._executed is None:
-            raise ProtocolError("counts came that nobody asked for")
+        executed = _asked_for(self._executed, "counts")
         if counts.is_all:
-            self._count(self._executed, counts)
+            self._count(executed, counts)
             if process in self._counting:
                 self._counting.remove(process)
         elif process in self._counting:
@@ -458,6 +455,17 @@ class Service:
 
 
 _HANDLERS: Handlers[Service, Process] = Handlers(Service)
+
+
+def _asked_for(part: Part | None, what: str) -> Part:
+    """Return a part of the run that requests are about.
+
+    Raises:
+        ProtocolError: the run does not have it.
+    """
+    if part is None:
+        raise ProtocolError(f"{what} came that nobody asked for in this run")
+    return part
 
 
 def _sites(calls: Sequence[CallSite]) -> list[tuple[int, str, str]]:

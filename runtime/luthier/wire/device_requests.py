@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.wire.messages import CallSighting, CallSite, CodeCounts, Progress, Sighting
+from luthier.wire.messages import CallSighting, CallSite, CodeCounts, MemoryFile, Progress, Sighting
 from luthier.wire.structures import File, ForeignText, Message, PathText, request
 
 
@@ -132,14 +132,7 @@ class Unshare(Message, frozen=True):
     name: int
 
 
-class AttachAnswer(Message, frozen=True):
-    """Shared memory."""
-
-    size: int
-    memory: File
-
-
-@request(8, AttachAnswer)
+@request(8, MemoryFile)
 class Attach(Message, frozen=True):
     """Memory that another process shares."""
 

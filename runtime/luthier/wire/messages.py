@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from luthier.wire.structures import Message, PathText
+from luthier.wire.structures import File, Message, PathText
 
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells the virtual device where its service is."""
 TOOLS_SOCKET_VARIABLE = "LUTHIER_TOOLS_SOCKET"
 """Environment variable that tells the tool library. On GPUs that a run does not make, the virtual device may be that of
 another run."""
+
+
+class MemoryFile(Message, frozen=True):
+    """Memory that processes share."""
+
+    size: int
+    memory: File
 
 
 class RecordCounts(Message, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from luthier.wire.messages import MemoryFile
 from luthier.wire.structures import File, ForeignText, Message, request
 
 
@@ -197,16 +198,9 @@ class ApiFunction(Message, frozen=True):
     outputs: tuple[ApiValue, ...]
 
 
-class EventMemory(Message, frozen=True):
-    """Memory for events."""
-
-    records: int  # events that there is room for
-    memory: File
-
-
-@request(29, EventMemory)
+@request(29, MemoryFile)
 class Functions(Message, frozen=True):
-    """Functions that there will be events of."""
+    """Functions that there will be events of; the reply is the memory for events."""
 
     functions: tuple[ApiFunction, ...]
 

@@ -42,11 +42,10 @@ EventLog::EventLog(Client &client, Faults &faults) : client_(client), faults_(fa
 
 uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
   std::lock_guard lock(mutex_);
-  const wire::EventMemory events = client_.ask(wire::Functions{functions});
+  const wire::MemoryFile events = client_.ask(wire::Functions{functions});
   const int file = events.memory.fd;
   if (!head_) {
-    void *memory = mmap(nullptr, sizeof(EventHead) + events.records * sizeof(EventRecord), PROT_READ | PROT_WRITE,
-                        MAP_SHARED, file, 0);
+    void *memory = mmap(nullptr, events.size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) {
       close(file);
       throw Failure("the memory for events of APIs cannot be mapped");
@@ -60,7 +59,7 @@ uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
     }
     head_ = head;
     records_ = reinterpret_cast<EventRecord *>(head + 1);
-    count_ = events.records;
+    count_ = (events.size - sizeof(EventHead)) / sizeof(EventRecord);
     on_ = true;
   }
   close(file);
