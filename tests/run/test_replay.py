@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from luthier.capture import Capture, read_capture, write_capture
-from luthier.capture.grid import chosen, number_in, parts
+from luthier.capture.grid import chosen
 from luthier.capture.minimise import group_count, with_grid
 
 from .conftest import Luthier
@@ -364,21 +364,6 @@ def test_parts_of_a_grid_are_whole_work_groups() -> None:
     assert sum(count[0] * items[0] * items[1] * items[2] for _, count, items in found) == 50 * 7 * 3
     assert next(chosen([(3, 1, 2)], grid, block)) == ((3, 1, 2), (1, 1, 1), (2, 3, 1))
     assert len(list(chosen([(0, 0, 0), (1, 0, 0), (0, 1, 0)], grid, block))) == 2
-
-
-def test_work_groups_have_their_numbers_in_the_whole_grid(captured: Callable[..., list[Path]]) -> None:
-    manifest = read_capture(captured("defects")[0]).manifest
-    told = msgspec.structs.replace(manifest, grid=(50, 7, 3), block=(16, 4, 1))
-    everyone = [(x, y, z) for z in range(3) for y in range(2) for x in range(4)]
-    numbers = []
-    for split in (chosen(everyone, told.grid, told.block), parts(told.grid, told.block)):
-        found = []
-        for first, count, _ in split:
-            dispatch = dict(zip(("first_x", "first_y", "first_z"), first, strict=True))
-            dispatch |= dict(zip(("grid_x", "grid_y", "grid_z"), count, strict=True))
-            found += [number_in(told, dispatch, number) for number in range(math.prod(count))]
-        numbers.append(sorted(found))
-    assert numbers == [list(range(24))] * 2
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])

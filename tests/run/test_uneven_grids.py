@@ -1,20 +1,31 @@
 """Work-groups at the ends of a grid that is no multiple of them are smaller: their waves, too, keep live registers in
-parts of LDS of their own."""
+parts of LDS of their own, and they run together with the others."""
 
 from __future__ import annotations
 
 import copy
+import json
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+from commands import run_luthier
+from compiling import compiled
 from crowded import WIDE, full
 from luthier import InstrumentationTask, Tool, ToolModule, patch_object
+from luthier.capture import read_capture
+from luthier.capture.grid import whole_groups
+from luthier.capture.replay import PreparedLaunch
+from luthier.emulator.running.worker import WorkerState
 from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.tool.task import reg
+from rocm_stacks import stack
 
-from .conftest import TARGETS, Outcome, RunUnderTools
+from .conftest import PROGRAMS, TARGETS, Outcome, RunUnderTools
 
 SHAPES = [  # the work-group; how many whole ones the grid has, and the work-items that are left: in each dimension
     ((160, 1, 1), (2, 1, 1), (77, 0, 0)),
@@ -134,3 +145,87 @@ def test_larger_groups_of_kernels_patched_on_disk_are_stopped(
     assert ran.code != 0
     assert "trap 2" in ran.err
     assert "when the kernel begins" in ran.err
+
+
+WAITING = [  # the work-group, the grid, how often all work-groups wait, and how many there are
+    ("64x1x1,650x1x1,3", 11),
+    ("16x8x1,50x20x1,2", 12),
+    ("8x8x2,20x20x5,1", 27),
+    ("256x1x1,100x1x1,2", 1),
+    ("64x1x1,640x1x1,2", 10),
+]
+
+
+@pytest.fixture
+def waiting(compile_object: Callable[..., Path]) -> Callable[[str], list[str | Path]]:
+    """``waiting(target)``: the command of `raw_grid_barrier`, without its launches."""
+
+    def build(target: str) -> list[str | Path]:
+        source = PROGRAMS / "raw_grid_barrier.cpp"
+        command = ["g++", "-std=c++17", "-g", source, "-lhsa-runtime64"]
+        program = compiled(command, [source, source.with_name("hsa_program.h")], "raw_grid_barrier")
+        kernel = PROGRAMS / "raw_grid_barrier_kernel.hip"
+        return [program, compile_object(kernel, target, "-g", "-w", "-mcode-object-version=4")]
+
+    return build
+
+
+@pytest.mark.worth(3)
+@pytest.mark.covering(0)
+@pytest.mark.parametrize("words", [["run"], ["sanitize"], ["sanitize", "--check", "race,init,barrier"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("target", "release"), [("gfx90a", ""), pytest.param("gfx1100", "6.4", marks=pytest.mark.rocm("6.4"))]
+)
+def test_all_work_groups_wait_for_each_other(
+    waiting: Callable[[str], list[str | Path]], target: str, release: str, words: list[str]
+) -> None:
+    command = [*words, "--device", f"emu:{target}", "--time-limit", "100", "--", *waiting(target)]
+    done = run_luthier(*command, *(launch for launch, _ in WAITING), before=stack(release) if release else [])
+    rounds = [int(launch.rpartition(",")[2]) * groups for launch, groups in WAITING]
+    assert (done.returncode, done.stdout.splitlines()) == (0, [f"{come} work-groups, 0 wrong" for come in rounds]), done
+    assert words == ["run"] or "luthier: 0 findings" in done.stderr
+
+
+@pytest.mark.parametrize(("launch", "groups"), WAITING[:3])
+def test_findings_have_numbers_in_the_whole_grid(
+    waiting: Callable[[str], list[str | Path]], tmp_path: Path, launch: str, groups: int
+) -> None:
+    words = ["sanitize", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
+    assert run_luthier(*words, "--", *waiting("gfx90a"), f"{launch},16").returncode == 1
+    (found,) = json.loads((tmp_path / "log").read_text())["findings"]
+    assert (found["kind"], found["group"]) == ("out-of-bounds", groups - 1)
+
+
+@pytest.fixture
+def captured_waiting(waiting: Callable[[str], list[str | Path]], tmp_path: Path) -> Path:
+    """A capture of the launch in three dimensions, which waits with other numbers of instructions each time."""
+    words = ["capture", "--all-memory", "--device", "emu:gfx90a", "-o", tmp_path / "kept"]
+    run_luthier(*words, "--", *waiting("gfx90a"), WAITING[2][0]).check_returncode()
+    (file,) = (tmp_path / "kept").iterdir()
+    return file
+
+
+@pytest.mark.parametrize("options", [[], ["--check", "races"], ["--check", "waits"]], ids=" ".join)
+def test_their_replay_ends(captured_waiting: Path, options: list[str]) -> None:
+    done = run_luthier("replay", *options, captured_waiting)
+    assert re.search(": (equal|the same bytes)", done.stdout), done
+
+
+@pytest.mark.parametrize("number", [None, 5])
+def test_work_groups_have_their_numbers_in_the_whole_grid(captured_waiting: Path, number: int | None) -> None:
+    capture = read_capture(captured_waiting)
+    told = capture.manifest
+    x, y, z = whole_groups(told)
+    everyone = [(at_x, at_y, at_z) for at_z in range(z) for at_y in range(y) for at_x in range(x)]
+    if number is not None:  # parts that are chosen
+        told = msgspec.structs.replace(told, groups=tuple(everyone[::number]))
+    seen = set[int]()
+
+    def look(worker: WorkerState) -> bool:
+        seen.add(worker.workgroup)
+        return len(seen) < len(everyone[::number])
+
+    launch = PreparedLaunch(msgspec.structs.replace(capture, manifest=told), told.target)
+    with launch.memory():
+        launch.execute(1, look)
+    assert seen == set(range(math.prod((x, y, z)))[::number])

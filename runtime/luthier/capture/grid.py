@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from luthier.capture.form import Manifest, Triple
 
@@ -23,13 +23,10 @@ def parts(grid: Triple, block: Triple) -> Iterator[Part]:
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
 
 
-def number_in(told: Manifest, dispatch: Mapping[str, int], number: int) -> int:
-    """Return the number of a work-group in the whole grid, for its number in a dispatch of a part of it."""
-    wide, high = (dispatch[f"grid_{axis}"] for axis in "xy")
-    inside = number % wide, number // wide % high, number // wide // high
-    x, y, z = (dispatch[f"first_{axis}"] + at for axis, at in zip("xyz", inside, strict=True))
-    groups = [-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True)]
-    return (z * groups[1] + y) * groups[0] + x
+def whole_groups(told: Manifest) -> Triple:
+    """Return how many work-groups the grid of a launch has."""
+    x, y, z = (-(-items // size) for items, size in zip(told.grid, told.block, strict=True))
+    return x, y, z
 
 
 def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[Part]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, Capture, Manifest, Triple
+from luthier.capture.grid import whole_groups
 from luthier.capture.pages import by_address, with_pages
 from luthier.capture.place import fresh
 from luthier.capture.replay import PreparedLaunch, Replayed
@@ -229,8 +230,7 @@ class Minimiser:
 
 def group_count(manifest: Manifest) -> int:
     """Return how many work-groups of a launch run."""
-    x, y, z = (-(-whole // size) for whole, size in zip(manifest.grid, manifest.block, strict=True))
-    return len(manifest.groups) or x * y * z
+    return len(manifest.groups) or math.prod(whole_groups(manifest))
 
 
 def _identity(fault: EmulationError) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.form import COUNTS, PAGE, Capture, Triple
-from luthier.capture.grid import Part, chosen, number_in, parts
+from luthier.capture.grid import Part, chosen, parts, whole_groups
 from luthier.capture.pages import Difference, by_address, compared, stretches, with_pages, without
 from luthier.capture.place import mapped, pieces, present
 from luthier.capture.program import Program, device_of, recorded_program
@@ -299,39 +300,30 @@ class PreparedLaunch:
             observer: looks at every instruction.
             observed: observation by native code, instead.
         """
-        counts, lanes = np.zeros(self.code.count, np.uint64), np.zeros(self.code.count, np.uint64)
-        seconds = 0.0
-        fault: EmulationError | None = None
         plan = self.plan if observed is None else {**self.plan, "uses": observed.begin()}
         threads = threads or len(os.sched_getaffinity(0))
         looked_at = observer is not None or observed is not None
-        with self._accessible() as memory, _executor(threads, looked_at) as executor:
-            for dispatch in self._dispatches(memory, executor.threads):
-                numbering = partial(number_in, self.capture.manifest, dispatch)
-                watch = 0 if observed is None else observed.begin_part()
-                outcome = execute(
-                    *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
-                    step_limit=self.step_limit,
-                    observer=observer,
-                    numbering=numbering,
-                    observed=0 if observed is None else observed.what,
-                )
-                if observed is not None:
-                    observed.end_part(numbering)
-                size = min(len(counts), len(outcome.counts))
-                counts[:size] += outcome.counts[:size]
-                lanes[:size] += outcome.lanes[:size]
-                seconds += outcome.seconds
-                fault = outcome.fault
-                if fault is not None:
-                    break
+        watch = 0 if observed is None else observed.watch()
+        with (
+            self._accessible() as memory,
+            _executor(threads, looked_at) as executor,
+            self._dispatch(memory, executor.threads) as dispatch,
+        ):
+            outcome = execute(
+                *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
+                parts=self._parts(),
+                step_limit=self.step_limit,
+                observer=observer,
+                observed=0 if observed is None else observed.what,
+            )
+            counts, lanes, fault = outcome.counts, outcome.lanes, outcome.fault
             fault = fault or find_beyond(self.kernel, self.code, counts != 0)
             if observed is not None:
                 observed.end(executor, fault)
         if fault is not None and fault.offset is not None and self.object.source.present and not fault.source:
             line = self.object.source.at(fault.offset)
             fault.source = "" if line is None else str(line)
-        return counts, lanes, seconds, fault
+        return counts, lanes, outcome.seconds, fault
 
     @contextmanager
     def _accessible(self) -> Iterator[Memory]:
@@ -345,36 +337,43 @@ class PreparedLaunch:
             for allocation in taken:
                 self.accessible.free(allocation)
 
-    def _dispatches(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
-        """Yield fields of `layout.DISPATCH` of the parts of the launch, with their scratch in memory."""
+    @contextmanager
+    def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
+        """Provide the fields of `layout.DISPATCH` that all parts of the launch share, with its scratch in memory."""
         told, plan, program = self.capture.manifest, self.plan, self.program
-        whole = [-(-items // size) for items, size in zip(told.grid, told.block, strict=True)]
         wanted = program.private + plan["scratch_extra"]
         lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
-        for first, groups, items in self.parts():
-            count = groups[0] * groups[1] * groups[2]
-            if told.cooperative and count > RESIDENT_GROUPS:
-                raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
-            waves = self.waves(items)
-            held = count if told.cooperative else resident_groups(plan, waves, program.group, lane)
-            resident = min(count, max(threads, held))
-            scratch = memory.allocate(resident * waves * self.kernel.wave_size * lane, "scratch")
-            try:
-                yield {
-                    **{name: getattr(told, name) for name in ("packet", "queue", "id", "cooperative")},
-                    "kernarg": program.kernarg,
-                    "code": program.place,
-                    **{f"grid_{axis}": value for axis, value in zip("xyz", groups, strict=True)},
-                    **{f"block_{axis}": value for axis, value in zip("xyz", items, strict=True)},
-                    **{f"first_{axis}": value for axis, value in zip("xyz", first, strict=True)},
-                    **{f"whole_{axis}": value for axis, value in zip("xyz", whole, strict=True)},
-                    "lds_size": program.group,
-                    "resident": resident,
-                    "scratch": scratch.address,
-                    "scratch_lane": lane,
-                }
-            finally:
-                memory.free(scratch)
+        count = sum(math.prod(groups) for _, groups, _ in self.parts())
+        if told.cooperative and count > RESIDENT_GROUPS:
+            raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
+        waves = max(self.waves(items) for *_, items in self.parts())
+        held = count if told.cooperative else resident_groups(plan, waves, program.group, lane)
+        resident = min(count, max(threads, held))
+        scratch = memory.allocate(resident * waves * self.kernel.wave_size * lane, "scratch")
+        try:
+            yield {
+                **{name: getattr(told, name) for name in ("packet", "queue", "id", "cooperative")},
+                "kernarg": program.kernarg,
+                "code": program.place,
+                **_triple("whole", whole_groups(told)),
+                "lds_size": program.group,
+                "resident": resident,
+                "scratch": scratch.address,
+                "scratch_lane": lane,
+            }
+        finally:
+            memory.free(scratch)
+
+    def _parts(self) -> list[dict[str, int]]:
+        """Return the fields of `layout.DISPATCH` of each part of the launch."""
+        return [
+            _triple("grid", groups) | _triple("block", items) | _triple("first", first)
+            for first, groups, items in self.parts()
+        ]
+
+
+def _triple(name: str, values: Triple) -> dict[str, int]:
+    return {f"{name}_{axis}": value for axis, value in zip("xyz", values, strict=True)}
 
 
 def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:

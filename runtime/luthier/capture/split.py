@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from luthier.capture.footprint import Footprint
 from luthier.capture.form import COUNTS, PAGE, Capture, Manifest, Triple
+from luthier.capture.grid import whole_groups
 from luthier.capture.pages import by_address, compared
 from luthier.capture.replay import PreparedLaunch, Replayed
 from luthier.errors import DeviceError
@@ -63,7 +64,7 @@ def ranges(manifest: Manifest, count: int) -> list[Range]:
     """
     if manifest.cooperative:
         raise DeviceError("a cooperative launch cannot be split: its work-groups wait for each other")
-    x, y, z = _whole(manifest)
+    x, y, z = whole_groups(manifest)
     total = len(manifest.groups) or x * y * z
     count = min(count, total)
     return [(total * number // count, total * (number + 1) // count) for number in range(count)]
@@ -74,15 +75,10 @@ def part_of(manifest: Manifest, of: Range) -> Manifest:
     return msgspec.structs.replace(manifest, groups=_groups(manifest, of))
 
 
-def _whole(manifest: Manifest) -> Triple:
-    x, y, z = (-(-items // size) for items, size in zip(manifest.grid, manifest.block, strict=True))
-    return x, y, z
-
-
 def _groups(manifest: Manifest, of: Range) -> tuple[Triple, ...]:
     if manifest.groups:
         return manifest.groups[slice(*of)]
-    x, y, _ = _whole(manifest)
+    x, y, _ = whole_groups(manifest)
     return tuple((number % x, number // x % y, number // x // y) for number in range(*of))
 
 

@@ -436,7 +436,7 @@ class EmulatedDevice:
                 observer=observer,
                 observed=0 if checks is None else checks.what,
                 turns=self.turns,
-                watch=0 if checks is None else checks.begin_part(),
+                watch=0 if checks is None else checks.watch(),
             )
             self._findings = ()
             with drained(handle.module.channels):
@@ -446,7 +446,6 @@ class EmulatedDevice:
             if checks is not None:
                 from luthier.emulator.inspection.checks import warn
 
-                checks.end_part()
                 checks.end(self._executor, result.fault)
                 self._findings = tuple(findings.findings)
                 warn(self._findings)

@@ -46,4 +46,4 @@ def describe(
     for address, size in ranges.tolist():
         if size:
             memory.register(address, size, "an allocation")
-    return explain(memory, name, code, WorkerState(code, *arrays), reason)
+    return explain(memory, name, code, WorkerState(code, arrays[0], arrays[1], arrays[2]), reason)

@@ -275,11 +275,7 @@ class Service:
     @handles(requests.Found)
     def _found(self, process: Process, found: requests.Found) -> None:
         collector, seen = self._collector(), found.sighting
-        code = (
-            None
-            if seen.kind in (FindingKind.DOUBLE_FREE, FindingKind.INVALID_FREE, FindingKind.LEAK)
-            else self._kernel(seen.kernel)
-        )
+        code = None if seen.kind in _OF_HOST else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
         sites = [_sites(calls) for calls in (found.calls, found.allocated, found.freed)]
         collector.add(process.pid, seen, code, other, sites)

@@ -21,11 +21,8 @@ struct Checks {
 class AccessChecks final : public Observer {
 public:
   explicit AccessChecks(const Checks &wanted) : wanted_(wanted) {}
-  // Before work-groups run that are a part of the grid, by a plan of the launch's kernel.
-  void next_part(const Part &part, const char *plan) {
-    plan_ = plan;
-    ordering_.next_part(part);
-  }
+  // Before work-groups run, by a plan of the launch's kernel.
+  void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
   // Return whether accesses are looked at in the order in which they happen: then one thread at a time may tell them.
   bool wants_order() const { return wanted_.races; }

@@ -43,8 +43,15 @@ constexpr uint64_t kMostScratch = 1 << 30;
 // How many threads want to know how far launches are: those that take turns have the locks nearly all of the time.
 std::atomic<int> asking{0};
 
-void put_slice(char *launch, uint64_t steps) {
-  __atomic_store_n(reinterpret_cast<uint64_t *>(launch + launch::slice.offset), steps, __ATOMIC_RELAXED);
+template <typename T> void put_atomically(char *launch, Field field, T value) {
+  __atomic_store_n(reinterpret_cast<T *>(launch + field.offset), value, __ATOMIC_RELAXED);
+}
+
+// Return how many work-groups of a part have begun.
+uint64_t begun(const PartMemory &part) {
+  const char *next = part.launch + launch::next_group.offset;
+  return std::min(__atomic_load_n(reinterpret_cast<const uint64_t *>(next), __ATOMIC_RELAXED),
+                  get(part.launch, launch::group_count));
 }
 
 } // namespace
@@ -74,75 +81,94 @@ uint64_t resident_groups(const char *plan, uint64_t waves, uint64_t lds, uint64_
   return groups;
 }
 
-void Execution::set_up(Triple first, Triple groups, Triple items, unsigned threads, uint64_t together) {
-  set_items(items);
-  const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
+void Execution::set_up(const Grid &grid, unsigned threads, uint64_t together) {
+  const auto waves = [&](const GridPart &part) {
+    return round_up(part.items.product(), shape_.wave_size) / shape_.wave_size;
+  };
+  uint64_t count = 0;
+  for (const GridPart &part : grid.parts) {
+    count += part.groups.product();
+    shape_.waves = std::max<unsigned>(shape_.waves, waves(part));
+  }
   const uint64_t held =
       std::min(dispatch_.resident, resident_groups(plan_, shape_.waves, shape_.lds_size, shape_.scratch_lane));
   resident_ = std::min(count, std::max({held, uint64_t{threads}, together}));
   together_ = together;
-  // Of parts of a launch the whole ones come first, which have the most work-items. What nobody touches costs nothing.
-  const uint64_t scratch = resident_ * shape_.waves * shape_.wave_size * shape_.scratch_lane;
-  shape_.scratch = scratch ? host_.scratch(scratch) : 0;
-  scratch_size_ = std::max(scratch_size_, scratch);
+  // What nobody touches costs nothing.
+  scratch_size_ = resident_ * shape_.waves * shape_.wave_size * shape_.scratch_lane;
+  shape_.scratch = scratch_size_ ? host_.scratch(scratch_size_) : 0;
   ranges_ = host_.ranges();
   bounds_ = host_.bounds();
   observer_ = host_.observer();
-  fill();
-  prepared_ = unfinished_ = 0;
   patience_ = kLong * dispatch_.quantum;
   moved_ = std::chrono::steady_clock::now();
-  put(launch_, launch::next_group, uint64_t{0});
-  put(launch_, launch::group_count, count);
-  put(launch_, launch::first_x, first.x);
-  put(launch_, launch::first_y, first.y);
-  put(launch_, launch::first_z, first.z);
-  put(launch_, launch::grid_x, groups.x);
-  put(launch_, launch::grid_y, groups.y);
-  put(launch_, launch::grid_z, groups.z);
+  set_sgprs();
+  std::lock_guard lock(setting_up_);
+  grid_.resize(grid.parts.size());
+  for (size_t index = 0; index < grid_.size(); ++index) {
+    grid_[index].whole = grid.whole;
+    grid_[index].waves = waves(grid.parts[index]);
+    set_part(grid_[index].launch, grid.parts[index]);
+  }
 }
 
-// EXEC and the work-item ids of each wave: 64 bytes with EXEC first, then rows.
-void Execution::set_items(Triple items) {
-  const uint32_t total = items.x * items.y * items.z, size = shape_.wave_size;
+void Execution::set_part(char *launch, const GridPart &part) {
+  fill(launch);
+  const char *images = dispatch_.images;
+  uint64_t stride = dispatch_.image_size;
+  if (!images) {
+    const std::string &made = lanes_of(part.items);
+    images = made.data();
+    stride = made.size() / shape_.waves;
+  }
+  put(launch, launch::lane_images, images);
+  put(launch, launch::lane_image_stride, stride);
+  put(launch, launch::lane_image_size, stride - 64);
+  put(launch, launch::group_count, part.groups.product());
+  put(launch, launch::first_x, part.first.x);
+  put(launch, launch::first_y, part.first.y);
+  put(launch, launch::first_z, part.first.z);
+  put(launch, launch::grid_x, part.groups.x);
+  put(launch, launch::grid_y, part.groups.y);
+  put(launch, launch::grid_z, part.groups.z);
+  put(launch, launch::abort, uint64_t{aborted()});
+}
+
+// Return EXEC and the work-item ids of each wave: 64 bytes with EXEC first, then rows.
+const std::string &Execution::lanes_of(Triple items) {
+  for (const auto &[known, images] : lane_images_)
+    if (known == items)
+      return images;
+  const uint32_t total = items.product(), size = shape_.wave_size;
   const bool packed = get(plan_, plan::packed_ids);
   const unsigned ids = get(plan_, plan::work_item_ids), rows = packed ? 1 : ids;
-  shape_.waves = (total + size - 1) / size;
-  size_t stride = 64 + size_t{rows} * size * 4;
-  const char *images = dispatch_.images;
-  if (images) {
-    stride = dispatch_.image_size;
-  } else {
-    lanes_.assign(shape_.waves * stride, '\0');
-    uint32_t id[3] = {};
-    for (uint32_t flat = 0; flat < total; ++flat) {
-      char *image = lanes_.data() + flat / size * stride;
-      const uint32_t lane = flat % size;
-      uint64_t exec;
-      std::memcpy(&exec, image, sizeof exec);
-      exec |= uint64_t{1} << lane;
-      std::memcpy(image, &exec, sizeof exec);
-      uint32_t value = id[0];
-      for (unsigned axis = 1; packed && axis < ids; ++axis)
-        value |= id[axis] << 10 * axis;
-      for (unsigned row = 0; row < rows; ++row)
-        std::memcpy(image + 64 + (size_t{row} * size + lane) * 4, packed ? &value : &id[row], 4);
-      if (++id[0] == items.x) {
-        id[0] = 0;
-        if (++id[1] == items.y) {
-          id[1] = 0;
-          ++id[2];
-        }
+  const size_t stride = 64 + size_t{rows} * size * 4;
+  std::string lanes(shape_.waves * stride, '\0');
+  uint32_t id[3] = {};
+  for (uint32_t flat = 0; flat < total; ++flat) {
+    char *image = lanes.data() + flat / size * stride;
+    const uint32_t lane = flat % size;
+    uint64_t exec;
+    std::memcpy(&exec, image, sizeof exec);
+    exec |= uint64_t{1} << lane;
+    std::memcpy(image, &exec, sizeof exec);
+    uint32_t value = id[0];
+    for (unsigned axis = 1; packed && axis < ids; ++axis)
+      value |= id[axis] << 10 * axis;
+    for (unsigned row = 0; row < rows; ++row)
+      std::memcpy(image + 64 + (size_t{row} * size + lane) * 4, packed ? &value : &id[row], 4);
+    if (++id[0] == items.x) {
+      id[0] = 0;
+      if (++id[1] == items.y) {
+        id[1] = 0;
+        ++id[2];
       }
     }
-    images = lanes_.data();
   }
-  put(launch_, launch::lane_images, images);
-  put(launch_, launch::lane_image_stride, stride);
-  put(launch_, launch::lane_image_size, stride - 64);
+  return lane_images_.emplace_back(items, std::move(lanes)).second;
 }
 
-void Execution::fill() {
+void Execution::set_sgprs() {
   const auto set = [this](Field where, const void *value, size_t size) {
     const uint64_t place = get(plan_, where);
     if (place != ABSENT)
@@ -166,6 +192,9 @@ void Execution::fill() {
     if (const char *there = ranges_->host(from, size))
       set(plan::kernarg_preload, there, size);
   }
+}
+
+void Execution::fill(char *launch) {
   for (auto [to, from] : {std::pair{launch::vgpr_bytes, plan::vgpr_bytes},
                           {launch::agpr_bytes, plan::agpr_bytes},
                           {launch::group_id_x, plan::group_id_x},
@@ -182,22 +211,22 @@ void Execution::fill() {
                           {launch::architected_scratch, plan::architected_scratch},
                           {launch::given_sgprs, plan::given_sgprs},
                           {launch::entry, plan::entry}})
-    put(launch_, to, get(plan_, from));
-  put(launch_, launch::quantum, dispatch_.quantum);
-  put_slice(launch_, together_ ? 0 : kSlice * dispatch_.quantum);
-  put(launch_, launch::step_limit, dispatch_.step_limit);
-  put(launch_, launch::sgpr_image, sgprs_);
-  put(launch_, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
-  put(launch_, launch::scratch_base, shape_.scratch);
-  put(launch_, launch::cooperative, dispatch_.cooperative);
-  put(launch_, launch::backward, dispatch_.backward);
-  put(launch_, launch::scc, dispatch_.scc);
-  put(launch_, launch::lds_image, dispatch_.lds_image);
-  put(launch_, launch::told, observer_ && observer_->wants_accesses());
-  put(launch_, launch::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
-  put(launch_, launch::shadow, wave_stride(shape_.wave_size));
-  put(launch_, launch::lane_scratch, shape_.scratch_lane);
-  put(launch_, launch::wave_size, shape_.wave_size);
+    put(launch, to, get(plan_, from));
+  put(launch, launch::quantum, dispatch_.quantum);
+  put(launch, launch::slice, together_ ? 0 : kSlice * dispatch_.quantum);
+  put(launch, launch::step_limit, dispatch_.step_limit);
+  put(launch, launch::sgpr_image, sgprs_);
+  put(launch, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
+  put(launch, launch::scratch_base, shape_.scratch);
+  put(launch, launch::cooperative, dispatch_.cooperative);
+  put(launch, launch::backward, dispatch_.backward);
+  put(launch, launch::scc, dispatch_.scc);
+  put(launch, launch::lds_image, dispatch_.lds_image);
+  put(launch, launch::told, observer_ && observer_->wants_accesses());
+  put(launch, launch::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
+  put(launch, launch::shadow, wave_stride(shape_.wave_size));
+  put(launch, launch::lane_scratch, shape_.scratch_lane);
+  put(launch, launch::wave_size, shape_.wave_size);
 }
 
 bool Execution::prepare(Worker &worker) {
@@ -209,11 +238,12 @@ bool Execution::prepare(Worker &worker) {
     number = prepared_++;
   }
   worker.prepare(shape_, number, host_);
-  worker.context(context::launch, reinterpret_cast<uint64_t>(launch_));
+  const PartMemory *part = part_to_begin();
+  worker.enter(part ? *part : grid_.back());
   see(worker, *ranges_);
   worker.context(context::translate, translate_function(bounds_ != nullptr));
   worker.context(context::observe, observe_function());
-  worker.context(context::undefined, get(launch_, launch::undefined));
+  worker.context(context::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
   worker.context(context::code_base, dispatch_.code);
   worker.context(context::code_size, get(plan_, plan::code_size));
   worker.context(context::code_index, get(plan_, plan::code_index));
@@ -327,16 +357,27 @@ void Execution::end(Worker &worker, std::unique_lock<std::mutex> &lock) {
     changed_.notify_all();
 }
 
-uint64_t Execution::begun() const {
-  const char *next = launch_ + launch::next_group.offset;
-  return std::min(__atomic_load_n(reinterpret_cast<const uint64_t *>(next), __ATOMIC_RELAXED),
-                  get(launch_, launch::group_count));
+// Return the first part of which not all work-groups have begun; null if there is none.
+const PartMemory *Execution::part_to_begin() {
+  for (size_t index = begins_.load(std::memory_order_relaxed); index < grid_.size(); ++index)
+    if (const PartMemory &part = grid_[index]; begun(part) < get(part.launch, launch::group_count)) {
+      begins_.store(index, std::memory_order_relaxed);
+      return &part;
+    }
+  return nullptr;
+}
+
+void Execution::abort() {
+  aborted_.store(true, std::memory_order_relaxed);
+  std::lock_guard lock(setting_up_);
+  for (PartMemory &part : grid_)
+    put_atomically<uint32_t>(part.launch, launch::abort, 1);
 }
 
 // Who waits for others in a loop comes back to the same state. Who counts meanwhile how often, does not: after a time
 // it is taken for one who waits, too.
 bool Execution::lets_begin(Worker &worker) {
-  if (begun() == get(launch_, launch::group_count))
+  if (!part_to_begin())
     return false;
   bool is_full = false;
   {
@@ -355,17 +396,20 @@ bool Execution::lets_begin(Worker &worker) {
     return false;
   if (!repeats)
     patience_ /= 2;
-  put_slice(launch_, 0); // from now on they take turns
+  for (PartMemory &part : grid_)
+    put_atomically<uint64_t>(part.launch, launch::slice, 0); // from now on they take turns
   return true;
 }
 
 Progress Execution::progress() {
   ++asking;
-  std::lock_guard lock(mutex_);
+  std::scoped_lock lock(mutex_, setting_up_);
   --asking;
   Progress all;
-  all.groups = get(launch_, launch::group_count);
-  all.begun = begun();
+  for (const PartMemory &part : grid_) {
+    all.groups += get(part.launch, launch::group_count);
+    all.begun += begun(part);
+  }
   all.resident = resident_;
   all.repeats = all.is_full = prepared_ == resident_ && all.begun < all.groups;
   for (const Worker *worker : workers_) {
@@ -386,7 +430,9 @@ uint64_t Execution::advance_alone(Worker &worker) {
   activate(observer_);
   for (;;) {
     const uint64_t code = worker.run();
-    if (code == MODE && worker.table(Worker::key_of(worker.current())))
+    if (const PartMemory *part = code == DONE ? part_to_begin() : nullptr)
+      worker.enter(*part);
+    else if (code == MODE && worker.table(Worker::key_of(worker.current())))
       resume(worker);
     else if (code == MESSAGE)
       host_.interrupt();

@@ -1,6 +1,7 @@
 // Waves executed: work-groups of a grid, from the state that a plan describes to their end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -10,15 +11,12 @@
 #include <optional>
 #include <vector>
 
+#include "grid.h"
 #include "host.h"
 #include "thread_pool.h"
 #include "worker.h"
 
 namespace luthier {
-
-struct Triple {
-  uint32_t x, y, z;
-};
 
 // The dispatch that is executed.
 struct Dispatch {
@@ -58,10 +56,10 @@ public:
   Execution(Host &host, const Dispatch &dispatch);
   ~Execution();
 
-  // Makes ready to run `groups` work-groups of `items` work-items, the first of which has the id `first`, on so many
-  // threads. At least `together` of them take turns from the begin, if there are so many.
-  void set_up(Triple first, Triple groups, Triple items, unsigned threads, uint64_t together);
-  // Makes the next worker of the part ready; false if no more may run.
+  // Makes ready to run the work-groups of a grid on so many threads. At least `together` of them take turns from the
+  // begin, if there are so many.
+  void set_up(const Grid &grid, unsigned threads, uint64_t together);
+  // Makes the next worker ready; false if no more may run.
   bool prepare(Worker &worker);
   // Runs a worker until it is done, stopped, or it is another's turn; helps where compiled code cannot go on.
   uint64_t advance(Worker &worker);
@@ -69,30 +67,31 @@ public:
   uint64_t advance_alone(Worker &worker);
   void resume(Worker &worker);
 
-  // Runs all work-groups of an execution that is set up, in the order of their numbers, on this thread with `own` and
-  // up to `helpers` others. Where work-groups wait for others, further ones begin, with workers of `more`, up to the
-  // number that the device holds, and take turns.
+  // Runs all work-groups of an execution that is set up, part by part in the order of their numbers, on this thread
+  // with `own` and up to `helpers` others. Where work-groups wait for others, further ones begin, with workers of
+  // `more`, up to the number that the device holds, and take turns.
   void run(ThreadPool &pool, Worker &own, Workers &more, unsigned helpers);
   // Return whether a worker whose slice is over is to go on later, since another work-group can begin, or must.
   bool lets_begin(Worker &worker);
-  // Of the part that is under way; from any thread.
+  // From any thread.
   Progress progress();
 
   // Lets it end soon; from any thread.
-  void abort() { __atomic_store_n(abort_flag(), 1, __ATOMIC_RELAXED); }
-  bool aborted() const { return __atomic_load_n(const_cast<Execution *>(this)->abort_flag(), __ATOMIC_RELAXED); }
+  void abort();
+  bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
   const RangeTable &ranges() const { return *ranges_; }
 
 private:
-  uint32_t *abort_flag() { return reinterpret_cast<uint32_t *>(launch_ + layout::launch::abort.offset); }
-  void fill();
-  void set_items(Triple items);
+  void fill(char *launch);
+  void set_sgprs();
+  void set_part(char *launch, const GridPart &part);
+  const std::string &lanes_of(Triple items);
+  const PartMemory *part_to_begin();
   void work(Worker &own, Workers &more);
   Worker *begin(Worker &worker, std::optional<Worker::Part> &part);
   Worker *run_slice(Worker &worker, Workers &more, bool &waits);
   Worker *take(std::unique_lock<std::mutex> &lock, bool shares);
   void end(Worker &worker, std::unique_lock<std::mutex> &lock);
-  uint64_t begun() const;
   bool goes_outside(Worker &worker);
   bool sees_more(Worker &worker);
 
@@ -104,14 +103,17 @@ private:
   BoundsCheck *bounds_ = nullptr;
   Observer *observer_ = nullptr;
   std::vector<std::shared_ptr<const RangeTable>> kept_; // tables that records may still look into
-  alignas(64) char launch_[layout::launch::kSize] = {};
+  std::vector<PartMemory> grid_;
+  std::atomic<size_t> begins_{0};                         // the first part of which work-groups may not have begun
+  std::list<std::pair<Triple, std::string>> lane_images_; // by the work-items of a work-group
+  std::atomic<bool> aborted_{false};
+  std::mutex setting_up_; // of `grid_`: others may look at it, or let it end, meanwhile
   alignas(64) char sgprs_[layout::SCALARS] = {};
-  std::string lanes_;
   std::mutex mutex_;
   std::deque<Worker *> ready_;                   // whose slice is over, and whose turn it is next
   std::condition_variable changed_;              // one is ready, or all have ended
   std::list<std::optional<Worker::Part>> parts_; // of workers beyond those of threads
-  std::vector<Worker *> workers_;                // that have work-groups of the part
+  std::vector<Worker *> workers_;                // that have work-groups
   uint64_t resident_ = 0, together_ = 0, prepared_ = 0, unfinished_ = 0, patience_ = 0;
   uint64_t scratch_size_ = 0; // of all workers
   std::chrono::steady_clock::time_point moved_;

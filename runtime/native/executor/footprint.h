@@ -15,7 +15,8 @@ public:
   struct Page {
     uint64_t read[kPage / 64] = {}, written[kPage / 64] = {};
   };
-  void next_part(const char *plan) { plan_ = plan; }
+  // Before work-groups run, by a plan of the launch's kernel.
+  void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return true; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
   // By address.

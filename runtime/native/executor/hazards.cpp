@@ -97,7 +97,7 @@ __attribute__((noinline)) bool Hazards::special(Wave &wave, unsigned number, uin
     put(row, met::producer, uint64_t{producer});
     put(row, met::hit, (hit - pointer<const char *>(watch_, watch::hits)) / hit::kSize);
     put(row, met::wave, uint64_t{number});
-    put(row, met::group, get(group_, group::number));
+    put(row, met::group, group_number(group_));
   }
   return false;
 }

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "bytes.h"
+#include "grid.h"
 
 namespace luthier {
 

@@ -27,7 +27,7 @@ public:
       : engine_(engine), threads_(threads), pool_(engine_, threads ? threads - 1 : 0), own_(engine_), more_(engine_) {}
   ~Executor() override;
 
-  void launch(const char *dispatch);
+  void launch(const char *dispatches, uint64_t count);
   uint64_t next(char *event, uint64_t milliseconds);
   void answer(bool go_on);
   void abort() {
@@ -104,7 +104,7 @@ private:
   uint64_t together_ = 0; // work-groups that run together
   void begin_stepped(Worker &worker);
   bool observes_accesses() const { return observed_ & ~(layout::OBSERVE_VALUES | layout::OBSERVE_LDS); }
-  void observe(const Part &part, const char *plan);
+  void observe(const char *plan);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
   std::optional<AccessChecks> checks_;
   std::optional<Footprint> footprint_;
@@ -139,12 +139,28 @@ Executor::~Executor() {
   runner_.join();
 }
 
-void Executor::launch(const char *from) {
+namespace {
+
+// Return the grid whose parts dispatches describe.
+Grid grid_at(const char *dispatches, uint64_t count) {
   namespace in = layout::dispatch;
-  const auto triple = [&](layout::Field x, layout::Field y, layout::Field z) {
-    return Triple{static_cast<uint32_t>(get(from, x)), static_cast<uint32_t>(get(from, y)),
-                  static_cast<uint32_t>(get(from, z))};
-  };
+  Grid made{};
+  for (const char *from = dispatches; count--; from += layout::dispatch::kSize) {
+    const auto triple = [from](layout::Field x, layout::Field y, layout::Field z) {
+      return Triple{static_cast<uint32_t>(get(from, x)), static_cast<uint32_t>(get(from, y)),
+                    static_cast<uint32_t>(get(from, z))};
+    };
+    made.whole = triple(in::whole_x, in::whole_y, in::whole_z);
+    made.parts.push_back({triple(in::first_x, in::first_y, in::first_z), triple(in::grid_x, in::grid_y, in::grid_z),
+                          triple(in::block_x, in::block_y, in::block_z)});
+  }
+  return made;
+}
+
+} // namespace
+
+void Executor::launch(const char *from, uint64_t parts) {
+  namespace in = layout::dispatch;
   Dispatch made;
   made.plan = pointer<const char *>(from, in::plan);
   made.packet = get(from, in::packet);
@@ -177,17 +193,17 @@ void Executor::launch(const char *from) {
   problem_.clear();
   shown_ = nullptr;
 
-  const Triple groups = triple(in::grid_x, in::grid_y, in::grid_z);
-  const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
+  const Grid grid = grid_at(from, parts);
+  uint64_t count = 0;
+  for (const GridPart &part : grid.parts)
+    count += part.groups.product();
   helpers_ = threads_ ? std::min<uint64_t>(threads_, count) - 1 : 0;
   observed_ = get(from, in::observe);
   together_ = made.cooperative ? count : observes_accesses() ? 1 + helpers_ : 0;
   if (observed_)
-    observe({triple(in::first_x, in::first_y, in::first_z), groups, triple(in::whole_x, in::whole_y, in::whole_z)},
-            made.plan);
+    observe(made.plan);
   execution_ = std::make_unique<Execution>(*this, made);
-  execution_->set_up(triple(in::first_x, in::first_y, in::first_z), groups,
-                     triple(in::block_x, in::block_y, in::block_z), stepped_ ? 1 : 1 + helpers_, together_);
+  execution_->set_up(grid, stepped_ ? 1 : 1 + helpers_, together_);
   if (stepped_) {
     workers_.clear();
     turns_.clear();
@@ -336,37 +352,37 @@ void Executor::bind(const char *, uint64_t key, uint64_t record) {
     throw Failure("an instruction could not be bound");
 }
 
-// Lets what is wanted of the launch be looked at in its next part.
-void Executor::observe(const Part &part, const char *plan) {
+// Lets what is wanted of the launch be looked at.
+void Executor::observe(const char *plan) {
   Observer *accesses = nullptr;
   if (observed_ & layout::OBSERVE_FOOTPRINT) {
     if (!footprint_)
       footprint_.emplace();
-    footprint_->next_part(plan);
+    footprint_->begin(plan);
     accesses = &*footprint_;
   } else if (observes_accesses()) {
     if (!checks_)
       checks_.emplace(Checks{(observed_ & layout::OBSERVE_RACES) != 0, (observed_ & layout::OBSERVE_UNWRITTEN) != 0,
                              (observed_ & layout::OBSERVE_BARRIERS) != 0});
-    checks_->next_part(part, plan);
+    checks_->begin(plan);
     accesses = &*checks_;
   }
   if (observed_ & layout::OBSERVE_FLOATS) {
     if (!floats_)
       floats_.emplace((observed_ & layout::OBSERVE_FLOW) != 0);
-    floats_->next_part(part, plan);
+    floats_->begin(plan);
   }
   if (accesses)
     helpers_ = 0; // accesses are looked at in the order in which they happen
   if (observed_ & layout::OBSERVE_UNDEFINED) {
     if (!decisions_)
       decisions_.emplace();
-    decisions_->next_part(part, plan);
+    decisions_->begin(plan);
   }
   if (observed_ & layout::OBSERVE_LDS) {
     if (!lds_)
       lds_.emplace();
-    lds_->next_part(part, plan);
+    lds_->begin(plan);
   }
   observers_.emplace(accesses, floats_ ? &*floats_ : nullptr, decisions_ ? &*decisions_ : nullptr,
                      lds_ ? &*lds_ : nullptr);
@@ -414,10 +430,11 @@ LUTHIER_EXPORT void *luthier_open(const char *from) {
 
 LUTHIER_EXPORT void luthier_close(void *executor) { delete of(executor); }
 
-// Begins a launch; false, with a `luthier_problem`, if that is impossible.
-LUTHIER_EXPORT bool luthier_launch(void *executor, const char *dispatch) {
+// Begins a launch of so many parts, each with its layout.DISPATCH, which differ in the grid alone; false, with a
+// `luthier_problem`, if that is impossible.
+LUTHIER_EXPORT bool luthier_launch(void *executor, const char *dispatches, uint64_t count) {
   try {
-    of(executor)->launch(dispatch);
+    of(executor)->launch(dispatches, count);
     return true;
   } catch (const std::exception &problem) {
     of(executor)->failed(problem.what());
@@ -464,6 +481,9 @@ LUTHIER_EXPORT void luthier_leave_unwritten(uint64_t address, uint64_t size, boo
   if (undefined)
     UndefinedMemory::get().leave(address, size);
 }
+
+// Return the number in the launch of the work-group that a worker runs.
+LUTHIER_EXPORT uint64_t luthier_group_number(const char *group) { return group_number(group); }
 
 // Copy what the checks of observed launches have found since the last time, and return how many there are; without
 // room for all nothing is copied, and they are kept.

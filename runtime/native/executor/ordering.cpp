@@ -1,5 +1,7 @@
 #include "ordering.h"
 
+#include "grid.h"
+
 namespace luthier {
 
 using namespace layout;
@@ -8,7 +10,7 @@ GroupOrder &Ordering::begin(char *place) {
   std::lock_guard lock(beginning_);
   GroupOrder *const now = &groups_[place];
   put(place, group::watched, now);
-  now->number = part_.number(get(place, group::number));
+  now->number = group_number(place);
   now->id = static_cast<uint32_t>(numbers_.size());
   now->acquired = 0;
   now->returned = false;

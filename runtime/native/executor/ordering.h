@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "bytes.h"
-#include "execution.h"
 #include "shadow.h"
 
 namespace luthier {
@@ -54,15 +53,6 @@ struct GroupOrder {
   std::vector<uint8_t> written; // by byte of LDS, and of what an access at its end reaches over
 };
 
-// Work-groups that run under numbers from 0 on, as a part of a larger grid.
-struct Part {
-  Triple first, groups, whole; // of work-groups: the first one, how many, and how many the grid has
-  uint64_t number(uint64_t own) const {
-    const uint64_t x = own % groups.x, y = own / groups.x % groups.y, z = own / groups.x / groups.y;
-    return ((first.z + z) * whole.y + first.y + y) * whole.x + first.x + x;
-  }
-};
-
 class Ordering {
 public:
   // Return the work-group that a wave is in, of which a worker has one at a time.
@@ -71,7 +61,6 @@ public:
     auto *known = pointer<GroupOrder *>(place, layout::group::watched);
     return known ? *known : begin(place);
   }
-  void next_part(const Part &part) { part_ = part; }
 
   // A wave has come to a barrier, or has just said so; it has passed it.
   void signal(GroupOrder &group, WaveOrder &wave, uint32_t record);
@@ -131,7 +120,6 @@ private:
   uint32_t begin(const GroupOrder &group, WaveOrder &wave);
 
   std::mutex beginning_; // of work-groups, from several threads
-  Part part_{};
   uint32_t clock_ = 1;
   std::vector<Segment> segments_ = std::vector<Segment>(1); // the first is none
   std::vector<uint32_t> released_{0};                       // by id of the work-group: when it released last

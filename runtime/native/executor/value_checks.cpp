@@ -1,6 +1,6 @@
 #include "value_checks.h"
 
-#include "bytes.h"
+#include "grid.h"
 #include "take.h"
 
 namespace luthier {
@@ -8,8 +8,7 @@ namespace luthier {
 void ValueChecks::note(const Instruction &instruction, wire::FindingKind kind, uint64_t lanes,
                        const std::function<void(wire::Sighting &)> &describe, unsigned side) {
   const uint64_t wave = get(instruction.wave, layout::wave::index);
-  const uint64_t group =
-      part_.number(get(pointer<const char *>(instruction.wave, layout::wave::group), layout::group::number));
+  const uint64_t group = group_number(pointer<const char *>(instruction.wave, layout::wave::group));
   std::lock_guard lock(mutex_);
   wire::Sighting &found = found_[{instruction.record, kind, side}];
   const bool is_first = !found.count || std::pair(group, wave) < std::pair(found.group, found.wave);

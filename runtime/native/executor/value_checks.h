@@ -8,17 +8,14 @@
 #include <tuple>
 
 #include "observer.h"
-#include "ordering.h"
+#include "wire.h"
 
 namespace luthier {
 
 class ValueChecks : public Observer {
 public:
-  // A part of the launch begins, of a kernel with this plan.
-  void next_part(const Part &part, const char *plan) {
-    part_ = part;
-    plan_ = plan;
-  }
+  // Before work-groups run, by a plan of the launch's kernel.
+  void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return false; }
   // Return what was found so far, and forget it.
   std::vector<wire::Sighting> take();
@@ -30,7 +27,6 @@ protected:
             const std::function<void(wire::Sighting &)> &describe, unsigned side = 0);
 
 private:
-  Part part_{};
   const char *plan_ = nullptr;
   std::mutex mutex_;
   std::map<std::tuple<uint32_t, wire::FindingKind, unsigned>, wire::Sighting> found_;

@@ -307,7 +307,7 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
       put(row, found::writes, uint64_t{writes});
       put(row, found::wave, get(wave, wave::index));
       put(row, found::lane, vector ? uint64_t(__builtin_ctzll(lanes)) : uint64_t{ABSENT});
-      put(row, found::group, get(group_, group::number));
+      put(row, found::group, group_number(group_));
     }
   }
 }

@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "bytes.h"
+#include "grid.h"
 #include "hazards.h"
 
 namespace luthier {

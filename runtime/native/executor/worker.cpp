@@ -116,6 +116,14 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   }
 }
 
+void Worker::enter(const PartMemory &part) {
+  std::lock_guard lock(mutex_);
+  put(context_, context::launch, part.launch);
+  put(group_, group::wave_count, part.waves);
+  waves_count_ = part.waves;
+  seen_ = {};
+}
+
 uint64_t Worker::digest() const {
   uint64_t sum = 0;
   const auto add = [&sum](const char *from, uint64_t size) {

@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "execution_counters.h"
+#include "grid.h"
 #include "host.h"
 #include "watch.h"
 
@@ -16,8 +17,8 @@ namespace luthier {
 
 // Properties that all work-groups of a launch share, and that are not in the structure that compiled code reads.
 struct Shape {
-  const char *plan; // layout::plan
-  unsigned wave_size, waves;
+  const char *plan;          // layout::plan
+  unsigned wave_size, waves; // the latter of the largest work-group
   uint32_t lds_size, lds_limit;
   uint64_t scratch, scratch_lane; // address for the first wave of the first worker, bytes a lane
   const char *watch;              // layout::watch; null where neither waits nor hazards are checked
@@ -35,6 +36,8 @@ public:
 
   // Makes ready to run work-groups of such a shape as the worker of that number in the launch.
   void prepare(const Shape &shape, unsigned number, Host &host);
+  // Lets the next work-group be one of that part, if some of it have not begun.
+  void enter(const PartMemory &part);
   void context(layout::Field field, uint64_t value) { put(context_, field, value); }
   uint64_t context(layout::Field field) const { return get(context_, field); }
   uint64_t group(layout::Field field) const { return get(group_, field); }

@@ -113,7 +113,7 @@ std::optional<Fault> Launch::run() {
       resources_.service.found(pages);
     }
   }
-  run_parts();
+  execute();
   const auto tell = [&](std::vector<wire::Sighting> all) {
     for (wire::Sighting &found : all) {
       found.launch = number_;
@@ -150,58 +150,27 @@ std::vector<uint64_t> Launch::arguments() const {
   return words;
 }
 
-void Launch::run_parts() {
-  // Work-groups at the ends of a grid that is no multiple of the work-group are smaller: parts of their own.
-  struct Part {
-    uint32_t first, groups, items;
-  };
-  const auto parts = [](uint32_t grid, uint32_t block) {
-    std::vector<Part> found;
-    if (grid / block)
-      found.push_back({0, grid / block, block});
-    if (grid % block)
-      found.push_back({grid / block, 1, grid % block});
-    return found;
-  };
-  for (Part z : parts(grid_.z, block_.z))
-    for (Part y : parts(grid_.y, block_.y))
-      for (Part x : parts(grid_.x, block_.x))
-        if (!fault_ && !execution_.aborted())
-          run_part({x.first, y.first, z.first}, {x.groups, y.groups, z.groups}, {x.items, y.items, z.items});
-}
-
-Progress Launch::progress() {
-  const auto all = [](uint32_t grid, uint32_t block) { return uint64_t{grid} / block + (grid % block != 0); };
-  Progress found = execution_.progress();
-  found.groups = all(grid_.x, block_.x) * all(grid_.y, block_.y) * all(grid_.z, block_.z);
-  found.begun += ended_;
-  return found;
-}
-
-void Launch::run_part(Triple first, Triple groups, Triple items) {
-  const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
-  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
-  const auto all = [](uint32_t grid, uint32_t block) { return grid / block + (grid % block != 0); };
-  const Part part{first, groups, {all(grid_.x, block_.x), all(grid_.y, block_.y), all(grid_.z, block_.z)}};
-  if (observed_)
-    observed_->next_part(part, plan_);
-  lds_.next_part(part, plan_);
-  if (floats_)
-    floats_->next_part(part, plan_);
-  if (decisions_)
-    decisions_->next_part(part, plan_);
-  const bool in_order = observed_ && observed_->wants_order();
+void Launch::execute() {
+  const Grid grid = grid_of(grid_, block_);
+  const uint64_t count = grid.whole.product();
   if (packet_.cooperative && count > kResidentGroups)
     return fail(refusal(QueueError::kDimensions, "a cooperative grid of " + std::to_string(count) +
                                                      " work-groups; the device holds " +
                                                      std::to_string(kResidentGroups) + " at once"));
+  if (observed_)
+    observed_->begin(plan_);
+  lds_.begin(plan_);
+  if (floats_)
+    floats_->begin(plan_);
+  if (decisions_)
+    decisions_->begin(plan_);
   // Accesses are looked at in the order in which they happen: by one thread, which takes turns among as many
   // work-groups as would run at once.
+  const bool in_order = observed_ && observed_->wants_order();
+  const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
-  const unsigned threads = in_order ? 1 : 1 + helpers;
-  execution_.set_up(first, groups, items, threads, together);
-  execution_.run(resources_.pool, resources_.own, resources_.more, threads - 1);
-  ended_ += count;
+  execution_.set_up(grid, in_order ? 1 : 1 + helpers, together);
+  execution_.run(resources_.pool, resources_.own, resources_.more, in_order ? 0 : helpers);
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
@@ -235,9 +204,11 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
     fault.error = kind == FAULT_LDS || kind == FAULT_SCRATCH || kind == FAULT_ALIGNMENT ? QueueError::kAperture
                                                                                         : QueueError::kInstruction;
   }
+  std::string group(worker.group_bytes());
+  put(group.data(), group::number, group_number(worker.group_address()));
   try {
     fault.text = resources_.service.ask(wire::Explain{get(plan_, plan::kernel), reason, number_, worker.context_bytes(),
-                                                      worker.group_bytes(), worker.wave_bytes(),
+                                                      group, worker.wave_bytes(),
                                                       bytes_of(execution_.ranges().rows)});
   } catch (const std::exception &problem) {
     fault.text = std::string("a kernel failed, and why cannot be told: ") + problem.what();

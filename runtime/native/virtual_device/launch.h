@@ -82,15 +82,14 @@ public:
   // From another thread: let it end soon, with no fault.
   void abort() { execution_.abort(); }
   // Return how far it is; from another thread.
-  Progress progress();
+  Progress progress() { return execution_.progress(); }
   // Return whether it went on in another object than its own.
   bool went_outside() const { return !outside_.empty(); }
 
 private:
   std::optional<Fault> check() const;
-  void run_part(Triple first, Triple groups, Triple items);
   std::vector<uint64_t> arguments() const;
-  void run_parts();
+  void execute();
   void fail(Fault fault);
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
@@ -118,7 +117,6 @@ private:
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Execution execution_;
-  std::atomic<uint64_t> ended_{0}; // work-groups of parts that have ended
   std::mutex mutex_;
   std::optional<Fault> fault_;
   std::unordered_map<uint64_t, uint64_t> outside_; // records by addresses in other objects

@@ -53,7 +53,7 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
     found.size = size;
     found.lane = lane;
     found.wave = get(wave, wave::index);
-    found.group = get(group, group::number);
+    found.group = group_number(group);
     if (near)
       near->put_into(found);
   }

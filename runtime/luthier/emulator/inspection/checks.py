@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -105,8 +105,10 @@ class LaunchChecks(Observation):
             self.what |= layout.OBSERVE_FLOW
         if DECISIONS & kinds or (filled and _UNINITIALISED & kinds and FLOAT_KINDS & kinds):
             self.what |= layout.OBSERVE_UNDEFINED
-        self._parts: list[WaitWatch | HazardWatch] = []
-        self._block: Block | None = None
+        self._watches: list[WaitWatch | HazardWatch] = [hazard_watch(code)] if HAZARD in kinds else []
+        self._watches += [wait_watch(code)] if MISSING_WAIT in kinds else []
+        fields = {name: value for watch in self._watches for name, value in watch.fields.items()}
+        self._block = Block(layout.WATCH, fields) if fields else None
 
     def begin(self) -> int:
         """Return the address of what the launch is to know of its instructions (`uses` of `layout.PLAN`)."""
@@ -115,28 +117,9 @@ class LaunchChecks(Observation):
         self._code.floats, self._code.undefined = self._floats, bool(self.what & layout.OBSERVE_UNDEFINED)
         return uses_of(self._code)
 
-    def begin_part(self) -> int:
-        """Return the address of the `layout.WATCH` of the next part of the launch; 0: there is none."""
-        kinds = self._findings.kinds
-        self._parts = [hazard_watch(self._code)] if HAZARD in kinds else []
-        self._parts += [wait_watch(self._code)] if MISSING_WAIT in kinds else []
-        if not self._parts:
-            return 0
-        self._block = Block(layout.WATCH, {name: value for part in self._parts for name, value in part.fields.items()})
-        return self._block.address
-
-    def end_part(self, numbering: Callable[[int], int] | None = None) -> None:
-        """Take the findings of the part that has ended.
-
-        Args:
-            numbering: returns the number of a work-group in the launch, for its number in the part.
-        """
-        if self._block is None:
-            return
-        read = functools.partial(self._block.read, layout.WATCH)
-        for seen in (each for part in self._parts for each in part.sightings(read)):
-            group = seen.group if numbering is None else numbering(seen.group)
-            self._findings.add_pair(0, replace(seen, group=group), self._kernel, self._launch)
+    def watch(self) -> int:
+        """Return the address of the launch's `layout.WATCH`; 0: there is none."""
+        return 0 if self._block is None else self._block.address
 
     def end(self, executor: Executor, fault: EmulationError | None) -> None:
         """Take the findings of a launch that has ended.
@@ -145,6 +128,10 @@ class LaunchChecks(Observation):
             executor: that has run it.
             fault: that stopped it.
         """
+        if self._block is not None:
+            read = functools.partial(self._block.read, layout.WATCH)
+            for pair in (each for watch in self._watches for each in watch.sightings(read)):
+                self._findings.add_pair(0, pair, self._kernel, self._launch)
         for seen in executor.sightings() if self.what else ():
             self._findings.add(0, replace(seen, launch=self._launch), self._kernel)
         if fault is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -50,10 +50,10 @@ def execute(
     dispatch: Mapping[str, int],
     name: str,
     *,
+    parts: Sequence[Mapping[str, int]] = ({},),
     step_limit: int,
     observer: Observer | None = None,
     stepped: bool = False,
-    numbering: Callable[[int], int] = int,
     observed: int = 0,
     quantum: int = QUANTUM,
 ) -> Outcome:
@@ -63,14 +63,14 @@ def execute(
         plan: fields of `layout.PLAN`.
         dispatch: those of `layout.DISPATCH` that are not made here.
         name: of the kernel, for reports.
+        parts: fields of `layout.DISPATCH` that are not the same in all parts of the grid.
         step_limit: quanta that a work-group may use.
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
         observed: what accesses, barriers and results are looked at for, `layout.OBSERVE_RACES` and the like, with the
-            plan's `uses`, and `Code.floats` for the latter: the executor keeps what comes of it, over several parts of
-            a launch (`Executor.forget`).
+            plan's `uses`, and `Code.floats` for the latter: the executor keeps what comes of it until
+            `Executor.forget`.
         quantum: backward branches of a wave's turn, where no observer looks on.
-        numbering: returns the number by which a work-group is called, for its number in the dispatch.
 
     Raises:
         BaseException: whatever the observer raised, or a signal's handler.
@@ -106,7 +106,6 @@ def execute(
         worker = workers.get(context)
         if worker is None:
             worker = workers[context] = worker_at(code, context, group)
-            worker.numbering = numbering
         if reason == layout.STEP and observer is not None:
             return observer(worker)
         error = explain(memory, name, code, worker, reason, describe)
@@ -129,18 +128,18 @@ def execute(
             executor.take_runs()
             due = now + _LOOKS * (time.perf_counter() - now)
 
+    made = {
+        "plan": planned.address,
+        "stepped": stepped or observer is not None,
+        "quantum": quantum,
+        "step_limit": step_limit,
+        "ranges": table.ctypes.data,
+        "range_count": len(table),
+        "counts": totals[0].ctypes.data,
+        "lanes": totals[1].ctypes.data,
+    }
     executor.run(
-        {
-            **dispatch,
-            "plan": planned.address,
-            "stepped": stepped or observer is not None,
-            "quantum": quantum,
-            "step_limit": step_limit,
-            "ranges": table.ctypes.data,
-            "range_count": len(table),
-            "counts": totals[0].ctypes.data,
-            "lanes": totals[1].ctypes.data,
-        },
+        [{**dispatch, **made, **part} for part in parts],
         help,
         look if plain else None,
         describe,

@@ -54,7 +54,7 @@ def _library() -> ctypes.CDLL:
         ("digest", ctypes.c_char_p, []),
         ("open", pointer, [pointer]),
         ("close", None, [pointer]),
-        ("launch", ctypes.c_bool, [pointer, pointer]),
+        ("launch", ctypes.c_bool, [pointer, pointer, ctypes.c_uint64]),
         ("next", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("answer", ctypes.c_bool, [pointer, ctypes.c_bool]),
         ("abort", None, [pointer]),
@@ -62,6 +62,7 @@ def _library() -> ctypes.CDLL:
         ("own", None, [pointer, pointer]),
         ("begin_anew", None, [pointer, ctypes.c_bool]),
         ("leave_unwritten", None, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_bool]),
+        ("group_number", ctypes.c_uint64, [pointer]),
         ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("progress", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
@@ -77,20 +78,22 @@ def _library() -> ctypes.CDLL:
 
 
 class Block:
-    """A structure of `layout` that native code reads."""
+    """A structure of `layout` that native code reads, or several one behind the other."""
 
-    def __init__(self, structure: Layout, values: Mapping[str, int]) -> None:
-        self._bytes = bytearray(structure.size)
-        for name, value in values.items():
-            field = structure.fields[name]
-            held = int(value) & (1 << 8 * field.size) - 1  # distances may be negative
-            self._bytes[field.offset : field.offset + field.size] = held.to_bytes(field.size, "little")
-        self._view = (ctypes.c_char * structure.size).from_buffer(self._bytes)
+    def __init__(self, structure: Layout, *rows: Mapping[str, int]) -> None:
+        self._bytes = bytearray(structure.size * len(rows))
+        for number, values in enumerate(rows):
+            for name, value in values.items():
+                field = structure.fields[name]
+                held = int(value) & (1 << 8 * field.size) - 1  # distances may be negative
+                at = number * structure.size + field.offset
+                self._bytes[at : at + field.size] = held.to_bytes(field.size, "little")
+        self._view = (ctypes.c_char * len(self._bytes)).from_buffer(self._bytes)
         self.address = ctypes.addressof(self._view)
         """Valid as long as this."""
 
     def read(self, structure: Layout, name: str) -> int:
-        """Return a field as native code has left it."""
+        """Return a field of the first one as native code has left it."""
         field = structure.fields[name]
         return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
 
@@ -115,6 +118,12 @@ def leave_unwritten(address: int, size: int, *, undefined: bool) -> None:
     """
     if size <= MOST_UNWRITTEN:
         _library().luthier_leave_unwritten(address, size, undefined)
+
+
+def group_number(group: int) -> int:
+    """Return the number in its launch of the work-group that a worker of this process runs, by the address of its
+    `layout.GROUP`."""
+    return int(_library().luthier_group_number(group))
 
 
 class Executor:
@@ -146,12 +155,12 @@ class Executor:
 
     def run(
         self,
-        dispatch: Mapping[str, int],
+        dispatches: Sequence[Mapping[str, int]],
         help: Help,
         look: Callable[[], None] | None = None,
         describe: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Run a launch, given the fields of `layout.DISPATCH`, to its end.
+        """Run a launch, given the fields of `layout.DISPATCH` of each part of its grid, to its end.
 
         Args:
             look: called from time to time while it runs.
@@ -162,8 +171,8 @@ class Executor:
             BaseException: whatever `help` raised, or a signal's handler.
         """
         library, handle = _library(), self._open()
-        block = Block(layout.DISPATCH, dispatch)
-        if not library.luthier_launch(handle, block.address):
+        block = Block(layout.DISPATCH, *dispatches)
+        if not library.luthier_launch(handle, block.address, len(dispatches)):
             raise DeviceError(f"the launch cannot begin: {library.luthier_problem(handle).decode()}")
         event, asked = self._event, False
         try:

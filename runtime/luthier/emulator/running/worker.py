@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
+from luthier.emulator.running.executor import group_number
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import LuthierError
 from luthier.wire.structures import Layout
@@ -58,15 +60,20 @@ class WorkerState:
     Args:
         context: memory of `layout.CONTEXT`, group of `layout.GROUP`, waves that of all waves: live, or copies of what
             another process had.
+        workgroup: returns the number of the work-group in the launch; None: it is in `group`.
     """
 
     def __init__(
-        self, code: Code, context: NDArray[np.uint8], group: NDArray[np.uint8], waves: NDArray[np.uint8]
+        self,
+        code: Code,
+        context: NDArray[np.uint8],
+        group: NDArray[np.uint8],
+        waves: NDArray[np.uint8],
+        workgroup: Callable[[], int] | None = None,
     ) -> None:
         self._code, self._context, self._group, self._waves = code, context, group, waves
         self._stride = self.group_field("wave_stride")
-        self.numbering: Callable[[int], int] = int
-        """Returns the number that a work-group has in the launch, for its number in the dispatch."""
+        self._workgroup = workgroup
 
     def wave(self, index: int) -> NDArray[np.uint8]:
         """Return the memory of one wave."""
@@ -83,7 +90,7 @@ class WorkerState:
     @property
     def workgroup(self) -> int:
         """Return the number of the work-group in the launch."""
-        return self.numbering(self.group_field("number"))
+        return self.group_field("number") if self._workgroup is None else self._workgroup()
 
     def current(self) -> NDArray[np.uint8]:
         """Return the wave that returned last."""
@@ -155,4 +162,4 @@ def worker_at(code: Code, context: int, group: int) -> WorkerState:
     block = host_bytes(group, layout.GROUP.size)
     size = get_field(block, layout.GROUP, "wave_stride") * get_field(block, layout.GROUP, "wave_count")
     waves = host_bytes(get_field(block, layout.GROUP, "waves"), size)
-    return WorkerState(code, host_bytes(context, layout.CONTEXT.size), block, waves)
+    return WorkerState(code, host_bytes(context, layout.CONTEXT.size), block, waves, partial(group_number, group))
