@@ -102,6 +102,28 @@ def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
     assert "kernel {}, {} work-groups of {} work-items".format(found["launch"]["kernel"][3:-2], *sizes) in done.stderr
 
 
+@pytest.mark.rocm(RELEASE)
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("groups", "a cooperative grid of 1,048,576 work-groups, the device holds 256 at once"),
+        ("items", "2,048 work-items in a work-group, the device has at most 1,024"),
+        ("nothing", ""),
+    ],
+)
+def test_reason_of_a_module(build_newer: Build, compile_object: Build, tmp_path: Path, what: str, reason: str) -> None:
+    """The same of cooperative launches of a module's kernel, which HIP has since ROCm 6."""
+    code = compile_object(PROGRAMS / "host_errors.hip", "gfx90a", "-w", "-mcode-object-version=5", f"-I{PROGRAMS}")
+    log, program = tmp_path / "log", build_newer("host_errors", "-g")
+    words = ["--check", "host", "--device", "emu:gfx90a", "--json", log, "--", program, f"{what} of a module", code]
+    done = run_luthier("sanitize", *words, before=stack(RELEASE))
+    assert done.stdout == "done\n", done
+    found = json.loads(log.read_text())["findings"]
+    told = [(one["kind"], one["call"], one["source"]["line"], one["launch"]["reason"]) for one in found]
+    expected = [("call-error", "hipModuleLaunchCooperativeKernel", line_of("of a module"), reason)]
+    assert told == (expected if reason else [])
+
+
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])
 def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path: Path, given: str) -> None:
     """A launch from a buffer of arguments that is too small is told, also before the kernel is known."""

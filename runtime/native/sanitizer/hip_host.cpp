@@ -113,7 +113,6 @@ const Demand &demand_of(const Asked &asked) {
   return made;
 }
 
-// Tells of a launch that failed.
 // Return how many work-groups of a cooperative launch a device holds at once, as HIP says; 0 if it does not.
 uint64_t most_groups(const Asked &asked) {
   constexpr int kUnits = 63; // of hipDeviceAttribute_t: hipDeviceAttributeMultiprocessorCount
@@ -121,12 +120,15 @@ uint64_t most_groups(const Asked &asked) {
   const auto items = static_cast<int>(asked.items.x * asked.items.y * asked.items.z);
   next<int(int *)>("hipGetDevice")(&device);
   next<int(int *, int, int)>("hipDeviceGetAttribute")(&units, kUnits, device);
-  next<int(int *, const void *, int, size_t)>("hipOccupancyMaxActiveBlocksPerMultiprocessor")(&of_unit, asked.function,
-                                                                                              items, asked.lds);
+  const char *const occupancy = asked.is_handle ? "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"
+                                                : "hipOccupancyMaxActiveBlocksPerMultiprocessor";
+  next<int(int *, void *, int, size_t)>(occupancy)(&of_unit, asked.function, items, asked.lds);
   return uint64_t(std::max(units, 0)) * std::max(of_unit, 0);
 }
 
-void complain(FindingKind kind, const char *function, int error, const void *site, const Asked &asked, const Demand &demand) {
+// Tells of a launch that failed.
+void complain(FindingKind kind, const char *function, int error, const void *site, const Asked &asked,
+              const Demand &demand) {
   if (!luthier_complain_of_launch)
     return;
   const CallSite at = call_site(site);
@@ -419,6 +421,13 @@ int hipLaunchCooperativeKernel(const void *function, Dim3 groups, Dim3 items, vo
                                void *stream) {
   const Asked asked{const_cast<void *>(function), false, groups, items, lds, true};
   return launch("hipLaunchCooperativeKernel", SITE, asked, false, function, groups, items, arguments, lds, stream);
+}
+
+int hipModuleLaunchCooperativeKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned items_x,
+                                     unsigned items_y, unsigned items_z, unsigned lds, void *stream, void **arguments) {
+  const Asked asked{function, true, {x, y, z}, {items_x, items_y, items_z}, lds, true};
+  return launch("hipModuleLaunchCooperativeKernel", SITE, asked, false, function, x, y, z, items_x, items_y, items_z,
+                lds, stream, arguments);
 }
 
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned items_x, unsigned items_y,

@@ -55,6 +55,18 @@ int main(int argc, char **argv) {
     const auto *kernel = reinterpret_cast<const void *>(small);
     (void)hipLaunchCooperativeKernel(kernel, 1 << 20, 64, given, 0, nullptr); // line: cooperative grid
   }
+#if HIP_VERSION_MAJOR >= 6
+  if (std::strstr(what, "of a module")) {
+    hipModule_t module;
+    hipFunction_t function;
+    HIP(hipModuleLoad(&module, argv[2]));
+    HIP(hipModuleGetFunction(&function, module, "_Z5smallPi"));
+    void *given[] = {&data};
+    const unsigned groups = is("groups of a module") ? 1 << 20 : 1, items = is("items of a module") ? 2048 : 64;
+    (void)hipModuleLaunchCooperativeKernel(function, groups, 1, 1, items, 1, 1, 0, nullptr, given); // line: of a module
+    HIP(hipDeviceSynchronize());
+  }
+#endif
   if (is("seen")) {
     small<<<1, 2048>>>(data);
     EXPECT(hipGetLastError() != hipSuccess);
