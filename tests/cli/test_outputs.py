@@ -157,6 +157,25 @@ def test_work_that_fails_leaves_what_was_there(kind: str, tmp_path: Path) -> Non
     assert content is None or path.read_bytes() == content
 
 
+def test_whoever_is_killed_while_writing_leaves_nothing(tmp_path: Path) -> None:
+    try:
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_WRONLY))
+    except OSError as problem:
+        pytest.skip(f"this file system has no files without names: {problem}")
+    code = (
+        "import os, sys; from luthier.support.files import writing_atomically\n"
+        "with writing_atomically(sys.argv[1]) as file: file.write(bytes(100_000)), file.flush(), os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / "out"]).returncode == -9
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_systems_without_nameless_files(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)  # Linux before 3.11 sees this part of it alone
+    test_results_arrive_and_what_is_there_stays_what_it_is(kind, 7, tmp_path)
+
+
 @pytest.mark.parametrize("kind", BAD)
 def test_what_cannot_be_written_is_told_and_stays(kind: str, tmp_path: Path) -> None:
     make, reason = BAD[kind]

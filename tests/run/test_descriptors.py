@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from commands import run_luthier
 from luthier.cache.store import Store
-from luthier.run.private_folder import private_folder
 from luthier.run.shared_memory import SharedMemory
+from luthier.support.private_folder import private_folder
 
 LIMIT = ("prlimit", "--nofile=48:48")
 
@@ -79,5 +79,5 @@ def test_places_without_locks(
         store.put({b"key": b"value"})
         assert store.get([b"key"]) == {}
     said = capsys.readouterr().err
-    assert "has no file locks (No locks available): folders of runs that are killed stay there" in said
+    assert "has no file locks (No locks available): folders of killed commands stay there" in said
     assert said.count("the cache is not used") == 1

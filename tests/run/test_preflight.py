@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from commands import MAIN
-from luthier.run import devices_for, preflight, private_folder
-from luthier.support import processes
+from luthier.run import devices_for, preflight
+from luthier.support import private_folder, processes
 
 from .conftest import Outcome
 

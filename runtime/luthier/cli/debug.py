@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,8 @@ from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
 from luthier.replay.jobs import target_of
 from luthier.replay.processes import TRIES
+from luthier.support.private_folder import private_folder
+from luthier.support.processes import end_with, forwarded_signals, start
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("nothing to debug: name a capture, or a program behind --")
     if not args.program and (Path(args.file).is_dir() or is_capture(args.file)):
         return _debug(captures_of([args.file])[0], target, args)
-    with tempfile.TemporaryDirectory(prefix="luthier-debug-") as folder:
+    with private_folder() as folder:
         command = args.program[1:] if args.file == "--" else [args.file, *args.program]
-        return _debug(_captured(command, Path(folder), args), None, args)
+        return _debug(_captured(command, folder, args), None, args)
 
 
 def _captured(command: list[str], folder: Path, args: argparse.Namespace) -> Path:
@@ -92,18 +93,16 @@ def _debug(path: Path, target: str | None, args: argparse.Namespace) -> int:
     Args:
         target: of the device; None: the recorded one.
     """
-    from luthier.support.processes import start
-
     task = {"file": str(path), "target": target, "dap": args.dap, "commands": args.command}
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the debugger's
-    try:
+    command = [sys.executable, "-m", "luthier.cli.debug", json.dumps(task), str(os.getpid())]
+    with forwarded_signals() as (forward_to, _):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the child, too, where only the console takes it
         for _ in range(TRIES):
-            child = start([sys.executable, "-m", "luthier.cli.debug", json.dumps(task)], env=os.environ)
+            child = start(command, env=os.environ)
+            forward_to(child.send_signal)
             code = child.wait()
             if code != _TAKEN:
                 return code if code >= 0 else 128 - code
-    finally:
-        signal.signal(signal.SIGINT, before)
     raise LuthierError("addresses of the capture are taken in each process", object=str(path))
 
 
@@ -147,4 +146,5 @@ def _serve(debugger: Debugger, task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[2]))
     sys.exit(_here(json.loads(sys.argv[1])))

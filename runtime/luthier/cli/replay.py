@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.replay.jobs import ReplayOutcome, is_gpu
 from luthier.support import strict_json
+from luthier.support.private_folder import private_folder
 from luthier.terminal import say, say_text, visible
 
 _SHOWN = 4
@@ -172,8 +172,8 @@ def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
     else:
         from luthier.replay.cluster import cluster, replayed_under_tools_on
 
-        with cluster(args.scheduler) as client, tempfile.TemporaryDirectory() as folder:
-            output = Path(args.output or Path(folder) / "run")
+        with cluster(args.scheduler) as client, private_folder() as folder:
+            output = Path(args.output or folder / "run")
             outcome = replayed_under_tools_on(client, _files(args), job, args.time_limit, output)
     if args.json:
         say_text(strict_json.dumps(msgspec.to_builtins(outcome), indent=2))

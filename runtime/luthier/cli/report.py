@@ -6,7 +6,6 @@ import argparse
 import errno
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -18,6 +17,7 @@ from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
 from luthier.support import strict_json
 from luthier.support.files import writing_atomically
+from luthier.support.private_folder import private_folder
 from luthier.terminal import data_output, say
 
 if TYPE_CHECKING:
@@ -204,9 +204,9 @@ def _folder(paths: list[Path]) -> Iterator[RunFolder]:
         return
     from luthier.report.merge import merge
 
-    with tempfile.TemporaryDirectory(prefix="luthier-merge-") as folder:
-        merge(runs, Path(folder))
-        yield RunFolder(Path(folder))
+    with private_folder() as folder:
+        merge(runs, folder / "merged")
+        yield RunFolder(folder / "merged")
 
 
 def _write_comparison(

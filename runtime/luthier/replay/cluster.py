@@ -26,6 +26,7 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.replay.jobs import CaptureJob, ReplayOutcome, ReplayStatus, numbered
 from luthier.replay.processes import done_elsewhere, replayed_elsewhere
 from luthier.replay.tools import ReplayUnderTools, ToolsOutcome, texts
+from luthier.support.private_folder import private_folder
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -108,8 +109,8 @@ def work(task: WorkerTask) -> ReplayOutcome:
     Raises:
         DeviceError: this is another Luthier than the client's.
     """
-    with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
-        job, (path,) = _received(task, Path(name))
+    with private_folder() as folder:
+        job, (path,) = _received(task, folder)
         row: ReplayOutcome = replayed_elsewhere(replace(job, file=path), task.limit)
         return _named(row, {path: task.captures[0].path})
 
@@ -123,9 +124,9 @@ def work_under_tools(task: WorkerTask) -> tuple[ToolsOutcome, bytes]:
     Raises:
         DeviceError: this is another Luthier than the client's, or the process that replays fails.
     """
-    with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
-        job, files = _received(task, Path(name))
-        run = Path(name) / "run"
+    with private_folder() as folder:
+        job, files = _received(task, folder)
+        run = folder / "run"
         outcome = done_elsewhere(replace(job, files=tuple(files), output=str(run)), task.limit)
         names = {file: capture.path for file, capture in zip(files, task.captures, strict=True)}
         outcome.replays = tuple(_named(row, names) for row in outcome.replays)
@@ -256,7 +257,7 @@ def replayed_under_tools_on(
     rows: list[ReplayOutcome] = []
     faults: list[str] = []
     errors: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="luthier-replay-") as name:
+    with private_folder() as folder:
         runs: list[RunFolder] = []
         finished = _finished(client, work_under_tools, (partial(WorkerTask.of, job, chunk, limit) for chunk in chunks))
         for number, (chunk, done) in enumerate(zip(chunks, finished, strict=True)):
@@ -268,10 +269,9 @@ def replayed_under_tools_on(
             faults += outcome.faults
             errors += [outcome.error] if outcome.error else []
             if packed:
-                folder = Path(name) / f"{number}"
                 with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                    archive.extractall(folder, filter="data")
-                runs.append(RunFolder(folder))
+                    archive.extractall(folder / f"{number}", filter="data")
+                runs.append(RunFolder(folder / f"{number}"))
         if not runs:
             raise LuthierError(next(iter(errors), None) or rows[0].what)
         merge(runs, output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -106,4 +107,5 @@ def replay_together(job: SeveralReplays, limit: float) -> set[str]:
 
 def _in_process(job: Job[Any], limit: float | None) -> str:
     """Return what a new process answers to a job."""
-    return run([sys.executable, "-m", "luthier.replay.worker"], stdin=job.text(), error=DeviceError, timeout=limit)
+    command = [sys.executable, "-m", "luthier.replay.worker", str(os.getpid())]
+    return run(command, stdin=job.text(), error=DeviceError, timeout=limit)

@@ -1,11 +1,16 @@
-"""Process that does one job, which it reads from standard input, and prints the answer."""
+"""Process that does one job, which it reads from standard input, and prints the answer.
+
+Its argument is the id of the process that starts it, with which it ends.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from luthier.replay.jobs import answered, job_of
+from luthier.support.processes import end_with
 from luthier.terminal import say_text
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[1]))
     say_text(answered(job_of(sys.stdin.read())))

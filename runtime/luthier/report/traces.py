@@ -7,7 +7,6 @@ folder. The file itself it never sees, so what a stranger's run directory holds 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 from luthier.errors import LuthierError
 from luthier.run.folder import RunFolder
 from luthier.run.tables import TableReader
+from luthier.support.private_folder import private_folder
 from luthier.support.table import Table
 from luthier.support.wording import counted
 
@@ -93,13 +93,13 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
     import duckdb
     import pyarrow as pa
 
-    with run.table(name) as reader, tempfile.TemporaryDirectory(prefix="luthier-groups-") as spilled:
+    with run.table(name) as reader, private_folder() as folder:
         types = _types(reader, keys, sums)
         columns = list(dict.fromkeys([*(key.column for key in keys), *sums])) or reader.columns[:1]
         schema = pa.schema([reader.arrow.field(column) for column in columns])
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory}MiB",
-            "temp_directory": spilled,
+            "temp_directory": str(folder / "spilled"),
             "threads": 2,
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,

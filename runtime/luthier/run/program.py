@@ -21,9 +21,9 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.run import preflight, topology
 from luthier.run.device_choice import Devices
 from luthier.run.machine_gpus import MachineGpus
-from luthier.run.private_folder import private_folder
-from luthier.support.losses import note_loss
-from luthier.support.processes import start, wait
+from luthier.support.losses import lacking, note_loss
+from luthier.support.private_folder import private_folder
+from luthier.support.processes import FORWARDED, LEFT_TO_OTHERS, forwarded_signals, start, wait
 from luthier.support.shortage import shortage
 from luthier.support.threads import Worker
 from luthier.terminal import say, say_text
@@ -46,10 +46,7 @@ TOOL_LIBRARY = "libluthier_tools.so"
 SANITIZER_LIBRARY = "libluthier_sanitizer.so"
 _LIBRARIES, _SERVICE, _TOOLS_SERVICE, _DRIVER = "libraries", "service", "tools", "driver"
 """In the private folder of a run."""
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
-"""The terminal sends these to the program, too: what they mean is its business."""
-_FROM_OUTSIDE = (*_FORWARDED, *_LEFT_TO_PROGRAM, signal.SIGKILL, signal.SIGXCPU)
+_FROM_OUTSIDE = (*FORWARDED, *LEFT_TO_OTHERS, signal.SIGKILL, signal.SIGXCPU)
 """Signals that end a program which would have gone on. By others, as of `abort`, it ends itself."""
 
 
@@ -168,11 +165,12 @@ def run_program(
     virtual = [] if isinstance(devices, MachineGpus) else devices
     seen = devices.environment(os.environ) if isinstance(devices, MachineGpus) else {}
     unfinished = unfinished or Unfinished()
-    with private_folder() as folder, _listening(folder) as listeners, _signals() as (forward_to, received):
-        # Lists in environment variables can hold the link, wherever Luthier is installed.
-        (folder / _LIBRARIES).symlink_to(libraries.absolute())
-        if virtual:
-            topology.write(folder / _DRIVER, virtual)
+    with private_folder() as folder, _listening(folder) as listeners, forwarded_signals() as (forward_to, received):
+        with lacking(f"cannot write the files of a run to {folder.parent}"):
+            # Lists in environment variables can hold the link, wherever Luthier is installed.
+            (folder / _LIBRARIES).symlink_to(libraries.absolute())
+            if virtual:
+                topology.write(folder / _DRIVER, virtual)
         child = start(
             command,
             env=environment(
@@ -239,35 +237,6 @@ def _allow_files() -> None:
     with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-@contextmanager
-def _signals() -> Iterator[tuple[Callable[[Callable[[int], object]], None], list[int]]]:
-    """Forward signals to the program: the function given takes one that passes them on, once there is a program. Those
-    that came are in the list.
-
-    They have handlers, and are not ignored: an ignored signal would be ignored in the program, too.
-    """
-    early: list[int] = []
-    received: list[int] = []
-    receivers: list[Callable[[int], object]] = []
-
-    def forward(number: int, _: object) -> None:
-        received.append(number)
-        receivers[0](number) if receivers else early.append(number)
-
-    def forward_to(receiver: Callable[[int], object]) -> None:
-        receivers.append(receiver)
-        for number in early:
-            receiver(number)
-
-    before = {number: signal.signal(number, lambda one, _: received.append(one)) for number in _LEFT_TO_PROGRAM}
-    before |= {number: signal.signal(number, forward) for number in _FORWARDED}
-    try:
-        yield forward_to, received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _close(listeners: Sequence[socket.socket]) -> None:

@@ -20,6 +20,10 @@ _LINKS = 40
 """The number of symbolic links in a path that Linux follows."""
 _NO_OWNERS = (errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
 """A file cannot be given to its owner: we are not root, he is not in our namespace, the file system has none."""
+_NO_NAMELESS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""A file system has no files without names (`O_TMPFILE`)."""
+_NEW = ".luthier-"
+"""How names of files begin that are about to take another one's place."""
 _IN_MEMORY = 1 << 24
 """Bytes that wait in memory until they go to what is no regular file; more of them wait in a temporary file."""
 
@@ -84,10 +88,13 @@ def writing_atomically(path: str | os.PathLike[str], mode: int | None = None) ->
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
+                file.flush()
+                name = name or _named(descriptor, target.path)
             target.take(name)
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
+            if name is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
     except OSError as problem:
         raise LuthierError(f"cannot write {os.fspath(path)}: {problem.strerror or problem}") from problem
 
@@ -140,12 +147,12 @@ class _Target:
     def is_regular(self) -> bool:
         return self.there is None or stat.S_ISREG(self.there.st_mode)
 
-    def replacement(self) -> tuple[int, str] | None:
-        """Make a new file that can take the target's place: a descriptor and a path; None: nothing can."""
+    def replacement(self) -> tuple[int, str | None] | None:
+        """Make a new file that can take the target's place: as of `_new_file`; None: nothing can."""
         if self.descriptor is not None or not self.is_regular or (self.there and self.there.st_nlink > 1):
             return None
         try:
-            descriptor, name = tempfile.mkstemp(prefix=".luthier-", dir=os.path.dirname(self.path))
+            descriptor, name = _new_file(os.path.dirname(self.path))
         except PermissionError:
             if self.there is None:
                 raise
@@ -157,7 +164,8 @@ class _Target:
             os.fchmod(descriptor, self._permissions())
         except OSError as problem:
             os.close(descriptor)
-            os.unlink(name)
+            if name is not None:
+                os.unlink(name)
             if self.there is None or problem.errno not in _NO_OWNERS:
                 raise
             return None
@@ -191,6 +199,25 @@ class _Target:
             return os.fdopen(os.dup(self.descriptor), "wb")
         cut = os.O_TRUNC if self.is_regular else 0
         return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | cut), "wb")
+
+
+def _new_file(folder: str) -> tuple[int, str | None]:
+    """Make a file in a folder: a descriptor, and a path; None: it has no name, and goes when this process is killed."""
+    if os.path.isdir("/proc/self/fd"):  # by which it gets a name
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600), None
+        except OSError as problem:
+            if problem.errno not in _NO_NAMELESS_FILES:
+                raise
+    return tempfile.mkstemp(prefix=_NEW, dir=folder)
+
+
+def _named(descriptor: int, beside: str) -> str:
+    """Give a file without a name one in the folder of another file, and return it."""
+    name = os.path.join(os.path.dirname(beside), f"{_NEW}{os.urandom(8).hex()}")
+    # Without a folder's descriptor, which a full path does not need, Python would link the link (as link(2) does).
+    os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
+    return name
 
 
 def _error(number: int) -> OSError:

@@ -6,8 +6,9 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from luthier.errors import BuildError, LuthierError
@@ -16,6 +17,11 @@ GRACE = 5.0
 """Seconds from the request to end until a program is killed."""
 LATE = "did not end within"
 """Part of what errors say where something took too long."""
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+LEFT_TO_OTHERS = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends these to programs that were started, too: what they mean is their business."""
+_SIGNAL_AT_END_OF_PARENT = 1
+"""`PR_SET_PDEATHSIG` of prctl(2)."""
 
 
 def run(
@@ -84,6 +90,48 @@ def converse(command: Sequence[str]) -> subprocess.Popen[str]:
         OSError: it cannot be started.
     """
     return subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def forwarded_signals() -> Iterator[tuple[Callable[[Callable[[int], object]], None], list[int]]]:
+    """Forward signals to a program: the function given takes one that passes them on, once there is a program. Those
+    that came are in the list.
+
+    They have handlers, and are not ignored: an ignored signal would be ignored in the program, too.
+    """
+    early: list[int] = []
+    received: list[int] = []
+    receivers: list[Callable[[int], object]] = []
+
+    def forward(number: int, _: object) -> None:
+        received.append(number)
+        receivers[-1](number) if receivers else early.append(number)
+
+    def forward_to(receiver: Callable[[int], object]) -> None:
+        receivers.append(receiver)
+        while early:
+            receiver(early.pop(0))
+
+    before = {number: signal.signal(number, lambda one, _: received.append(one)) for number in LEFT_TO_OTHERS}
+    before |= {number: signal.signal(number, forward) for number in FORWARDED}
+    try:
+        yield forward_to, received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_with(parent: int) -> None:
+    """Have the system kill this process when the thread that started it has ended: what it does is for nobody then.
+
+    Args:
+        parent: id of that thread's process.
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SIGNAL_AT_END_OF_PARENT, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended already
+        sys.exit(128 + signal.SIGKILL)
 
 
 def wait(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:

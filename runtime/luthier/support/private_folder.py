@@ -1,6 +1,6 @@
-"""The folder of a run, and those that killed runs have left.
+"""Folders for temporary files, and those that killed commands have left.
 
-A run holds a lock on a file in its folder until it ends, however it ends: where the lock is free, the folder is
+A command holds a lock on a file in its folder until it ends, however it ends: where the lock is free, the folder is
 abandoned.
 """
 
@@ -28,7 +28,7 @@ def private_folder() -> Iterator[Path]:
     """Make a folder that only this user may enter (mode 0700), and remove it at the end.
 
     Its path can be in lists in environment variables, and is short enough for a socket. Before it is made, abandoned
-    ones are removed. Where it cannot be locked or removed, that is said, and the run goes on.
+    ones are removed. Where it cannot be locked or removed, that is said, and the command goes on.
     """
     usual = tempfile.gettempdir()
     parent = usual if re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII) else "/tmp"
@@ -40,18 +40,18 @@ def private_folder() -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 os.rename(lock.name, folder / _LOCK)  # nobody finds it unlocked
             except OSError as problem:  # a network file system without a lock daemon
-                _warn(f"{parent} has no file locks ({problem.strerror}): folders of runs that are killed stay there")
+                _warn(f"{parent} has no file locks ({problem.strerror}): folders of killed commands stay there")
             yield folder
     if folder.exists():
         _warn(f"{folder} could not be removed: remove it")
 
 
 def _warn(text: str) -> None:
-    say(f"luthier run: warning: {text}", file=sys.stderr)
+    say(f"luthier: warning: {text}", file=sys.stderr)
 
 
 def remove_left(parent: Path) -> list[Path]:
-    """Remove the folders in `parent` that runs of this user have left which were killed; which these were.
+    """Remove the folders in `parent` that commands of this user have left which were killed; which these were.
 
     A folder without a lock stays: it is being made, or not Luthier's.
     """
