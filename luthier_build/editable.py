@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from luthier import __version__
 from luthier.errors import BuildError, LuthierError
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
@@ -28,7 +27,7 @@ from luthier_build.package import BuiltModule, compile_tool
 from luthier_build.plugin import own_files
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
 from luthier_build.toolchain import header_variables, plugin_sources
-from luthier_build.workspace import digest, digest_text, state_of, write_atomic, written_since
+from luthier_build.workspace import digest, digest_text, made_by, state_of, write_atomic, written_since
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
 UNCERTAIN: list[int | str] = [-1]
@@ -58,7 +57,7 @@ def _is_same(path: Path, known: list[int | str] | None) -> bool:
 def _own_state() -> str:
     """Return a digest of Luthier, as far as it is in device modules."""
     sources = plugin_sources()
-    return digest_text(__version__, *(f"{path.relative_to(sources)} {digest(path)}" for path in own_files()))
+    return digest_text(made_by("manifest"), *(f"{path.relative_to(sources)} {digest(path)}" for path in own_files()))
 
 
 def _digest(path: Path) -> str:

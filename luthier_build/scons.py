@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import SCons.Errors
-from luthier import __version__
 from luthier.errors import LuthierError
 from luthier.module.packages import follow_sources
 from luthier.terminal import say_raw, say_text
@@ -46,7 +45,7 @@ from luthier_build.settings import ModuleSettings, Settings, load_settings, read
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Unit, compile_unit, plan_units, write_bundle
-from luthier_build.workspace import digest, digest_text, write_together
+from luthier_build.workspace import digest, digest_text, made_by, write_together
 
 _SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
 _c_scanner = CScanner()
@@ -285,12 +284,12 @@ def _say_patch(target: list[Any], source: list[Any], env: Any) -> str:
 
 
 def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> str:
-    """Return a digest of the tools of a patched object, so that it is patched again when a tool has changed.
+    """Return a digest of the tools of a patched object, so that it is patched again when a tool or Luthier has changed.
 
     SCons asks for it when all that the object depends on has been built, a tool of the same project included.
     """
     words = [env.subst(word) for word in env.Flatten([env["LUTHIER_TOOL"]])]
-    return digest_text(__version__, *(_content_of(word) for word in words if word))
+    return digest_text(made_by("check"), *(_content_of(word) for word in words if word))
 
 
 def _content_of(tool: str) -> str:

@@ -147,7 +147,7 @@ def test_modules_follow_luthier(built: Path, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(BuildError, match=r"^Luthier has changed since .* reached$"):
             editable.refresh(built / "followed")
         path.write_bytes(before) if before else path.unlink()
-    monkeypatch.setattr(editable, "__version__", "99")
+    monkeypatch.setattr(editable, "made_by", lambda what: "99")  # of another commit
     with pytest.raises(BuildError, match="Luthier has changed since"):
         editable.refresh(built / "followed")
 

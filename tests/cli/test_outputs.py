@@ -164,7 +164,7 @@ def test_whoever_is_killed_while_writing_leaves_nothing(tmp_path: Path) -> None:
         pytest.skip(f"this file system has no files without names: {problem}")
     code = (
         "import os, sys; from luthier.support.files import writing_atomically\n"
-        "with writing_atomically(sys.argv[1]) as file: file.write(bytes(100_000)), file.flush(), os.kill(os.getpid(), 9)"
+        "with writing_atomically(sys.argv[1]) as file: file.write(bytes(99_999)), file.flush(), os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, tmp_path / "out"]).returncode == -9
     assert not any(tmp_path.iterdir())
