@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.objects.data_bounds import data_bounds
+from luthier.run.findings.variables import Variables
 
 BETWEEN = {
     "nothing": ("", "", 244),
@@ -48,3 +49,14 @@ def test_between_variables(case: str, target: str) -> None:
     # Up to the end of the page.
     last = found["next"]
     assert (last.size, (last.address + last.reserved) % 4096) == (4, 0)
+
+
+def test_names_go_with_the_last_connection_of_a_process() -> None:
+    """Whoever gets its number later has other variables."""
+    object = assembled(kernel_text(DATA.format(between="") + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
+    variables, process, load_address = Variables(), 7, 1 << 40
+    with variables.connected(process):
+        with variables.connected(process):
+            (table,) = (one for one in variables.of(process, object, load_address) if one.size == 12)
+        assert variables.at(process, table.address) == ("table", object.name)
+    assert variables.at(process, table.address) == ("", "")

@@ -157,7 +157,8 @@ class Service:
         """Answer a process until it ends."""
         process = Process(pid)
         try:
-            converse(connection, pid, partial(self._answer, process))
+            with contextlib.nullcontext() if self._findings is None else self._findings.variables.connected(pid):
+                converse(connection, pid, partial(self._answer, process))
         finally:
             self._unshare(process.shared)
             process.ended = time.monotonic()
