@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 from distutils.ccompiler import gen_preprocess_options  # isort: skip  (setuptools brings it)
 from distutils.command.build_scripts import build_scripts  # isort: skip
@@ -203,6 +204,16 @@ class BuildLaunchers(build_scripts):
             )
 
 
+class Wheel(bdist_wheel):
+    """Gives what is in a wheel the same permissions whatever the umask is, of who checked the sources out or builds."""
+
+    def write_wheelfile(self, folder: str, *rest: str) -> None:
+        """Write the last file, and set the permissions of all."""
+        super().write_wheelfile(folder, *rest)
+        for path in Path(self.bdist_dir).rglob("*"):
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
 ParallelCompile().install()  # one source a core
 setup(
     scripts=[LAUNCHER],
@@ -299,5 +310,10 @@ setup(
             optional=True,
         ),
     ],
-    cmdclass={"build_ext": BuildNative, "build_scripts": BuildLaunchers, "compile_commands": CompileCommands},
+    cmdclass={
+        "bdist_wheel": Wheel,
+        "build_ext": BuildNative,
+        "build_scripts": BuildLaunchers,
+        "compile_commands": CompileCommands,
+    },
 )

@@ -353,6 +353,37 @@ def test_the_wheel_of_luthier_is_reproducible(tmp_path: Path) -> None:
     assert wheels[0] == wheels[1]
 
 
+def test_permissions_in_the_wheel_of_luthier(tmp_path: Path) -> None:
+    """Of sources that only their owner may read, by a process whose files are as theirs; without native parts."""
+    copy = copied_sources(tmp_path / "private")
+    for path in copy.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
+    launcher = copy / f"build/scripts-{sys.version_info.major}.{sys.version_info.minor}/luthier-cc"
+    launcher.parent.mkdir(parents=True)
+    shutil.copy("/bin/true", launcher)
+    library = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    command = (
+        "setup.py",
+        "-q",
+        "build_py",
+        "--build-lib",
+        library,
+        "bdist_wheel",
+        "--skip-build",
+        "--dist-dir",
+        tmp_path,
+    )
+    subprocess.run([sys.executable, *command], cwd=copy, check=True, umask=0o077, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        modes = {one.filename: one.external_attr >> 16 & 0o777 for one in archive.infolist()}
+    executable = {name for name, mode in modes.items() if mode == 0o755}
+    assert {Path(name).name for name in executable} == {"luthier-cc"}
+    written = {name for name, mode in modes.items() if mode == 0o664}
+    assert {Path(name).name for name in written} == {"RECORD"}  # by setuptools, with this mode always
+    assert {modes[name] for name in modes.keys() - executable - written} == {0o644}
+
+
 @pytest.mark.thorough
 def test_where_settings_come_from(sample: Path) -> None:
     def bundled(*arguments: str, **variables: str) -> list[str]:
