@@ -31,6 +31,7 @@ def shortage(problem: BaseException) -> str | None:
         return f"there is not enough memory for this{why}"
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
         processes = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        most = "" if processes == resource.RLIM_INFINITY else f" (ulimit -u {processes})"
+        own = "" if processes == resource.RLIM_INFINITY else f"ulimit -u {processes}, or "
+        most = f" ({own}pids.max of a control group)"
         return f"there is not enough memory for one more thread{why}, or there are too many{most}"
     return None
