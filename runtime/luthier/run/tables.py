@@ -337,4 +337,6 @@ class TableReader:
         try:
             yield
         except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError, MemoryError) as problem:
-            raise LuthierError(f"{self.path} is damaged: {problem}") from None
+            failed = isinstance(problem, OSError) and problem.errno and os.strerror(problem.errno)
+            what = f"cannot be read: {failed}" if failed else f"is damaged: {problem}"
+            raise LuthierError(f"{self.path} {what}") from None
