@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from assembly import assembled, function, kernel_text
 from commands import LUTHIER, PATIENCE
+from run_folders import kernel, write_run
 
 PRELOADED = r"""
 #define _GNU_SOURCE
@@ -53,6 +54,8 @@ COMMANDS = {
     "diff": "diff {object} {object}",
     "report": "report {run}",
     "merge": "merge {run} {run} -o {out}/merged",
+    "report of tables": "report {tables}",
+    "merge of tables": "merge {tables} {tables} -o {out}/merged",
     "replay": "replay {capture}",
     "debug": "debug {capture}",
     "minimise": "minimise {capture} -o {out}/less",
@@ -72,10 +75,14 @@ def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
     files = {"object": broken / "a.hsaco", "capture": broken / "a.lcap", "run": broken / "run", "out": tmp_path}
     files["object"].write_bytes(assembled(kernel_text(function("k", ["s_endpgm"]), "gfx90a"), "gfx90a").data)
     files["run"].mkdir()
+    files["tables"] = write_run(broken.with_name("whole"), kernels=[kernel("k")])
     for file in (files["capture"], files["run"] / "summary.json"):
         file.write_bytes(b"{}")
     words = [str(word).format(**files) for word in COMMANDS[name].split()]
     environment = {**os.environ, "LD_PRELOAD": str(library), "FAILING_BELOW": str(broken)}
+    if "tables" in name:  # a summary that can be read
+        broken = files["tables"] / "kernels.parquet"
+        environment["FAILING_BELOW"] = str(broken)
     done = subprocess.run([LUTHIER, *words], capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert "Traceback" not in done.stderr, done
     said = done.stdout + done.stderr  # what `replay` says of captures is its result
