@@ -95,10 +95,10 @@ def test_what_help_raises_is_raised_and_the_executor_goes_on() -> None:
 
     for _ in range(3):
         with pytest.raises(ValueError, match="no help"):
-            executor.run(dispatch, broken)
+            executor.run([dispatch], broken)
     assert not counts.any()
     program.code.ensure(program.plan["key"], 0)
-    executor.run(dispatch, broken)
+    executor.run([dispatch], broken)
     assert counts[0, :2].tolist() == [GROUPS, GROUPS]
 
 

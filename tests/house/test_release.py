@@ -185,7 +185,7 @@ def test_a_python_is_found_by_its_path() -> None:
     assert none.stdout == ""
 
 
-MOVED = {"dladdr", "dlclose", "dlopen", "dlsym", "dlvsym", "pthread_once", "pthread_sigmask"}
+MOVED = {"dladdr", "dlclose", "dlopen", "dlsym", "dlvsym", "pthread_once", "pthread_sigmask", "pthread_mutex_trylock"}
 """Functions of old versions of glibc's other libraries, which are in libc.so.6 since."""
 
 

@@ -94,11 +94,11 @@ def test_damage_is_made_good(
     randomness = np.random.default_rng(1)
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "clean"))
     wanted = all_of(tool)
-    ((_, data),) = [(path, path.read_bytes()) for path in (tmp_path / "clean").rglob("*.sqlite")]
+    ((_, data),) = [(path, path.read_bytes()) for path in (tmp_path / "clean/payloads").rglob("*.sqlite")]
     for number, damage in enumerate(("cut", "noise")):
         folder = tmp_path / str(number)
         monkeypatch.setenv("LUTHIER_CACHE_DIR", str(folder))
-        path = folder / "payloads" / next((tmp_path / "clean").rglob("*.sqlite")).name
+        path = folder / "payloads" / next((tmp_path / "clean/payloads").rglob("*.sqlite")).name
         path.parent.mkdir(parents=True)
         spoilt = bytearray(data)
         for at in randomness.integers(4096, len(data), 300):

@@ -184,7 +184,7 @@ def executed(path: Path) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     capture = read_capture(path)
     launch = PreparedLaunch(capture, capture.manifest.target)
-    look = observer_of(launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None, None)
+    look = observer_of(launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None)
     with room(), launch.memory():
         launch.execute(1, look)
     return found

@@ -252,7 +252,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
                 found.append((count, step.text, value))
 
     with room(), launch.memory():
-        launch.execute(1, observer_of(launch.code, look, None, None))
+        launch.execute(1, observer_of(launch.code, look, None))
     return found
 
 

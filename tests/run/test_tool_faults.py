@@ -220,14 +220,14 @@ def test_the_connection_is_cut(
     problem: BaseException,
 ) -> None:
     """The originals run, and the user is told: by the program itself where the service cannot know."""
-    real = instrumentation.Instrumentation._kernel
+    real = instrumentation.Instrumentation._find_kernel
 
     def cut(self: Any, session: Any, request: Any) -> Any:
         if session.kernels:
             raise problem  # SystemExit ends the connection's thread
         return real(self, session, request)
 
-    monkeypatch.setattr(instrumentation.Instrumentation, "_kernel", cut)
+    monkeypatch.setattr(instrumentation.Instrumentation, "_find_kernel", cut)
     ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
     assert (ran.code, ran.out) == (0, SAYS["graph"])
     if isinstance(problem, SystemExit):

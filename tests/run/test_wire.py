@@ -169,10 +169,11 @@ def answers(asked: list[tuple[int, bytes]], devices: int = 1) -> tuple[list[str]
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
     service = Service.__new__(Service)  # what it has beside, no request gets to
     service._instrumentation = instrumentation
-    service._devices = cast(Any, range(devices))
+    service._devices, service._findings = cast(Any, range(devices)), None
     service._counting = []
     service._planner = cast(Any, SimpleNamespace(let_go=lambda held: None))
     ours, theirs = socket.socketpair()
+    ours.settimeout(30)
     thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
     thread.start()
     found = []

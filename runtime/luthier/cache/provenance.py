@@ -39,15 +39,17 @@ _LOW = (
     *("luthier._mc", "luthier.arch", "luthier.cache", "luthier.errors", "luthier.extensions", "luthier.isa"),
     *("luthier.support", "luthier.terminal", "luthier.wire.structures"),
 )
+_FINDINGS = ("luthier.findings", "luthier.wire.floats", "luthier.wire.messages")
 EMULATOR = (
     *_LOW,
     *(f"luthier.emulator.{name}" for name in ("constants", "ir", "layout", "native", "operations", "questions")),
     *(f"luthier.emulator.binding.{name}" for name in ("bind", "records", "shapes")),
+    "luthier.wire.floats",
 )
 """Makers of operations of the emulated device, and of what binding finds out about instructions."""
 OBJECTS = (*_LOW, "luthier.channels", "luthier.module", "luthier.objects", "luthier.wire.channels")
 """Makers of what is read out of code objects, and of manifests of tool modules."""
-PAYLOADS = (*OBJECTS, "luthier.hazards", "luthier.lifting", "luthier.payload")
+PAYLOADS = (*OBJECTS, *_FINDINGS, "luthier.hazards", "luthier.lifting", "luthier.payload")
 """Makers of hooks, compiled for their arguments."""
 PATCHES = (*PAYLOADS, "luthier.emulator.layout", "luthier.emulator.running.start", "luthier.patch", "luthier.tool")
 """Makers of patched kernels."""

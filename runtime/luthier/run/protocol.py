@@ -46,8 +46,8 @@ class Handlers(Generic[Owner, Peer]):
     """Methods of a class that handle requests, by the number of the request."""
 
     def __init__(self, owner: type[Owner]) -> None:
-        methods = [method for method in vars(owner).values() if hasattr(method, "request")]
-        self._methods = {method.request.REQUEST: (method.request, method) for method in methods}
+        handling = {name: method.request for name, method in vars(owner).items() if hasattr(method, "request")}
+        self._methods = {request.REQUEST: (request, name) for name, request in handling.items()}
 
     def __contains__(self, number: int) -> bool:
         return number in self._methods
@@ -65,8 +65,8 @@ class Handlers(Generic[Owner, Peer]):
         """
         if number not in self._methods:
             raise ProtocolError(f"there is no request of kind {number}")
-        request, method = self._methods[number]
-        return method(owner, peer, request.unpack(payload, files))
+        request, name = self._methods[number]
+        return getattr(owner, name)(peer, request.unpack(payload, files))
 
 
 def first(request: type[Asked], payload: bytes, part: str) -> Asked:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from luthier import InstrumentationTask, Run, Table, Tool
-from luthier.hazards.wait_counters import Finding, check_waits
+from luthier.hazards.wait_counters import WaitFinding, check_waits
 from luthier.hazards.wait_states import HazardFinding, check_hazards
 
 
@@ -35,7 +35,7 @@ class WaitCheck(Tool):
         lifted, unneeded = task.lifted, self.options.unneeded
         name = lifted.kernel.name
         waits = check_waits(lifted, unneeded=unneeded)
-        found: list[Finding | HazardFinding] = [*waits.findings]
+        found: list[WaitFinding | HazardFinding] = [*waits.findings]
         more = 0
         if self.options.hazards:
             hazards = check_hazards(lifted, unneeded=unneeded)
