@@ -314,7 +314,8 @@ void look_at_handed(const Copy &copy) {
   uint64_t first = 0;
   const uint64_t count = luthier_undefined(begin, std::min(copy.size, from->address + from->size - begin), &first);
   if (count)
-    complain(FindingKind::kUndefinedCopy, copy.function, kSuccess, copy.site, {first, count, from->address, from->size});
+    complain(FindingKind::kUndefinedCopy, copy.function, kSuccess, copy.site,
+             {first, count, from->address, from->size});
 }
 
 // Copies that may not be done yet, by their streams: the oldest are dropped where nobody waits.

@@ -39,7 +39,7 @@ void tell_of_memory(EventLog &log, const std::vector<std::string> &patterns) {
   }};
   auto *made = new Memory{log}; // never destroyed: programs free memory while they end
   for (uint32_t function = 0; function < kFunctions; ++function) {
-    made->wanted[function] = EventLog::wanted(patterns, functions[function].name.data());
+    made->wanted[function] = EventLog::wanted(patterns, std::string(functions[function].name).c_str());
     if (made->wanted[function])
       made->numbers[function] = log.add({functions[function]});
   }

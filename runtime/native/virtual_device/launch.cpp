@@ -208,8 +208,7 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
   put(group.data(), group::number, group_number(worker.group_address()));
   try {
     fault.text = resources_.service.ask(wire::Explain{get(plan_, plan::kernel), reason, number_, worker.context_bytes(),
-                                                      group, worker.wave_bytes(),
-                                                      bytes_of(execution_.ranges().rows)});
+                                                      group, worker.wave_bytes(), bytes_of(execution_.ranges().rows)});
   } catch (const std::exception &problem) {
     fault.text = std::string("a kernel failed, and why cannot be told: ") + problem.what();
   }

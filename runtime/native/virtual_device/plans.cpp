@@ -133,6 +133,7 @@ void Plans::know(Made &made, uint64_t module, const std::vector<wire::Bounds> &v
     return;
   made.module = module;
   std::vector<Extent> extents;
+  extents.reserve(variables.size());
   for (const wire::Bounds &bounds : variables)
     extents.push_back({bounds.address, bounds.size, bounds.reserved});
   if (!ProgramMemory::get().has_module(module))

@@ -35,7 +35,9 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   // Compilers load more of a constant than there is, up to the next multiple of what is loaded.
   if (exists && near && near->module && near->has(address) && address % std::bit_ceil(size) == 0)
     return true;
-  const wire::FindingKind kind = freed ? wire::FindingKind::kFreed : exists ? wire::FindingKind::kOutside : wire::FindingKind::kNowhere;
+  const wire::FindingKind kind = freed    ? wire::FindingKind::kFreed
+                                 : exists ? wire::FindingKind::kOutside
+                                          : wire::FindingKind::kNowhere;
   const char *group = pointer<const char *>(wave, wave::group);
   std::lock_guard lock(mutex_);
   Seen &seen = found_[{record, kind, near ? near->number : 0, below}];
