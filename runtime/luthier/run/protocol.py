@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from luthier.emulator import agreement
-from luthier.errors import DeviceError, LackError, LuthierError
+from luthier.errors import DeviceError, LackError, LuthierError, UnfinishedError
 from luthier.support.losses import note_loss
 from luthier.support.shortage import shortage
 from luthier.terminal import say_text, visible_lines
@@ -119,7 +119,7 @@ def _refusal(pid: int, problem: Exception) -> str:
             say_text("".join(traceback.format_exception(problem)), file=sys.stderr, end="")
             return f"the Luthier service failed: {problem!r}"
         problem = LackError(lack)
-    if isinstance(problem, LackError):
+    if isinstance(problem, LackError | UnfinishedError):
         note_loss(f"what process {pid} asked for: {problem}")
     return visible_lines(str(problem)) or "refused"
 
