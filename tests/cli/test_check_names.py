@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_luthier
-from luthier.cli.findings import HELP
+from luthier.cli.findings import HELP, check_names
 from luthier.emulator.inspection.checks import DEVICE_CHECKS
 from luthier.errors import LuthierError
 from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, KINDS, FindingKind, kinds_of_check, named_checks
@@ -69,6 +69,11 @@ def test_native_code_has_the_numbers() -> None:
     lines = list(enumeration(FindingKind, "uint64_t"))
     assert "  kUninitialised = 8," in lines
     assert len(lines) == len(FindingKind) + 2
+
+
+def test_commands_go_on_with_present_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_names("bounds,leak,races") == ["memory", "leak", "race"]
+    assert capsys.readouterr().err.count("is now called") == 2
 
 
 @pytest.mark.parametrize("name", EARLIER_CHECKS)

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier.devices import open_device
-from luthier.emulator import CheckWarning, Finding, Module
+from luthier.emulator import CheckWarning, Finding, Module, layout
+from luthier.emulator.inspection.checks import LaunchChecks, kernel_code
+from luthier.emulator.running import executor
 from luthier.errors import DeviceError, EmulationError
+from luthier.findings.collector import FindingSet
+from luthier.findings.kinds import kinds_of_init
 from luthier.isa.access_kinds import AccessKind, kind_of
 
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")
@@ -243,6 +247,27 @@ def test_what_was_never_written_makes_no_exceptional_floats(build_kernels: Calla
         with pytest.warns(CheckWarning):
             module.kernel("sums").launch(a, b, out, grid=64, block=64)
         assert {finding.kind for finding in device.findings} == {"uninitialised-read"}
+
+
+def test_what_is_too_large_for_init_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "MOST_UNWRITTEN", 64)
+    device = open_device("emu:gfx90a", check="init")
+    with pytest.warns(CheckWarning, match="reads of an allocation of 65 bytes are not checked by init"):
+        assert device.allocate(65).read() == bytes(65)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert device.allocate(64).read() != bytes(64)
+
+
+@pytest.mark.parametrize(
+    ("init", "expected"), [("reads", layout.OBSERVE_UNWRITTEN), ("decisions", layout.OBSERVE_UNDEFINED)]
+)
+def test_only_what_is_wanted_is_looked_at(build_kernels: Callable[[str, str], Path], init: str, expected: int) -> None:
+    """Looking at accesses takes a launch to one thread."""
+    module = open_device("emu:gfx90a").load(build_kernels("checks", "gfx90a"))
+    code = module.code(64)
+    findings = FindingSet(kinds_of_init([init]))
+    assert LaunchChecks(findings, code, kernel_code(code, "anti", module.object)).what == expected
 
 
 def test_earlier_names_and_unknown_ones(build_kernels: Callable[[str, str], Path]) -> None:

@@ -95,6 +95,8 @@ def test_replay_takes_the_same_names(
         assert text.startswith(f"{one['kind']} in {one['name']} at {one['offset']:#x} ({one['instruction']}): ")
         assert f"unordered.hip:{one['frames'][0]['line']}:" in text
     assert "  race in " in luthier("replay", "--check", "race", kept).stdout
+    status, found, _ = looked_at(temporary, "--check", "waits,hazards", kept)
+    assert (status, found) == (0, [])
     done = luthier("replay", "--check", "leak", kept)
     assert (done.returncode, "no check 'leak'" in done.stderr) == (1, True), done
     under_tools = luthier("replay", "-t", "instr_count", "--check", "race", kept)

@@ -72,11 +72,11 @@ def checks_of(names: Sequence[str]) -> tuple[str, ...]:
     """
     if not names:
         return ()
-    from luthier.cli.findings import named_today
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
+    from luthier.findings.kinds import named_checks
 
     every = DEVICE_CHECKS if _ALL in names else ()
-    return named_today([*every, *(name for name in names if name != _ALL)], (*DEVICE_CHECKS, _ALL))
+    return named_checks([*every, *(name for name in names if name != _ALL)], (*DEVICE_CHECKS, _ALL))
 
 
 def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None, limit: float | None) -> Iterator[Row]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from luthier.cli.common import HelpOf, print_json
-from luthier.cli.findings import today
-from luthier.cli.options import SeveralChoices, add_earlier_spelling, comma_separated
+from luthier.cli.findings import check_names
+from luthier.cli.options import SeveralChoices, add_earlier_spelling
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_objects
 from luthier.errors import LiftError, LuthierError
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = parser.add_argument(
         "--check",
         action="extend",
-        type=_names,
+        type=check_names,
         choices=SeveralChoices(CHECKS.names()),
         metavar="CHECK[,CHECK]",
         help="these checks alone, may be repeated (default: all): %(checks)s",
@@ -71,11 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
-
-
-def _names(text: str) -> list[str]:
-    """Return the checks of an argument, by their names of today."""
-    return today(comma_separated(text))
 
 
 def run(args: argparse.Namespace) -> int:

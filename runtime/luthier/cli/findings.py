@@ -35,9 +35,17 @@ def _exit_code(text: str) -> int:
     return int(text)
 
 
+def check_names(text: str) -> list[str]:
+    """Return the checks of an argument by their present names; say so of earlier names."""
+    names = comma_separated(text)
+    for name in sorted(EARLIER_CHECKS.keys() & set(names)):
+        say(f"luthier: the check {name} is now called {EARLIER_CHECKS[name]}", file=sys.stderr)
+    return [EARLIER_CHECKS.get(name, name) for name in names]
+
+
 def check_option(**more: Any) -> Any:
     """Return the field of ``--check``; arguments as of `option`."""
-    return option("--check", default=[], action="extend", type=comma_separated, metavar="CHECK[,CHECK]", **more)
+    return option("--check", default=[], action="extend", type=check_names, metavar="CHECK[,CHECK]", **more)
 
 
 class FindingOptions(Options):
@@ -131,25 +139,6 @@ class Findings:
         return options.error_exitcode if told else 0
 
 
-def named_today(names: Sequence[str], known: Sequence[str] = tuple(CHECKS)) -> tuple[str, ...]:
-    """Return checks by their names of today, each once; say so of earlier names.
-
-    Args:
-        known: names that are allowed.
-
-    Raises:
-        LuthierError: there is no such check.
-    """
-    return named_checks(today(names), known)
-
-
-def today(names: Sequence[str]) -> list[str]:
-    """Return checks by their names of today; say so of earlier names."""
-    for name in sorted(EARLIER_CHECKS.keys() & set(names)):
-        say(f"luthier: the check {name} is now called {EARLIER_CHECKS[name]}", file=sys.stderr)
-    return [EARLIER_CHECKS.get(name, name) for name in names]
-
-
 def collector_of(checks: Sequence[str], floats: str | None, init: str | None) -> Collector:
     """Return what takes the findings of checks.
 
@@ -165,7 +154,7 @@ def collector_of(checks: Sequence[str], floats: str | None, init: str | None) ->
     from luthier.findings.kinds import kinds_of_check, kinds_of_init
     from luthier.run.findings.collector import Collector
 
-    checks = named_today(checks)
+    checks = named_checks(checks)
     for check, words in {"fp": floats, "init": init}.items():
         if words is not None and check not in checks:
             raise LuthierError(

@@ -100,10 +100,10 @@ def _captures(options: SanitizeOptions, names: list[str], collector: Collector) 
     """Replay captures, and collect what is found; the exit status that they would have without it."""
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
     from luthier.findings.finding import Unchecked
-    from luthier.findings.kinds import HANDED, FindingKind, named_checks
+    from luthier.findings.kinds import HANDED, FindingKind
     from luthier.replay.launches import Sanitize
 
-    for check in sorted(set(named_checks(options.check)) - set(DEVICE_CHECKS)):
+    for check in sorted(set(options.check) - set(DEVICE_CHECKS)):
         raise LuthierError(f"the check {check} is of programs, not of captures")
     if HANDED & collector.kinds:
         raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")

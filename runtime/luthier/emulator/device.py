@@ -330,8 +330,13 @@ class EmulatedDevice:
     def allocate(self, size: int) -> DeviceBuffer:
         """Allocate `size` bytes of zeroed memory; with the check ``init`` of memory that was never written."""
         allocation = self.memory.allocate(size)
-        if "uninitialised-read" in self._kinds:
-            leave_unwritten(allocation.address, size, undefined="nan" in self._kinds)  # results of it are no findings
+        # Exceptional floats that come of it are no findings.
+        if "uninitialised-read" in self._kinds and not leave_unwritten(
+            allocation.address, size, undefined="nan" in self._kinds
+        ):
+            from luthier.emulator.inspection.checks import warn_unchecked
+
+            warn_unchecked(f"reads of an allocation of {size} bytes are not checked by init: it is too large")
         return DeviceBuffer(self.memory, allocation)
 
     def load(self, source: Source) -> Module:

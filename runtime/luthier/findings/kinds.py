@@ -154,7 +154,7 @@ def kinds_of_check(check: str) -> frozenset[str]:
 
 
 def named_checks(names: Collection[str], known: Collection[str] = tuple(CHECKS)) -> tuple[str, ...]:
-    """Return checks by their names of today, each once.
+    """Return checks by their present names, each once.
 
     Args:
         names: their names, which may be earlier ones.

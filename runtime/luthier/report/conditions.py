@@ -300,10 +300,9 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
         LuthierError: there are none, or they are not compared.
     """
     name = condition.name
-    rows = {title: [ComparedRow.of(row) for row in table.rows] for title, table in tables.items()}
     word, _, what = name.partition(".")
-    of_table = bool(what) and word in rows
-    chosen, wanted = (rows[word], what) if of_table else (rows["kernels"], name)
+    title, wanted = (word, what) if what and word in tables else ("kernels", name)
+    chosen = _rows(tables[title])
     names = list(dict.fromkeys(str(row.what) for row in chosen))
     if wanted == "emulation_ns":
         raise LuthierError(
@@ -311,18 +310,20 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
         )
     position = _position(names, wanted)
     if position is not None:
-        return tables[word if of_table else "kernels"].columns[0] == "kernel", [
-            row for row in chosen if row.what == names[position]
-        ]
-    variables = [row for row in rows["variables"] if ".".join(map(str, row.keys)) == name]
+        return tables[title].columns[0] == "kernel", [row for row in chosen if row.what == names[position]]
+    variables = [row for row in _rows(tables["variables"]) if ".".join(map(str, row.keys)) == name]
     if variables:
         return False, variables
     there = [
-        *(str(what) for what in dict.fromkeys(row.what for row in rows["kernels"]) if what != "emulation_ns"),
-        *(f"opcodes.{what}" for what in dict.fromkeys(row.what for row in rows["opcodes"])),
-        *(".".join(map(str, row.keys)) for row in rows["variables"]),
+        *(str(what) for what in dict.fromkeys(row.what for row in _rows(tables["kernels"])) if what != "emulation_ns"),
+        *(f"opcodes.{what}" for what in dict.fromkeys(row.what for row in _rows(tables["opcodes"]))),
+        *(".".join(map(str, row.keys)) for row in _rows(tables["variables"])),
     ]
     raise LuthierError(
         f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(there) or 'nothing'}"
         f"{did_you_mean(name, there)}"
     )
+
+
+def _rows(table: Table) -> list[ComparedRow]:
+    return [ComparedRow.of(row) for row in table.rows]

@@ -21,7 +21,7 @@ inline uint32_t unwritten(uint64_t address) {
   return number ^ (usual | usual >> 2); // 0xA0, 0xA1, 0x5F
 }
 
-// Put into memory what tells that nobody has written it.
+// Fill memory with the contents that mark it as never written.
 inline void leave_unwritten(uint64_t address, uint64_t size) {
   for (uint64_t at = (address + 3) & ~uint64_t{3}; at + 4 <= address + size; at += 4) {
     const uint32_t value = unwritten(at);

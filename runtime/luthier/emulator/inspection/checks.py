@@ -20,7 +20,7 @@ from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.findings.collector import FindingSet, KernelCode, instruction_site
 from luthier.findings.finding import Allocation, Finding
 from luthier.findings.floats import has_flow, looked_for
-from luthier.findings.kinds import CHECKS, DECISIONS, FLOAT_KINDS, KINDS, kinds_of_check, named_checks
+from luthier.findings.kinds import CHECKS, DECISIONS, FLOAT_KINDS, KINDS, UNDEFINED, kinds_of_check, named_checks
 from luthier.objects import CodeObject
 from luthier.wire.messages import Sighting
 
@@ -100,7 +100,8 @@ class LaunchChecks(Observation):
         self._findings, self._code, self._kernel, self._launch = findings, code, kernel, launch
         kinds = findings.kinds
         self._floats = looked_for(kinds)
-        self.what = functools.reduce(int.__or__, (OBSERVED.get(KINDS[kind].check, 0) for kind in kinds), 0)
+        checks = {KINDS[kind].check for kind in kinds - UNDEFINED}
+        self.what = functools.reduce(int.__or__, (OBSERVED.get(check, 0) for check in checks), 0)
         if has_flow(kinds):
             self.what |= layout.OBSERVE_FLOW
         if DECISIONS & kinds or (filled and _UNINITIALISED & kinds and FLOAT_KINDS & kinds):
@@ -137,6 +138,11 @@ class LaunchChecks(Observation):
         if fault is not None:
             record = None if fault.offset is None else self._code.record_at(fault.offset)
             self._findings.add_fault(0, fault, self._kernel, record, self._launch)
+
+
+def warn_unchecked(what: str) -> None:
+    """Warn that something is not checked, where the caller of a device's method is."""
+    warnings.warn(what, CheckWarning, stacklevel=3)
 
 
 def warn(findings: Iterable[Finding]) -> None:

@@ -110,14 +110,20 @@ def resident_groups(plan: Mapping[str, int], waves: int, lds: int, scratch_lane:
     return int(_library().luthier_resident(Block(layout.PLAN, plan).address, waves, lds, scratch_lane))
 
 
-def leave_unwritten(address: int, size: int, *, undefined: bool) -> None:
-    """Let so many bytes of memory count as never written: they get contents by which they are known again.
+def leave_unwritten(address: int, size: int, *, undefined: bool) -> bool:
+    """Mark memory as never written: fill it with contents by which native code recognises it.
 
     Args:
+        size: bytes.
         undefined: also for `layout.OBSERVE_UNDEFINED`.
+
+    Returns:
+        Whether that was done; not of more than `MOST_UNWRITTEN` bytes.
     """
-    if size <= MOST_UNWRITTEN:
-        _library().luthier_leave_unwritten(address, size, undefined)
+    if size > MOST_UNWRITTEN:
+        return False
+    _library().luthier_leave_unwritten(address, size, undefined)
+    return True
 
 
 def group_number(group: int) -> int:
