@@ -17,7 +17,7 @@ from luthier_build.plugin import include_dir
 from luthier_build.precompiled import Beginning, compile_after
 from luthier_build.settings import ModuleSettings, Settings, check_targets
 from luthier_build.toolchain import Toolchain
-from luthier_build.units import Report, Unit, compile_unit, plan_units, write_bundle
+from luthier_build.units import BuildUnit, Report, compile_unit, plan_units, write_bundle
 from luthier_build.workspace import (
     digest,
     digest_text,
@@ -61,7 +61,7 @@ def copy_headers(folder: Path) -> Path:
     return copy
 
 
-def _compile(unit: Unit, output: Path, label: str, settings: Settings, report: Report) -> None:
+def _compile(unit: BuildUnit, output: Path, label: str, settings: Settings, report: Report) -> None:
     report(f"{label} {unit.module}: compiling for {unit.target}")
     forget(output)
     start = time.time_ns()
@@ -144,7 +144,7 @@ def compile_modules(
     return made
 
 
-def _compile_commands(outputs: Mapping[Unit, Path]) -> str:
+def _compile_commands(outputs: Mapping[BuildUnit, Path]) -> str:
     """Return the compilation database for editors, without the plugin, which an editor's clang may fail to load."""
     rows = [
         {

@@ -18,7 +18,7 @@ from typing import Any
 
 from luthier.errors import BuildError, LuthierError
 from luthier.isa.targets import TargetId
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.module.demand import first_of
 from luthier.module.packages import RECORD
 from luthier.terminal import say, say_text
@@ -128,7 +128,7 @@ def for_first_targets(settings: Settings, target: TargetId | None = None) -> Set
 
 def _built(folder: Path, module: str) -> tuple[str, ...]:
     """Return the targets that a module has been compiled for."""
-    return Manifest.read(folder / f"{module}.json").targets
+    return ModuleManifest.read(folder / f"{module}.json").targets
 
 
 def _missing(folder: Path, record: Mapping[str, Any], target: TargetId | None) -> dict[str, list[str]]:

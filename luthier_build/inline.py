@@ -17,7 +17,7 @@ from pathlib import Path
 
 from luthier.errors import BuildError
 from luthier.isa.targets import TargetId
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.module.demand import first_of
 from luthier.terminal import say_text
 
@@ -36,7 +36,7 @@ _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 
 def compile_inline(
     source: str, name: str, given: Mapping[str, object], caller: str, target: TargetId | None = None
-) -> tuple[bytes, Manifest, tuple[TargetId, ...], bool]:
+) -> tuple[bytes, ModuleManifest, tuple[TargetId, ...], bool]:
     """Return the offload bundle of a source for one target, and its manifest; compiled only if it is not in the cache.
 
     Also return the targets that it may be compiled for, and whether it may be for any other processor.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from luthier.errors import BuildError
-from luthier.module import DeviceContents, DeviceVariable, Hook, Manifest, Parameter, ToolModule
+from luthier.module import DeviceContents, DeviceVariable, Hook, ModuleManifest, Parameter, ToolModule
 from luthier.module.embedded import plain_name
 
 from luthier_build.sources import SourceDeclaration
@@ -32,7 +32,7 @@ def make_manifest(
     compiler: str,
     contents: Sequence[DeviceContents],
     declarations: Mapping[str, SourceDeclaration],
-) -> Manifest:
+) -> ModuleManifest:
     """Put together what the code objects of all targets and the sources say.
 
     Args:
@@ -66,7 +66,7 @@ def make_manifest(
         having = tuple(str(c.target) for c in contents if any(hook.symbol == symbol for hook in c.hooks))
         return () if having == everywhere else having
 
-    return Manifest(
+    return ModuleManifest(
         package,
         module,
         bundle,

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from luthier.errors import BuildError
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.module.manifest import FORMAT
 from luthier.objects.bundles import FAT_BINARY_MAGICS
 
@@ -44,7 +44,7 @@ class BuiltModule:
     """The files of one device module as they are installed."""
 
     device: DeviceModule
-    manifest: Manifest
+    manifest: ModuleManifest
     artefacts: tuple[Path, ...]
     start: int
     """Time (`time.time_ns`) when its sources began to be read."""
@@ -156,7 +156,7 @@ def compile_tool(
     return built
 
 
-def python_files(manifest: Manifest, python: Path, stub: Path) -> dict[Path, str]:
+def python_files(manifest: ModuleManifest, python: Path, stub: Path) -> dict[Path, str]:
     """Return the Python module and its stub with their text."""
     return {python: stubs.python_module(manifest), stub: stubs.stub(manifest)}
 
@@ -229,14 +229,14 @@ def describe_module(
     project: Path,
     folder: Path,
     report: Report = print,
-) -> Manifest:
+) -> ModuleManifest:
     """Return the manifest, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
     key = digest_text(package, made_by("manifest"), *environment, *device.arguments)
     if is_current(output, key):
-        return Manifest.read(output)
+        return ModuleManifest.read(output)
     forget(output)
     manifest = describe_objects(
         device.name, package, toolchain, device.objects, device.sources, device.arguments, project, report
@@ -255,7 +255,7 @@ def describe_objects(
     arguments: Sequence[str],
     project: Path,
     report: Report = print,
-) -> Manifest:
+) -> ModuleManifest:
     """Return the manifest of a module from its code objects and, where libclang is there, its sources.
 
     Code objects are given as target -> path.

@@ -44,7 +44,7 @@ from luthier_build.plugin import include_dir
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
-from luthier_build.units import Unit, compile_unit, plan_units, write_bundle
+from luthier_build.units import BuildUnit, compile_unit, plan_units, write_bundle
 from luthier_build.workspace import digest, digest_text, made_by, write_together
 
 _SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
@@ -204,7 +204,7 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
     )
 
 
-def _plugin_files(unit: Unit) -> set[str]:
+def _plugin_files(unit: BuildUnit) -> set[str]:
     return {flag.partition("=")[2] for flag in unit.plugin if flag.startswith("-fpass-plugin=")}
 
 
@@ -231,7 +231,7 @@ def _compile(target: list[Any], source: list[Any], env: Any) -> int:
 
 
 def _say_compile(target: list[Any], source: list[Any], env: Any) -> str:
-    unit: Unit = env["LUTHIER_UNIT"]
+    unit: BuildUnit = env["LUTHIER_UNIT"]
     if env["LUTHIER_SETTINGS"].verbose:
         return shlex.join(unit.full_command(Path(target[0].path), Path(target[0].path).with_suffix(".d")))
     return f"compiling {unit.module} for {unit.target}"
@@ -242,7 +242,7 @@ def _describe(target: list[Any], source: list[Any], env: Any) -> int:
 
 
 def _write_module(target: list[Any], source: list[Any], env: Any) -> None:
-    units: list[Unit] = env["LUTHIER_UNITS"]
+    units: list[BuildUnit] = env["LUTHIER_UNITS"]
     toolchain: Toolchain = env["LUTHIER_TOOLCHAIN"]
     settings: Settings = env["LUTHIER_SETTINGS"]
     objects = {unit.target: Path(node.abspath) for unit, node in zip(units, source, strict=False)}
@@ -334,7 +334,7 @@ class _DatabaseCommand:
 
     @staticmethod
     def strfunction(target: Any, source: Any, env: Any, executor: Any = None, overrides: Any = None) -> str:
-        unit: Unit = env["LUTHIER_UNIT"]
+        unit: BuildUnit = env["LUTHIER_UNIT"]
         return shlex.join([*unit.command, "-c", source.abspath])
 
 

@@ -28,7 +28,7 @@ Report = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Unit:
+class BuildUnit:
     """One compilation: a module for a target."""
 
     module: str
@@ -85,7 +85,7 @@ def unit_id(module: ModuleSettings, settings: Settings) -> str:
 
 def plan_units(
     module: ModuleSettings, settings: Settings, toolchain: Toolchain, *, project: Path, headers: Path
-) -> list[Unit]:
+) -> list[BuildUnit]:
     """Return the units of a module, one per target.
 
     Args:
@@ -121,11 +121,13 @@ def plan_units(
         )
         key = digest_text(*command, "", *plugin, "", *module.sources, "", *identity)
         beginning = Beginning.of(toolchain, target, flags, project)
-        units.append(Unit(module.name, target, project, command, plugin, module.sources[-1], sources, beginning, key))
+        units.append(
+            BuildUnit(module.name, target, project, command, plugin, module.sources[-1], sources, beginning, key)
+        )
     return units
 
 
-def compile_unit(unit: Unit, output: Path, *, verbose: bool = False, report: Report = print) -> list[Path]:
+def compile_unit(unit: BuildUnit, output: Path, *, verbose: bool = False, report: Report = print) -> list[Path]:
     """Run the compiler and check what it made; `output` appears whole or not at all.
 
     Returns:

@@ -33,7 +33,7 @@ LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorLine:
     """One line of the report."""
 
     subject: str
@@ -63,17 +63,17 @@ def run(args: argparse.Namespace) -> int:
     return int(any(finding.status == "missing" for finding in findings))
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[DoctorLine]:
     """Yield all findings, each as soon as it is known.
 
     Building the compiler plugin the first time takes some seconds.
     """
-    yield Finding("luthier", "ok", f"{__version__} on Python {platform.python_version()}, {platform.machine()}")
+    yield DoctorLine("luthier", "ok", f"{__version__} on Python {platform.python_version()}, {platform.machine()}")
     yield _attempt("native module", _native, "reinstall luthier; from source it needs llvm-22-dev and a C++ compiler")
     try:
         toolchain = Toolchain.find()
     except LuthierError as problem:
-        yield Finding("compiler", "missing", str(problem))
+        yield DoctorLine("compiler", "missing", str(problem))
     else:
         yield from _toolchain(toolchain)
     for subject, names in (
@@ -88,12 +88,12 @@ def examine() -> Iterator[Finding]:
     yield from _programs()
 
 
-def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> Finding:
+def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> DoctorLine:
     """Return the finding of one check: what it returns, or its error with the fix."""
     try:
-        return Finding(subject, "ok", check())
+        return DoctorLine(subject, "ok", check())
     except Exception as problem:  # a doctor that dies of what it finds is of no use
-        return Finding(subject, status, " ".join(str(problem).split()) or repr(problem), fix)
+        return DoctorLine(subject, status, " ".join(str(problem).split()) or repr(problem), fix)
 
 
 def _native() -> str:
@@ -136,14 +136,14 @@ def _usable(extensions: Extensions[Any]) -> str:
     return ", ".join(extensions.names())
 
 
-def _toolchain(toolchain: Toolchain) -> Iterator[Finding]:
+def _toolchain(toolchain: Toolchain) -> Iterator[DoctorLine]:
     from luthier_build.plugin import plugin_for
 
     first_line = toolchain.version.partition("\n")[0]
-    yield Finding("compiler", "ok", f"{toolchain.clang}: {first_line} ({toolchain.kind})")
+    yield DoctorLine("compiler", "ok", f"{toolchain.clang}: {first_line} ({toolchain.kind})")
     version = ".".join(str(part) for part in toolchain.hip_version)
-    yield Finding("HIP headers", "ok", f"{toolchain.rocm_path}/include/hip, version {version}")
-    yield Finding("device library", "ok", str(toolchain.device_library))
+    yield DoctorLine("HIP headers", "ok", f"{toolchain.rocm_path}/include/hip, version {version}")
+    yield DoctorLine("device library", "ok", str(toolchain.device_library))
     plugin = _attempt(
         "compiler plugin",
         lambda: str(plugin_for(toolchain)),
@@ -174,14 +174,14 @@ def _compile_hook(toolchain: Toolchain) -> str:
     return f"{hook.symbol} compiles for {_TARGET}, with its bitcode"
 
 
-def _optional() -> Iterator[Finding]:
+def _optional() -> Iterator[DoctorLine]:
     from luthier_build import sources
     from luthier_build.wrapper import clang_beneath, find_hipcc, plugin_and_headers
 
     if sources.available():
-        yield Finding("libclang", "ok", "parameters of hooks get their names and C++ types")
+        yield DoctorLine("libclang", "ok", "parameters of hooks get their names and C++ types")
     else:
-        yield Finding(
+        yield DoctorLine(
             "libclang", "optional", "not installed: hooks are described by LLVM types", "pip install libclang"
         )
 
@@ -200,12 +200,12 @@ def _optional() -> Iterator[Finding]:
     )
     for module, what, extra in (("SCons", "SCons builds", "scons"), ("hip", "real devices from Python", "hip")):
         if importlib.util.find_spec(module) is not None:
-            yield Finding(module, "ok", f"for {what}")
+            yield DoctorLine(module, "ok", f"for {what}")
         else:
-            yield Finding(module, "optional", f"not installed: no {what}", f"pip install 'luthier[{extra}]'")
+            yield DoctorLine(module, "optional", f"not installed: no {what}", f"pip install 'luthier[{extra}]'")
 
 
-def _devices() -> Finding:
+def _devices() -> DoctorLine:
     """Return the AMD GPUs as the kernel driver lists them (its topology in sysfs; 0 stands for a CPU)."""
     found = []
     for properties in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
@@ -217,18 +217,18 @@ def _devices() -> Finding:
         if version:
             found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
     if found:
-        return Finding("devices", "ok", ", ".join(found))
-    return Finding("devices", "optional", "no AMD GPU here: kernels run on the emulated device (emu:gfx942, …)")
+        return DoctorLine("devices", "ok", ", ".join(found))
+    return DoctorLine("devices", "optional", "no AMD GPU here: kernels run on the emulated device (emu:gfx942, …)")
 
 
-def _programs() -> Iterator[Finding]:
+def _programs() -> Iterator[DoctorLine]:
     """Yield findings on what `luthier run` needs: the virtual device and the tool library, and ROCm above them."""
     from luthier.run.program import LIBRARY, TOOL_LIBRARY, library_folder
 
     try:
-        yield Finding("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
+        yield DoctorLine("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
     except LuthierError as problem:
-        yield Finding("virtual device", "optional", str(problem), "reinstall luthier where ROCr's headers are")
+        yield DoctorLine("virtual device", "optional", str(problem), "reinstall luthier where ROCr's headers are")
 
     def library(name: str, without: str) -> str:
         found = rocm.find(name)
@@ -243,6 +243,6 @@ def _programs() -> Iterator[Finding]:
         missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]
         fix = f"there is no {', '.join(missing)}: unset HSA_TOOLS_LIB" if missing else ""
         status = "optional" if missing else "ok"
-        yield Finding("HSA_TOOLS_LIB", status, f"is {taken}; Luthier's library is added to it", fix)
+        yield DoctorLine("HSA_TOOLS_LIB", status, f"is {taken}; Luthier's library is added to it", fix)
     else:
-        yield Finding("HSA_TOOLS_LIB", "ok", "is not set: Luthier's library is alone")
+        yield DoctorLine("HSA_TOOLS_LIB", "ok", "is not set: Luthier's library is alone")

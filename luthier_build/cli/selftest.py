@@ -20,7 +20,7 @@ from luthier.terminal import say, say_text
 from luthier_build.cli import doctor
 
 if TYPE_CHECKING:
-    from luthier_build.selftest.steps import Outcome, Step
+    from luthier_build.selftest.steps import SelftestStep, StepOutcome
 
 SCHEMA = 1
 """Schema of the file; it grows when something in it changes its meaning or goes."""
@@ -62,16 +62,16 @@ def run(args: argparse.Namespace) -> int:
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 
-def steps(names: list[str] | None) -> Iterator[Step]:
+def steps(names: list[str] | None) -> Iterator[SelftestStep]:
     """Return the steps on the devices named, or on those that exist.
 
     Raises:
         LuthierError: a name is not that of a device.
     """
     from luthier_build.selftest import devices, programs  # slow to import
-    from luthier_build.selftest.steps import Step
+    from luthier_build.selftest.steps import SelftestStep
 
-    found = [Step("machine", "environment", environment)]
+    found = [SelftestStep("machine", "environment", environment)]
     for name in names or _DEFAULT:
         kind, _, rest = name.partition(":")
         if kind == "emu" and rest:
@@ -112,6 +112,6 @@ def _last_line(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else ""
 
 
-def _summary(outcomes: list[Outcome]) -> str:
+def _summary(outcomes: list[StepOutcome]) -> str:
     counts = {status: sum(outcome.status == status for outcome in outcomes) for status in ("ok", "failed", "skipped")}
     return ", ".join(f"{count} {status}" for status, count in counts.items() if count)

@@ -21,7 +21,7 @@ from luthier.terminal import say_text
 from luthier.tool import ToolGroup
 
 from luthier_build.selftest import devices
-from luthier_build.selftest.tools import Counting, Hooked, compile_hook
+from luthier_build.selftest.tools import CountingTool, Hooked, compile_hook
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,7 +48,7 @@ def _program(what: str, names: str, command: Sequence[str]) -> dict[str, Any]:
         code = run_program(command, gpus, executed=executed)
         counted = sum(times for _, counts in executed.objects() for times, _ in counts.values())
         return {"code": code, "counted": counted + executed.elsewhere}
-    tool = Counting() if what == "counting" else Hooked(compile_hook(gpus[0].target.target.name))
+    tool = CountingTool() if what == "counting" else Hooked(compile_hook(gpus[0].target.target.name))
     instrumentation = Instrumentation(ToolGroup([tool]), Selection())
     instrumentation.begin()
     code = run_program(command, gpus, instrumentation)

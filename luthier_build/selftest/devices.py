@@ -13,18 +13,18 @@ from luthier.verify.launch_plan import LaunchPlan
 from numpy.typing import NDArray
 
 from luthier_build.selftest import kernel
-from luthier_build.selftest.steps import Step, check
-from luthier_build.selftest.tools import Counting, Hooked, compile_hook
+from luthier_build.selftest.steps import SelftestStep, check
+from luthier_build.selftest.tools import CountingTool, Hooked, compile_hook
 
 
-def emulated(name: str) -> list[Step]:
+def emulated(name: str) -> list[SelftestStep]:
     """Return the steps on ``emu:TARGET``."""
     target = name.partition(":")[2]
     return [
-        Step(name, "lift", lambda: lifted(target)),
-        Step(name, "original", lambda: original(name, target)),
-        Step(name, "counters", lambda: verified(target, Counting())),
-        Step(name, "hooks", lambda: verified(target, Hooked(compile_hook(target)))),
+        SelftestStep(name, "lift", lambda: lifted(target)),
+        SelftestStep(name, "original", lambda: original(name, target)),
+        SelftestStep(name, "counters", lambda: verified(target, CountingTool())),
+        SelftestStep(name, "hooks", lambda: verified(target, Hooked(compile_hook(target)))),
     ]
 
 
@@ -66,7 +66,7 @@ def counted_on(device: Any) -> str:
     target = device.target.target.name
     object = kernel.code_object(target)
     launch(device, object.data)
-    tool, tasks = Counting(), []
+    tool, tasks = CountingTool(), []
 
     def instrument(task: InstrumentationTask) -> None:
         tasks.append(task)

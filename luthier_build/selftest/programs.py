@@ -19,21 +19,21 @@ from luthier.support.processes import run
 from luthier_build import rocm
 from luthier_build.selftest import devices, kernel
 from luthier_build.selftest import program as hip_program
-from luthier_build.selftest.steps import Skip, Step, check
+from luthier_build.selftest.steps import SelftestStep, Skip, check
 from luthier_build.selftest.tools import compile_hook
 
 _PATIENCE = 300
 """Seconds."""
 
 
-def under_rocm(name: str) -> list[Step]:
+def under_rocm(name: str) -> list[SelftestStep]:
     """Return the steps on the virtual device ``emu:TARGET``."""
     where = f"{name}, ROCr"
     return [
-        Step(where, "libraries", lambda: libraries(name)),
-        Step(where, "program", lambda: ran(name, "program")),
-        Step(where, "counters", lambda: ran(name, "counting")),
-        Step(where, "hooks", lambda: ran(name, "hooked")),
+        SelftestStep(where, "libraries", lambda: libraries(name)),
+        SelftestStep(where, "program", lambda: ran(name, "program")),
+        SelftestStep(where, "counters", lambda: ran(name, "counting")),
+        SelftestStep(where, "hooks", lambda: ran(name, "hooked")),
     ]
 
 
@@ -93,7 +93,7 @@ def ran(name: str, what: str) -> str:
     return f"{wanted} instructions counted, as many as the emulated device executes; result as without"
 
 
-def gpu(name: str, *, asked: bool) -> list[Step]:
+def gpu(name: str, *, asked: bool) -> list[SelftestStep]:
     """Return the step on ``hip:N``, in a process of its own: a kernel that faults there ends it.
 
     Args:
@@ -109,7 +109,7 @@ def gpu(name: str, *, asked: bool) -> list[Step]:
             raise Skip(f"no GPU to be used: {str(problem).splitlines()[-1]}") from None
         return f"{found['device']}: {found['detail']}"
 
-    return [Step(name, "counters", try_it)]
+    return [SelftestStep(name, "counters", try_it)]
 
 
 def apart(*arguments: str) -> dict[str, Any]:

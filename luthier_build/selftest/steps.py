@@ -15,7 +15,7 @@ class Skip(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class SelftestStep:
     """Something to be tried."""
 
     where: str
@@ -26,7 +26,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """Result of a step."""
 
     where: str
@@ -49,7 +49,7 @@ def check(condition: bool, otherwise: str) -> None:
         raise LuthierError(otherwise)
 
 
-def run_steps(steps: Iterable[Step]) -> Iterator[Outcome]:
+def run_steps(steps: Iterable[SelftestStep]) -> Iterator[StepOutcome]:
     """Run one after the other; none that fails keeps the next from running."""
     for step in steps:
         began, trace = time.monotonic(), ""
@@ -61,4 +61,4 @@ def run_steps(steps: Iterable[Step]) -> Iterator[Outcome]:
             status, detail = "failed", str(problem) or repr(problem)
             if not isinstance(problem, LuthierError):
                 trace = traceback.format_exc()
-        yield Outcome(step.where, step.name, status, detail, round(time.monotonic() - began, 3), trace)
+        yield StepOutcome(step.where, step.name, status, detail, round(time.monotonic() - began, 3), trace)

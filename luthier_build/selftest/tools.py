@@ -23,7 +23,7 @@ LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
 """
 
 
-class Counting(Tool):
+class CountingTool(Tool):
     """Counts every instruction without hooks: from what flows through the kernel's blocks."""
 
     name = "counting"

@@ -8,10 +8,10 @@ from luthier.arch.generation import INHERITED, Generation
 from luthier.arch.gfx9 import GFX9
 from luthier.arch.gfx11 import GFX11
 from luthier.arch.hazards import Hazard
-from luthier.arch.parties import SALU, VALU, Party, Registers, Role
+from luthier.arch.parties import SALU, VALU, HazardRole, Party, RegisterSet
 from luthier.arch.target import Target
-from luthier.arch.targets import TARGETS, Table, generations, target_named
-from luthier.arch.waits import Field
+from luthier.arch.targets import TARGETS, ProcessorTable, generations, target_named
+from luthier.arch.waits import LimitField
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.operations import FAMILIES, operations_of
 from luthier.errors import TargetError
@@ -100,11 +100,11 @@ def test_rows_end_at_descendants() -> None:
     for end in ("GFX90A", "NEW", "nowhere"):
         wrong = Hazard(name="a hazard", producer=VALU, consumer=SALU, needed=1, source="a test", until=(end,))
         with pytest.raises(TargetError, match=f"'a hazard' ends at {end}, which does not descend from it"):
-            Table([*TARGETS.values(), child(GFX11, hazard_rows=(wrong,))])
+            ProcessorTable([*TARGETS.values(), child(GFX11, hazard_rows=(wrong,))])
 
 
 @pytest.mark.parametrize(
-    "producer", [VALU.by(Role("paints")), VALU.writes(Registers("paints")), VALU.reads(Registers("paint"))]
+    "producer", [VALU.by(HazardRole("paints")), VALU.writes(RegisterSet("paints")), VALU.reads(RegisterSet("paint"))]
 )
 def test_roles_have_a_meaning(producer: Party) -> None:
     row = Hazard(name="a hazard", producer=producer, consumer=SALU, needed=1, source="a test")
@@ -114,7 +114,7 @@ def test_roles_have_a_meaning(producer: Party) -> None:
 
 def test_waits_speak_of_counters_that_there_are() -> None:
     with pytest.raises(TargetError, match="S_WAIT waits for nocnt, which is no counter"):
-        replace(GFX11.waits, fields={"S_WAIT": (Field("nocnt", ((0, 4),)),)})
+        replace(GFX11.waits, fields={"S_WAIT": (LimitField("nocnt", ((0, 4),)),)})
     with pytest.raises(TargetError, match="brook is no stream"):
         replace(GFX11.waits, releases={"S_BARRIER_WAIT": "brook"})
 
@@ -128,16 +128,16 @@ def test_waits_speak_of_counters_that_there_are() -> None:
 )
 def test_processors_that_clash(new: dict[str, object], said: str) -> None:
     with pytest.raises(TargetError, match=said):
-        Table([*TARGETS.values(), Target(parent=GFX11, **new)])  # type: ignore[arg-type]
+        ProcessorTable([*TARGETS.values(), Target(parent=GFX11, **new)])  # type: ignore[arg-type]
 
 
 def test_generations_that_clash_or_are_elsewhere() -> None:
     with pytest.raises(TargetError, match="is of another generation GFX12 than"):
-        Table([*TARGETS.values(), child(GFX11, "GFX12")])
+        ProcessorTable([*TARGETS.values(), child(GFX11, "GFX12")])
     with pytest.raises(TargetError, match="is of another generation GFX11 than"):
-        Table([Target(parent=Generation(parent=GFX11), name="gfx1fff", mach=0xFE)])
+        ProcessorTable([Target(parent=Generation(parent=GFX11), name="gfx1fff", mach=0xFE)])
     with pytest.raises(TargetError, match="descends from generation GFX9, not from generation AMDGCN"):
-        Table([child(Generation(parent=None, **EVERYTHING))])
+        ProcessorTable([child(Generation(parent=None, **EVERYTHING))])
 
 
 def test_operations_are_inherited_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from effort import EVERYTHING
 from limited import MB, survives
 from luthier import InstrumentationTask, immediate
 from luthier.lifting import lift
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.module.tool_module import load_built
 from manifests import damaged
 
@@ -45,8 +45,8 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
 
 def use(bundle: bytes, text: str, task: InstrumentationTask) -> None:
     """All that is done with a module before anything is compiled, and its manifest written again."""
-    manifest = Manifest.from_text(text, "damaged")
-    assert Manifest.from_text(manifest.to_json(), "again") == manifest
+    manifest = ModuleManifest.from_text(text, "damaged")
+    assert ModuleManifest.from_text(manifest.to_json(), "again") == manifest
     names = (one.name + one.location for one in (*manifest.hooks, *manifest.variables))
     " ".join(
         (manifest.package, manifest.module, manifest.cuid, manifest.llvm, manifest.compiler, manifest.luthier, *names)

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 from luthier.errors import BuildError, ToolError
-from luthier.module import DeviceVariable, Hook, Manifest, Parameter
+from luthier.module import DeviceVariable, Hook, ModuleManifest, Parameter
 from luthier.module.embedded import plain_name
 
 import luthier_build.sources as sources_module
@@ -56,12 +56,12 @@ def build(
     targets: list[str],
     source: str = "device.hip",
     flags: Sequence[str] = (),
-) -> Manifest:
+) -> ModuleManifest:
     settings = load_settings({"package": "tool", "targets": targets, "flags": flags, "modules": {"device": [source]}})
     (built,) = compile_tool(
         settings, project=project, destination=project / "out", toolchain=toolchain, report=lambda _: None
     )
-    assert Manifest.read(project / "out/device.json") == built.manifest
+    assert ModuleManifest.read(project / "out/device.json") == built.manifest
     return built.manifest
 
 
@@ -226,18 +226,18 @@ def test_a_hook_that_differs_between_targets_is_refused(
 def test_reading_a_damaged_manifest(
     tmp_path: Path, change: Callable[[dict[str, object]], object], message: str
 ) -> None:
-    good = Manifest("p", "m", "m.hipfb", ("gfx942",), (), (), (), "", "22.1", "clang")
+    good = ModuleManifest("p", "m", "m.hipfb", ("gfx942",), (), (), (), "", "22.1", "clang")
     path = tmp_path / "m.json"
     path.write_text(good.to_json())
-    assert Manifest.read(path) == good
+    assert ModuleManifest.read(path) == good
     path.write_text(json.dumps(change(json.loads(good.to_json()))))
     with pytest.raises(ToolError, match=message):
-        Manifest.read(path)
+        ModuleManifest.read(path)
     path.write_text("{")
     with pytest.raises(ToolError, match="not a manifest"):
-        Manifest.read(path)
+        ModuleManifest.read(path)
     with pytest.raises(ToolError, match="cannot read manifest"):
-        Manifest.read(tmp_path / "missing.json")
+        ModuleManifest.read(tmp_path / "missing.json")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from luthier import Tool, ToolModule
 from luthier.cli.main import main
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.objects import load_object, load_objects
 from luthier.verify import verify_object
 
@@ -97,10 +97,10 @@ def test_two_modules_and_a_host_extension(sample: Callable[[str], Path], tmp_pat
         "assert tracing.trace.location == 'two_modules/device/tracing.hip:2'"
     )
     run([sys.executable, "-c", code], tmp_path / "installed")
-    manifest = Manifest.read(tmp_path / "installed/two_modules/tracing.json")
+    manifest = ModuleManifest.read(tmp_path / "installed/two_modules/tracing.json")
     assert {variable.name: variable.size for variable in manifest.variables} == {"slots": 512, "next_slot": 4}
     assert manifest.hooks[0].documentation == "Keeps an address."
-    counting = Manifest.read(tmp_path / "installed/two_modules/counting.json")
+    counting = ModuleManifest.read(tmp_path / "installed/two_modules/counting.json")
     assert counting.cuid != manifest.cuid
 
     assert wheel_of(project)[0] == []
@@ -169,7 +169,7 @@ def test_cmake_with_the_language_hip(
     output = make()
     assert "Compiling device module device" in output
     assert hooks(build / "app")["gfx90a"] > 1000
-    manifest = Manifest.read(build / "out/device.json")
+    manifest = ModuleManifest.read(build / "out/device.json")
     assert (manifest.package, manifest.targets) == ("cmake_tool", ("gfx90a", "gfx942"))
     assert hooks(build / "out/device.hipfb").keys() == {"gfx90a", "gfx942"}
 
@@ -236,7 +236,7 @@ def test_the_same_source_by_clang_15_and_22_is_usable_by_the_runtime(
         out = tmp_path / f"out{compiler.llvm_major}"
         arguments = ["--project", str(project), "--target", "gfx90a", "--clang", str(compiler.clang), "-o", str(out)]
         assert main(["build", *arguments, "--build-dir", f"build/{compiler.llvm_major}"]) == 0
-        assert Manifest.read(out / "device.json").llvm.startswith(f"{compiler.llvm_major}.")
+        assert ModuleManifest.read(out / "device.json").llvm.startswith(f"{compiler.llvm_major}.")
         module = ToolModule.load(out / "device.hipfb")
 
         class Counting(Tool):

@@ -18,7 +18,7 @@ from luthier.support.processes import run
 
 from luthier_build import rocm
 from luthier_build.selftest import devices, kernel
-from luthier_build.selftest.steps import Skip, Step, run_steps
+from luthier_build.selftest.steps import SelftestStep, Skip, run_steps
 from luthier_build.toolchain import Toolchain
 
 pytestmark = pytest.mark.covering(1)
@@ -152,7 +152,8 @@ def test_a_step_of_each_kind() -> None:
         return str(np.zeros(1)[2])
 
     steps = [
-        Step("there", name, function) for name, function in (("a", skip), ("b", fail), ("c", bug), ("d", lambda: "!"))
+        SelftestStep("there", name, function)
+        for name, function in (("a", skip), ("b", fail), ("c", bug), ("d", lambda: "!"))
     ]
     found = list(run_steps(steps))
     assert [outcome.status for outcome in found] == ["skipped", "failed", "failed", "ok"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from luthier.errors import BuildError
 from luthier.isa.targets import TargetId
-from luthier.module import DeviceContents, DeviceVariable, Hook, Manifest, Parameter, ToolModule
+from luthier.module import DeviceContents, DeviceVariable, Hook, ModuleManifest, Parameter, ToolModule
 
 from luthier_build.manifest import make_manifest
 from luthier_build.package import compile_tool
@@ -35,7 +35,9 @@ VARIABLES = (
     DeviceVariable("scale", "scale", "float", 4, False, True),
     DeviceVariable("blob", "blob", "", 12, False, False),
 )
-MANIFEST = Manifest("tool", "device", "device.hipfb", ("gfx942", "gfx1100"), HOOKS, VARIABLES, (), "", "22.1", "clang")
+MANIFEST = ModuleManifest(
+    "tool", "device", "device.hipfb", ("gfx942", "gfx1100"), HOOKS, VARIABLES, (), "", "22.1", "clang"
+)
 
 
 def test_stub_text() -> None:

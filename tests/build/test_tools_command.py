@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from luthier.cli.main import main
 from luthier.errors import ToolError
-from luthier.module import DeviceVariable, Hook, Manifest, Parameter
+from luthier.module import DeviceVariable, Hook, ModuleManifest, Parameter
 from luthier.tool import parse_tool, parse_tools
 
 GOOD = """\
@@ -37,7 +37,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         *,
         code: str | None = GOOD,
         value: str | None = None,
-        manifest: Manifest | str | None = None,
+        manifest: ModuleManifest | str | None = None,
     ) -> None:
         monkeypatch.delitem(sys.modules, package, raising=False)
         metadata = tmp_path / f"{package}-1.2.dist-info"
@@ -57,7 +57,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return make
 
 
-def manifest(**changes: object) -> Manifest:
+def manifest(**changes: object) -> ModuleManifest:
     fields: dict[str, object] = {
         "package": "p",
         "module": "device",
@@ -70,7 +70,7 @@ def manifest(**changes: object) -> Manifest:
         "llvm": "22.1.8",
         "compiler": "clang",
     }
-    return Manifest(**{**fields, **changes})  # type: ignore[arg-type]
+    return ModuleManifest(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def rows(capsys: pytest.CaptureFixture[str], names: set[str]) -> list[dict[str, object]]:

@@ -275,7 +275,7 @@ def test_native_code_without_a_build_id_counts_by_content(tmp_path: Path) -> Non
         command = ["cc", "-shared", "-x", "c", "-", "-nostdlib", "-Wl,--build-id=none", "-o", str(path)]
         subprocess.run(command, input=text, text=True, check=True)
         assert not provenance._build_id(str(path))
-        digests.add(provenance._File.of_native(str(path)).digest)
+        digests.add(provenance._SourceFile.of_native(str(path)).digest)
     assert len(digests) == 3
     for damaged in (b"", b"\x7fELF\2\1", b"\x7fELF\2\1" + b"\xff" * 58, bytes(200)):
         path.write_bytes(damaged)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import ToolError
 from luthier.module import ToolModule
 from luthier.module.tool_module import loaded_by
@@ -70,9 +70,9 @@ class Arguments:
 def observed(device: EmulatedDevice, object: Any, plan: LaunchPlan, arguments: Arguments) -> Rows:
     """Accesses outside LDS and scratch, as the device sees them: pc, address, size, lane, work-group."""
     rows: Rows = []
-    before: list[Step] = []
+    before: list[WaveStep] = []
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         for access in step.worker.take_accesses():
             if before and any(before[0].text.startswith(f"{space}_") for space in ("global", "flat", "buffer")):
                 pc, group = before[0].address, before[0].workgroup

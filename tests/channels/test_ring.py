@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from luthier.channels import Description, Drain, Ring, describe
+from luthier.channels import ChannelDrain, Description, Ring, describe
 from luthier.channels.layout import FIELD, HEAD, RING
 from luthier.errors import ToolError
 from luthier.wire.channels import MAGIC, VERSION, Kind, Mode
@@ -97,7 +97,7 @@ def test_a_producer_beside_the_drain() -> None:
         if len(found) == 3:
             raise ValueError("once")
 
-    drain = Drain()
+    drain = ChannelDrain()
     drain.add(waves.ring, sink)
 
     def produce() -> None:

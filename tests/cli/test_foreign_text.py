@@ -19,7 +19,7 @@ import pytest
 from commands import MAIN
 from luthier import Table
 from luthier.cli.main import main
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.errors import LuthierError
 from luthier.report.page import write_page
 from luthier.run.folder import RunFolder
@@ -118,8 +118,8 @@ def test_a_line_stays_one_line(hostile: str) -> None:
     assert is_harmless(table.text())
     assert len({len(line) for line in table.text().split("\n")[1:]}) == 1, "aligned as it is seen"
     assert "\n" not in str(LuthierError("no", object=hostile, kernel=hostile))
-    assert "\n" not in Progress(hostile).text()
-    assert is_harmless(Progress(hostile).text())
+    assert "\n" not in ProgressLine(hostile).text()
+    assert is_harmless(ProgressLine(hostile).text())
 
 
 # Commands -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from kept import kept
 from luthier.cli.main import main
 from luthier.errors import LuthierError
-from luthier.verify.launch_plan import Structure, read_plans
+from luthier.verify.launch_plan import StructureArgument, read_plans
 
 from luthier_build.compile import compile_application
 
@@ -102,7 +102,7 @@ def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     plan.write_text(text.replace('at = 8, scalar = "uint32", value = 0', 'at = 8, scalar = "uint32", value = 300'))
     plans = read_plans(plan)
     structure = plans["take"].materialise()[0]
-    assert isinstance(structure, Structure)
+    assert isinstance(structure, StructureArgument)
     assert (structure.data[8:12], [at for at, _ in structure.buffers]) == ((300).to_bytes(4, "little"), [0])
     capsys.readouterr()
     executed = {}
@@ -124,4 +124,4 @@ def test_structures_that_are_made_up_or_not(tmp_path: Path, capsys: pytest.Captu
     plan = tmp_path / "plan.toml"
     assert main(["verify", str(path), "-t", "instr_count", "--write-plan", str(plan)]) == 0
     assert "Pair, 8 bytes: a structure, of whose fields nothing is known\n    { structure = 8," in plan.read_text()
-    assert isinstance(read_plans(plan)["take"].materialise()[0], Structure)
+    assert isinstance(read_plans(plan)["take"].materialise()[0], StructureArgument)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from commands import run_luthier
 from luthier.cli.main import every_command
-from luthier.cli.options import Need, Options, group, option
+from luthier.cli.options import CommandOptions, Need, group, option
 from luthier.cli.run import RunOptions
 from luthier.errors import LuthierError
 from luthier.report.page import document
@@ -21,13 +21,13 @@ from luthier.run.folder import RunFolder
 from run_folders import write_run
 
 
-class Files(Options):
+class Files(CommandOptions):
     """Options that several commands have."""
 
     sarif: str | None = option("--sarif", metavar="FILE", help="a file")
 
 
-class Example(Options):
+class Example(CommandOptions):
     """A command with one of each."""
 
     check: str | None = option("--check", in_summary=True, instead="look by hooks", help="what to look for")

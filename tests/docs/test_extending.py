@@ -73,12 +73,12 @@ s_endpgm
 """
 
 
-def table_without(name: str, *others: Target) -> targets.Table:
+def table_without(name: str, *others: Target) -> targets.ProcessorTable:
     """The table that lacks a processor, and has others."""
-    return targets.Table([*(one for one in TARGETS.values() if one.name != name), *others])
+    return targets.ProcessorTable([*(one for one in TARGETS.values() if one.name != name), *others])
 
 
-def use(table: targets.Table, patch: pytest.MonkeyPatch) -> None:
+def use(table: targets.ProcessorTable, patch: pytest.MonkeyPatch) -> None:
     """Take this for Luthier's own."""
     patch.setattr(targets, "_OWN", table)
     targets._all.cache_clear()

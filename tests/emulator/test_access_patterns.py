@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 
 pytestmark = pytest.mark.covering(1)
@@ -55,7 +55,7 @@ def lanes_of(mask: int) -> np.ndarray:
 def test_global(pattern: str, mask: str, width: int) -> None:
     active = lanes_of(MASKS[mask])
     offsets = patterns(4 * width, active)[pattern]
-    memory = Memory()
+    memory = AllocationTable()
     source, target = memory.allocate(ROOM), memory.allocate(ROOM)
     words = np.random.default_rng(1).integers(0, 1 << 32, ROOM // 4, dtype=np.uint32)
     source.view()[:] = words.view(np.uint8)
@@ -112,7 +112,7 @@ def test_lds(pattern: str, mask: str, width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_row_that_runs_over_the_end(width: int) -> None:
     """The fault names the first lane outside, and nothing is stored."""
-    memory = Memory()
+    memory = AllocationTable()
     target = memory.allocate(ROOM)
     offsets = np.arange(64) * 4 * width + ROOM - 40 * 4 * width
     with pytest.raises(EmulationError) as caught:
@@ -134,7 +134,7 @@ def test_offsets_from_a_scalar(target: str, wave_size: int, mask: str, width: in
     active = lanes_of(MASKS[mask])[:wave_size]
     lanes = np.arange(wave_size)
     size = 4 * width
-    memory = Memory()
+    memory = AllocationTable()
     source, stored = memory.allocate(ROOM), memory.allocate(ROOM)
     words = np.random.default_rng(3).integers(0, 1 << 32, ROOM // 4, dtype=np.uint32)
     source.view()[:] = words.view(np.uint8)
@@ -163,7 +163,7 @@ def test_offsets_from_a_scalar(target: str, wave_size: int, mask: str, width: in
 @pytest.mark.parametrize("form", ["offsets", "addresses"])
 def test_a_row_that_wraps(form: str) -> None:
     """The low 32 bits go on one behind the other, the addresses do not: that is 4 GiB away."""
-    memory = Memory()
+    memory = AllocationTable()
     target = memory.allocate(ROOM)
     if form == "offsets":
         low = (np.arange(64) * 4 - 128).astype(np.uint32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
 
@@ -17,14 +17,14 @@ def split(address: int) -> dict[int, int]:
     return {0: address & 0xFFFFFFFF, 1: address >> 32}
 
 
-def filled(memory: Memory) -> Allocation:
+def filled(memory: AllocationTable) -> DeviceAllocation:
     place = memory.allocate(SIZE)
     place.view()[:] = RNG.integers(0, 256, SIZE, np.uint8)
     return place
 
 
 def run(
-    source: str, memory: Memory, place: Allocation, vgprs: dict[int, NDArray[np.uint32]], **more: object
+    source: str, memory: AllocationTable, place: DeviceAllocation, vgprs: dict[int, NDArray[np.uint32]], **more: object
 ) -> WaveState:
     return run_assembly(TARGET, source, vgprs, split(place.address), memory=memory, **more)
 
@@ -33,7 +33,7 @@ def run(
 @pytest.mark.parametrize("bits", [8, 32, 64, 128])
 def test_copies_to_lds(verb: str, bits: int) -> None:
     """The offset is added to both addresses; lanes that are off and what is beyond LDS is left alone."""
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     size = bits // 8
     offsets = (RNG.permutation(100)[:LANES] * 16).astype(np.uint32)
@@ -52,7 +52,7 @@ def test_copies_to_lds(verb: str, bits: int) -> None:
 
 @pytest.mark.parametrize("bits", [8, 32, 64, 128])
 def test_copies_from_lds(bits: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     before = place.view().copy()
     size = bits // 8
@@ -72,7 +72,7 @@ def test_copies_from_lds(bits: int) -> None:
 @pytest.mark.parametrize("verb", ["cluster_load", "global_load_monitor", "flat_load_monitor"])
 @pytest.mark.parametrize("units", [1, 2, 4])
 def test_loads_for_clusters_and_monitors(verb: str, units: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     offsets = (RNG.permutation(100)[:LANES] * 16).astype(np.uint32)
     register = "v4" if units == 1 else f"v[4:{3 + units}]"
@@ -84,7 +84,7 @@ def test_loads_for_clusters_and_monitors(verb: str, units: int) -> None:
 
 
 def test_loads_for_other_work_groups_are_an_error() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     with pytest.raises(EmulationError, match="no clusters"):
         run("s_mov_b32 m0, 3\n cluster_load_b32 v4, v0, s[0:1]", memory, place, {0: np.zeros(LANES, np.uint32)})
@@ -103,7 +103,7 @@ def elements(rows: NDArray[np.uint32], bits: int) -> list[list[int]]:
 @pytest.mark.parametrize(("bits", "units"), [(16, 4), (8, 2), (6, 3), (4, 2)])
 def test_transposing_loads(space: str, bits: int, units: int) -> None:
     """Of what 16 or 8 lanes load, element k of each ends in the lanes whose number is k."""
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     stride = 4 * units
     offsets = np.arange(LANES, dtype=np.uint32) * stride
@@ -140,7 +140,7 @@ D16 = {"u8": (1, False), "i8": (1, True), "b16": (2, False)}
 @pytest.mark.parametrize("kind", D16)
 @pytest.mark.parametrize("space", ["global", "flat", "scratch", "buffer", "ds"])
 def test_loads_into_halves_clear_the_other(space: str, kind: str, half: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     size, sign = D16[kind]
     offsets = np.arange(LANES, dtype=np.uint32) * 6
@@ -176,7 +176,7 @@ def test_loads_into_halves_clear_the_other(space: str, kind: str, half: str) -> 
 
 
 def test_blocks_of_registers() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     words = place.view().view(np.uint32).copy()
     vgprs = {0: np.arange(LANES, dtype=np.uint32) * 4, **{4 + i: np.full(LANES, i, np.uint32) for i in range(32)}}
@@ -188,7 +188,7 @@ def test_blocks_of_registers() -> None:
 
 
 def test_relative_registers() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     rows = {number: RNG.integers(0, 1 << 32, LANES, np.uint32) for number in range(10)}
     source = "s_mov_b32 m0, 0x30002\n v_movrelsd_2_b32 v4, v1\n v_swaprel_b32 v5, v6"
@@ -210,7 +210,7 @@ def barrier(pending: int, reload: int, phase: int = 0) -> int:
 
 def test_arrivals() -> None:
     """The lanes arrive one after the other; every fifth arrival begins a phase."""
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     state = run(
         "ds_atomic_barrier_arrive_rtn_b64 v[4:5], v0, v[2:3] offset:8",
@@ -226,7 +226,7 @@ def test_arrivals() -> None:
 
 
 def test_arrivals_of_more_than_one() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     counts = {2: np.full(LANES, 3, np.uint32), 3: np.zeros(LANES, np.uint32), 0: np.zeros(LANES, np.uint32)}
     source = "ds_atomic_barrier_arrive_rtn_b64 v[4:5], v0, v[2:3]"
@@ -237,7 +237,7 @@ def test_arrivals_of_more_than_one() -> None:
 
 
 def test_arrival_after_copies() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     source = "ds_atomic_async_barrier_arrive_b64 v0"
     state = run(source, memory, place, {0: np.zeros(LANES, np.uint32)}, lds=barrier(40, 40).to_bytes(8, "little"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.devices import open_device
-from luthier.emulator import KernelHandle, Step
+from luthier.emulator import KernelHandle, WaveStep
 
 
 @pytest.fixture(scope="module", params=["gfx942", "gfx1100"])
@@ -20,7 +20,7 @@ def test_trace_sees_every_instruction_once(vector_add: KernelHandle) -> None:
     a, b, c = (np.full(200, value, np.float32) for value in (1, 2, 0))
     seen: dict[int, int] = {}
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         seen[step.address] = seen.get(step.address, 0) + 1
 
     traced = vector_add.launch(a, b, c, 200, grid=2, block=128, trace=trace)
@@ -34,9 +34,9 @@ def test_trace_sees_every_instruction_once(vector_add: KernelHandle) -> None:
 
 def test_first_step_is_the_entry(vector_add: KernelHandle) -> None:
     a, b, c = (np.ones(64, np.float32) for _ in range(3))
-    steps: list[Step] = []
+    steps: list[WaveStep] = []
 
-    def trace(step: Step) -> bool:
+    def trace(step: WaveStep) -> bool:
         steps.append(step)
         return False  # ends the launch
 
@@ -56,7 +56,7 @@ def test_breakpoint_shows_and_changes_registers(vector_add: KernelHandle) -> Non
     data = int(texts[store].split(", v")[1].split(",")[0])
     stops = []
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         stops.append(step.address)
         sums = step.registers.vgpr(data, dtype=np.float32)
         assert sums[3] == 10 + 3 + 32 * step.wave * (step.registers.wave_size == 32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.devices import open_device
-from luthier.emulator import DebugSession, KernelHandle, Module, Step, TraceRecorder
+from luthier.emulator import DebugSession, KernelHandle, Module, TraceRecorder, WaveStep
 from luthier.errors import DeviceError, EmulationError
 from numpy.typing import NDArray
 
@@ -124,7 +124,7 @@ def test_run_until(vector_add: KernelHandle) -> None:
         assert step is not None
         assert step.text.startswith("global_load")
 
-        def wrong(step: Step) -> bool:
+        def wrong(step: WaveStep) -> bool:
             raise ValueError("mine")
 
         with pytest.raises(ValueError, match="mine"):

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.bench import assemble
-from luthier.emulator.running.execution import Outcome, execute
-from luthier.emulator.running.executor import Block, Executor
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.execution import ExecutionOutcome, execute
+from luthier.emulator.running.executor import Executor, StructureBlock
+from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.plan import code_plan
 from luthier.isa import Isa
 
@@ -31,15 +31,15 @@ class Program:
 
     def __init__(self, source: str) -> None:
         isa = Isa.of("gfx942")
-        self.code = Code(isa, [(0, assemble(isa, source))])
+        self.code = DecodedCode(isa, [(0, assemble(isa, source))])
         self.plan = code_plan(self.code, 0, 0x3F0, isa.target.target)
         self.images = np.zeros(64, np.uint8)
         self.images[:8] = 0xFF
         self.dispatch = {**ONE, "grid_x": GROUPS, "images": self.images.ctypes.data, "image_size": 64}
 
-    def run(self, executor: Executor, **more: int) -> Outcome:
+    def run(self, executor: Executor, **more: int) -> ExecutionOutcome:
         dispatch = self.dispatch | more
-        return execute(executor, Memory(), self.code, self.plan, dispatch, "program", step_limit=1 << 20)
+        return execute(executor, AllocationTable(), self.code, self.plan, dispatch, "program", step_limit=1 << 20)
 
 
 def threads() -> int:
@@ -83,8 +83,8 @@ def test_what_help_raises_is_raised_and_the_executor_goes_on() -> None:
     program = Program("s_mov_b32 s0, 1\ns_endpgm")
     executor = Executor(4)
     counts = np.zeros((2, program.code.count + 1), np.uint64)
-    table, _ = Memory().table()
-    planned = Block(layout.PLAN, program.plan)
+    table, _ = AllocationTable().table()
+    planned = StructureBlock(layout.PLAN, program.plan)
     dispatch = {**program.dispatch, "plan": planned.address, "stepped": 0, "quantum": 1, "step_limit": 1 << 20}
     dispatch |= {"ranges": table.ctypes.data, "range_count": len(table)}
     dispatch |= {"counts": counts[0].ctypes.data, "lanes": counts[1].ctypes.data}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, assemble
 from luthier.isa import Isa, TargetId
 
@@ -25,7 +25,7 @@ def test_addresses_in_far_code(target: str, distance: int) -> None:
     isa = Isa.of(TargetId.parse(target))
     near, far = isa.assemble(NEAR).instructions.code, isa.assemble(FAR).instructions.code
     bench = Bench(isa, b"")
-    bench.code = Code(isa, [(0, near), (distance, far)])
+    bench.code = DecodedCode(isa, [(0, near), (distance, far)])
     sgprs = np.zeros(128, np.uint32)
     sgprs[4:6] = np.array([bench.code_base], np.uint64).view(np.uint32)
     entry = bench.code.record_at(distance)

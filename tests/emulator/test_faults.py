@@ -10,7 +10,7 @@ import pytest
 from luthier.devices import open_device
 from luthier.emulator import Module
 from luthier.emulator.inspection.bench import run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import DeviceError, EmulationError, LuthierError, ObjectError
 from luthier.objects import ObjectEditor, load_object
 from msgspec.structs import replace
@@ -142,7 +142,7 @@ def test_an_image_operation() -> None:
 
 
 def test_a_misaligned_atomic() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(64)
     with pytest.raises(EmulationError, match="misaligned"):
         run_assembly(
@@ -170,7 +170,7 @@ def test_a_branch_past_the_end() -> None:
 
 
 def test_unaligned_access_works_as_on_hardware() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(64)
     place.view()[:] = np.arange(64)
     state = run_assembly(

@@ -12,7 +12,7 @@ import pytest
 from effort import EVERYTHING, FUZZ
 from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 
@@ -24,7 +24,7 @@ def test_random_registers(target: str) -> None:
     random = np.random.default_rng(int(os.environ.get("LUTHIER_SEED", "3")))
     isa = Isa.of(target)
     lanes = isa.wave_size
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(4096)
     before = memory.allocate(4096)
     opcodes = [number for number in sorted(samples(isa)) if not isa.opcode(number).flags & NOT_COMPUTE]

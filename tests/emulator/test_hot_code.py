@@ -18,11 +18,11 @@ from effort import EMULATED, EVERYTHING
 from llvmlite import ir
 from luthier.emulator import layout
 from luthier.emulator.binding.bind import Binder, operation_name
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, WaveState, assemble
 from luthier.emulator.inspection.coverage import coverage, samples
-from luthier.emulator.ir.declare import Operation, Unsupported
-from luthier.emulator.ir.variant import Access, FloatMode, Run, Variant
+from luthier.emulator.ir.declare import DeclaredOperation, Unsupported
+from luthier.emulator.ir.variant import FloatMode, FusedKey, OperandAccess, Variant
 from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.native import emit, fused
 from luthier.emulator.native.fused import step_of
@@ -59,7 +59,7 @@ def straight_code(isa: Isa, random: np.random.Generator) -> list[bytes]:
         if (opcode := isa.opcode(number)).name in names and opcode.mnemonic.startswith(("v_", "s_"))
     ]
     codes = [one.code for one in made if one is not None]
-    code = Code(isa, [(0, b"".join(codes))])
+    code = DecodedCode(isa, [(0, b"".join(codes))])
     key = layout.mode_key(DEFAULT_MODE)
     code.ensure(key, *range(len(codes)))
     found_there = [code.instructions(key, range(number, number + 1)) for number in range(len(codes))]
@@ -102,10 +102,12 @@ def test_what_differs_between_targets(target: str, monkeypatch: pytest.MonkeyPat
         if name not in variants and (name in differing or name.startswith("v_dual_m")):
             with suppress(Unsupported):
                 variants[name] = binder.bind(code, index, 0, FloatMode()).variant
-    move = Variant("v_mov_b32", isa.wave_size, 9, (Access("v"),), (Access("v"),))
+    move = Variant("v_mov_b32", isa.wave_size, 9, (OperandAccess("v"),), (OperandAccess("v"),))
     seen = set()
 
-    def look(was: Callable[..., Any], w: WaveBuilder, operation: Operation, variant: Variant, *more: Any) -> Any:
+    def look(
+        was: Callable[..., Any], w: WaveBuilder, operation: DeclaredOperation, variant: Variant, *more: Any
+    ) -> Any:
         assert (w.major, w.processor) == (variant.major, variant.processor)
         seen.add(variant.operation)
         return was(w, operation, variant, *more)
@@ -114,7 +116,7 @@ def test_what_differs_between_targets(target: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(emit, part, partial(look, getattr(emit, part)))
     for variant in variants.values():
         if step_of(variant, slots) is not None:
-            fused.emit_run(ir.Module(), Run((move, variant, move), (slots,) * 3))
+            fused.emit_run(ir.Module(), FusedKey((move, variant, move), (slots,) * 3))
     assert seen & differing
 
 
@@ -171,7 +173,7 @@ def compare(isa: Isa, codes: list[bytes], random: np.random.Generator) -> None:
             assert same, differing(bench, was, fused_)
 
 
-def compile_all(code: Code, executed: WaveState) -> None:
+def compile_all(code: DecodedCode, executed: WaveState) -> None:
     for stretch in code.straight(executed.counts > 0):
         hot.compile_runs(code, stretch)
 
@@ -213,7 +215,7 @@ def launches(
     return done
 
 
-def runs_of(device_code: Code) -> int:
+def runs_of(device_code: DecodedCode) -> int:
     return sum(len(table.run_lengths) for table in device_code.plain_tables().values())
 
 
@@ -232,7 +234,7 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
     taken = []
     take = hot.compile_runs
 
-    def compile_runs(code: Code, stretch: range) -> None:
+    def compile_runs(code: DecodedCode, stretch: range) -> None:
         take(code, stretch)
         taken.append(runs_of(code))
 
@@ -310,7 +312,7 @@ def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPa
 def test_what_goes_wrong_is_said_and_changes_nothing(
     compile_object: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compile_runs(code: Code, stretch: range) -> None:
+    def compile_runs(code: DecodedCode, stretch: range) -> None:
         raise ValueError("no room")
 
     monkeypatch.setattr(hot, "compile_runs", compile_runs)
@@ -323,7 +325,7 @@ def test_nothing_is_compiled_when_the_process_ends(monkeypatch: pytest.MonkeyPat
     compiled = []
     monkeypatch.setattr(hot, "compile_runs", lambda code, stretch: compiled.append(stretch))
     isa = Isa.of("gfx90a")
-    code = Code(isa, [(0, assemble(isa, "s_nop 0\ns_endpgm\n"))])
+    code = DecodedCode(isa, [(0, assemble(isa, "s_nop 0\ns_endpgm\n"))])
     compiler = hot.Compiler()
     compiler.put(code, [range(1)])
     compiler.wait()
@@ -417,7 +419,7 @@ def test_stretches() -> None:
     """They begin where control may enter, and end where it may leave."""
     isa = Isa.of("gfx90a")
     move = "v_mov_b32 v0, v1\n"
-    code = Code(isa, [(0, assemble(isa, f"{move}again:\n{move}{move}s_cbranch_scc1 again\n{move}s_endpgm\n"))])
+    code = DecodedCode(isa, [(0, assemble(isa, f"{move}again:\n{move}{move}s_cbranch_scc1 again\n{move}s_endpgm\n"))])
     every = np.ones(code.count, np.bool_)
     assert code.straight(every) == [range(1), range(1, 3), range(4, 5)]
     every[1] = False

@@ -10,7 +10,7 @@ import pytest
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from numpy.typing import NDArray
 
 TARGETS = ("gfx906", "gfx90a", "gfx950", "gfx1030", "gfx1100", "gfx1201")
@@ -200,7 +200,7 @@ def test_conditional_exchanges(target: str, offset: int) -> None:
 
 @pytest.mark.parametrize(("target", "dwords"), [("gfx906", 1), ("gfx90a", 1), ("gfx950", 4), ("gfx1030", 1)])
 def test_loads_to_lds(target: str, dwords: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     source = memory.allocate(4096)
     source.view()[:] = RNG.integers(0, 256, 4096, np.uint8)
     lanes, size = lanes_of(target), 4 * dwords

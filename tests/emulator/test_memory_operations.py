@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from numpy.typing import NDArray
 
 RNG = np.random.default_rng(5)
@@ -27,7 +27,7 @@ def new(target: str) -> bool:
     return not target.startswith(("gfx9", "gfx10"))
 
 
-def filled(memory: Memory) -> Allocation:
+def filled(memory: AllocationTable) -> DeviceAllocation:
     place = memory.allocate(SIZE)
     place.view()[:] = RNG.integers(0, 256, SIZE, np.uint8)
     return place
@@ -79,7 +79,7 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
             )
             spelled = spelled.replace("short_d16", "u16_d16")
         name = f"ds_{'load' if new(target) else 'read'}_{spelled}"
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     offsets = RNG.integers(0, SIZE - 96, lanes)
     if space == "scratch":
@@ -162,7 +162,7 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
     ],
 )
 def test_sramecc_clears_the_other_half(target: str, kept: int, source: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     word3 = 4 | 2 << 15 | 4 << 12  # X of unsigned 16-bit integers
     sgprs = {**split(place.address), 2: SIZE, 3: word3}
@@ -186,7 +186,7 @@ def test_store(target: str, store: tuple[str, str, int, int], space: str) -> Non
     old_name, new_name, size, shift = store
     name = new_name if new(target) else old_name
     lanes = TARGETS[target]
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     expected = bytearray(place.view().tobytes())
     offsets = RNG.permutation(SIZE // 32 - 2)[:lanes] * 32 + RNG.integers(0, 16, lanes)  # lanes do not overlap
@@ -259,7 +259,7 @@ def test_integer_atomic_with_return(target: str, bits: int, name: str, space: st
     stem, lds_stem, model = INTEGER_ATOMICS[name]
     lanes = TARGETS[target]
     units = bits // 32
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     cells = place.view().view(f"<u{bits // 8}")
     cells[:8] = RNG.choice(np.array([0, 1, (1 << bits) - 1, 1 << (bits - 1), 77, 1000], cells.dtype), 8)
@@ -313,7 +313,7 @@ def test_integer_atomic_with_return(target: str, bits: int, name: str, space: st
 
 
 def test_compare_and_swap_has_the_new_value_first() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(64)
     place.view().view(np.uint32)[:3] = [10, 20, 30]
     state = run_assembly(
@@ -332,7 +332,7 @@ def test_compare_and_swap_has_the_new_value_first() -> None:
     ("target", "select"), [("gfx90a", 0), ("gfx1030", 3 << 28), ("gfx1100", 3 << 28), ("gfx1201", 3 << 28)]
 )
 def test_buffer_bounds_are_checked_dword_by_dword(target: str, select: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     words = place.view().view(np.uint32)
     name = "b128" if new(target) else "dwordx4"
@@ -354,7 +354,7 @@ def test_buffer_bounds_are_checked_dword_by_dword(target: str, select: int) -> N
 
 
 def test_structured_and_swizzled_buffers() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory)
     words = place.view().view(np.uint32)
     lanes = np.arange(64, dtype=np.uint32)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.emulator.inspection.bench import DEFAULT_MODE, WaveState, run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 
 TARGETS = {"gfx906": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
@@ -268,7 +268,7 @@ def test_of_two_nan_an_atomic_gives_the_second_quieted(target: str, bits: int, n
     numbers = [infinity | 5, infinity | quiet | 9, infinity | 1 << bits - 1 | 3, one]
     pairs = [(held, data) for held in numbers for data in numbers]
     held, data = (np.array(column, unsigned) for column in zip(*pairs, strict=True))
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(held.nbytes)
     place.view().view(unsigned)[:] = held
     register = "v2" if bits == 32 else "v[2:3]"

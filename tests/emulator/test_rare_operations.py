@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import WaveState, assemble, run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 
@@ -167,7 +167,7 @@ def test_the_undocumented_address_form_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a"])
 def test_store_from_lds(target: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(512)
     contents = RNG.integers(0, 256, 512, np.uint8).tobytes()
     source = "s_mov_b32 m0, 32\nbuffer_store_lds_dword s[0:3], 0 offset:8 lds"
@@ -195,7 +195,7 @@ LOADS_TO_LDS = [
 @pytest.mark.parametrize(("target", "load", "size", "step"), LOADS_TO_LDS)
 def test_load_to_lds(target: str, load: str, size: int, step: int) -> None:
     """To M0 plus the instruction's offset plus the lane's number times the element (ISA documents on loads to LDS)."""
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(2048)
     contents = RNG.integers(0, 256, 2048, np.uint8)
     place.view()[:] = contents
@@ -225,7 +225,7 @@ def test_load_to_lds(target: str, load: str, size: int, step: int) -> None:
 )
 def test_m0_reaches_all_of_lds(target: str, load: str, place: int) -> None:
     """It has 18 bits where LDS has 160 KiB, and of buffers even the lowest ones count (CDNA4's document)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(2048)
     data.view()[:] = 0xAB
     sgprs = {**pair(data.address), 2: 2048, 3: 1 << 15}
@@ -241,7 +241,7 @@ def test_m0_reaches_all_of_lds(target: str, load: str, place: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_scalar_scratch_counts_64_bytes_in_a_register(target: str, count: int) -> None:
     """An SGPR's offset does, an immediate one does not (CDNA4's document, 8.2.1.1)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(4096)
     words = data.view().view(np.uint32)
     words[:] = RNG.integers(0, 1 << 32, 1024, np.uint32)
@@ -276,7 +276,7 @@ def with_immediate(target: str, source: str, bits: int, value: int) -> bytes:
 @pytest.mark.parametrize("offset", [-16, -8, -4, 0, 8, 12, 16])
 def test_scalar_accesses_of_a_buffer_begin_in_it(target: str, offset: int) -> None:
     """Each dword by itself: of 18 bytes the fifth one is in bounds (RDNA4's document, 8.4.1)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(256)
     words = data.view().view(np.uint32)
     words[:] = np.arange(100, 164)
@@ -308,7 +308,7 @@ def test_scalar_accesses_of_a_buffer_begin_in_it(target: str, offset: int) -> No
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 5, 7, 8])
 def test_small_scalar_loads(target: str, place: int) -> None:
     """Half-words are aligned; what begins in the buffer is loaded (RDNA4's document, 8.4.1)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(64)
     data.view()[:] = contents = RNG.integers(0, 256, 64, np.uint8)
     source = f"""
@@ -338,7 +338,7 @@ def test_small_scalar_loads(target: str, place: int) -> None:
     ],
 )
 def test_misaligned_atomics(source: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(64)
     sgprs = {**pair(data.address), 2: 64, 3: 0x20000}
     with pytest.raises(EmulationError, match="misaligned for an atomic operation"):
@@ -347,7 +347,7 @@ def test_misaligned_atomics(source: str) -> None:
 
 @pytest.mark.parametrize("size", [16, 0x100, 0x104])
 def test_scalar_atomics_stay_in_their_buffer(size: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(512)
     words = data.view().view(np.uint32)
     words[:] = 5
@@ -361,7 +361,7 @@ def test_scalar_atomics_stay_in_their_buffer(size: int) -> None:
 @pytest.mark.parametrize("target", ["gfx906", "gfx942"])
 def test_buffers_of_private_memory_have_no_bounds(target: str) -> None:
     """With lanes added and no index (CDNA4's document, 9.1.5.1)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(1024)
     data.view().view(np.uint32)[:] = np.arange(256)
     descriptor = {0: data.address & 0xFFFFFFFF, 1: data.address >> 32 | 4 << 16, 2: 0, 3: 1 << 23}
@@ -383,7 +383,7 @@ def buffer_load(target: str, operands: str) -> str:
 def test_buffers_that_add_lanes(target: str, stride: int, scalar: int, offset: int) -> None:
     """base + SGPR + offset + stride * lane (RDNA4's document, 9.4.1.3); the format has bits of GFX9's strides alone."""
     old = target.startswith("gfx9")
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(0x8000 * 4 + 0x4000 if old else 0x4000)
     words = data.view().view(np.uint32)
     words[:] = RNG.integers(0, 1 << 32, len(words), np.uint32)
@@ -403,7 +403,7 @@ def test_buffers_that_add_lanes(target: str, stride: int, scalar: int, offset: i
 @pytest.mark.parametrize("target", BUFFERS)
 def test_scalar_offsets_and_bounds_of_raw_buffers(target: str) -> None:
     """GFX9 leaves them out (CDNA4's document, 9.1.5.1), later generations do not (RDNA4's, 9.4.1)."""
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(4096)
     data.view().view(np.uint32)[:] = np.arange(1024) + 1
     lanes = np.arange(64 if target.startswith("gfx9") else 32, dtype=np.uint32)
@@ -426,7 +426,7 @@ def test_what_is_no_buffer(target: str, kind: str) -> None:
     newest = target.startswith(("gfx11", "gfx12"))
     if kind == "of an image" and not newest:
         return
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(4096)
     words = data.view().view(np.uint32)
     words[:] = 9
@@ -454,7 +454,7 @@ def test_what_is_no_buffer(target: str, kind: str) -> None:
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1151", "gfx1201"])
 def test_a_reserved_element_size_is_refused(target: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     data = memory.allocate(4096)
     source = buffer_load(target, f"v0, s[0:3], {'null' if target == 'gfx1201' else '0'} idxen")
     for mode in range(4):
@@ -471,7 +471,7 @@ def test_a_reserved_element_size_is_refused(target: str) -> None:
     ("target", "name"), [("gfx1030", "dword_addtid"), ("gfx1100", "addtid_b32"), ("gfx1201", "addtid_b32")]
 )
 def test_lanes_that_add_their_number(target: str, name: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(512)
     contents = RNG.integers(0, 1 << 32, 128, np.uint32)
     place.view().view(np.uint32)[:] = contents
@@ -499,7 +499,7 @@ def test_modes_set_at_once(target: str) -> None:
 @pytest.mark.parametrize("bits", [16, 8])
 def test_transposing_loads(target: str, bits: int) -> None:
     """The index formulas as the two measurements on hardware state them: received element from flat position."""
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(1024)
     contents = RNG.integers(0, 256, 1024, np.uint8)
     place.view()[:] = contents
@@ -523,7 +523,7 @@ def test_transposing_loads(target: str, bits: int) -> None:
 
 
 def test_transposing_loads_need_all_lanes_of_wave32() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(1024)
     source = "global_load_tr_b64 v[4:5], v0, s[0:1]"
     with pytest.raises(EmulationError, match="some lanes off"):
@@ -537,7 +537,7 @@ def test_transposing_loads_need_all_lanes_of_wave32() -> None:
 @pytest.mark.parametrize("blocks", [0, 1, 0x80000001, 0xFFFFFFFF, 0x00F0F00F])
 @pytest.mark.parametrize("space", ["global", "scratch"])
 def test_blocks_of_registers(wave_size: int, blocks: int, space: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(160 * wave_size + 512)
     place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
     before = place.view().view(np.uint32).copy()
@@ -576,7 +576,7 @@ def test_blocks_of_registers(wave_size: int, blocks: int, space: str) -> None:
 
 
 def test_holes_of_a_block_are_not_touched() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(16)
     source = "global_load_block v[4:35], v0, s[0:1]"
     run_assembly("gfx1201", source, {0: 0}, {**pair(place.address), 124: 0b1001}, exec=1, memory=memory)

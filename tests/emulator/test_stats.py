@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.devices import open_device
-from luthier.emulator import AddressCounts, KernelHandle, LaunchStats, Step
+from luthier.emulator import AddressCounts, KernelHandle, LaunchStats, WaveStep
 from luthier.errors import LiftError
 
 
@@ -21,7 +21,7 @@ def build(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], Pa
     return lambda name: open_device(f"emu:{request.param}").load(build_kernels(files[name], request.param)).kernel(name)
 
 
-def launch(kernel: KernelHandle, trace: Callable[[Step], None] | None = None) -> LaunchStats:
+def launch(kernel: KernelHandle, trace: Callable[[WaveStep], None] | None = None) -> LaunchStats:
     numbers = np.arange(150, dtype=np.int32)
     if kernel.name == "reduction":
         return kernel.launch(np.ones(150, np.float32), np.zeros(2, np.float32), 150, grid=2, block=128, trace=trace)
@@ -39,7 +39,7 @@ def test_counts_are_those_of_a_trace(build: Callable[[str], KernelHandle], name:
     by_opcode: Counter[str] = Counter()
     paths: dict[tuple[int, int], list[int]] = defaultdict(list)
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         active = step.registers.exec.bit_count()
         seen[step.address] += 1
         lanes[step.address] += active

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import EmulationError
 from luthier.objects import load_object
 from numpy.typing import NDArray
@@ -120,14 +120,14 @@ class Descriptor:
         return memory
 
 
-def made() -> tuple[Memory, Allocation, Bytes]:
-    memory = Memory()
+def made() -> tuple[AllocationTable, DeviceAllocation, Bytes]:
+    memory = AllocationTable()
     place = memory.allocate(SIZE)
     place.view()[:] = RNG.integers(0, 256, SIZE, np.uint8)
     return memory, place, RNG.integers(0, 256, LDS, np.uint8)
 
 
-def run(verb: str, given: Descriptor, memory: Memory, place: Allocation, lds: Bytes) -> WaveState:
+def run(verb: str, given: Descriptor, memory: AllocationTable, place: DeviceAllocation, lds: Bytes) -> WaveState:
     words = given.groups(place.address)
     short = len(given.shape) <= 2 and given.steps == 1 and not given.indices
     groups = "s[0:3], s[4:11]" + ("" if short else ", s[12:15], s[16:19]")

@@ -14,7 +14,7 @@ import luthier
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import EmulationError
 
 from luthier_build.toolchain import Toolchain
@@ -194,7 +194,7 @@ def element_bytes(widths: tuple[int, ...]) -> int:
     return sum(widths) // 8
 
 
-def filled(memory: Memory, lanes: int) -> Allocation:
+def filled(memory: AllocationTable, lanes: int) -> DeviceAllocation:
     """Random bits; the first lanes have edge values."""
     place = memory.allocate(16 * lanes)
     place.view()[:] = RNG.integers(0, 256, 16 * lanes, np.uint8)
@@ -206,7 +206,11 @@ def filled(memory: Memory, lanes: int) -> Allocation:
 
 
 def run_chunk(
-    target: str, lines: list[str], place: Allocation, memory: Memory, vgprs: dict[int, object] | None = None
+    target: str,
+    lines: list[str],
+    place: DeviceAllocation,
+    memory: AllocationTable,
+    vgprs: dict[int, object] | None = None,
 ) -> WaveState:
     lanes = lanes_of(target)
     sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32, 2: lanes, 3: 0}
@@ -214,7 +218,7 @@ def run_chunk(
     return run_assembly(target, "\n".join(lines), given, sgprs, memory=memory)
 
 
-def describe(target: str, place: Allocation, number: int, *, typed: bool = False) -> list[str]:
+def describe(target: str, place: DeviceAllocation, number: int, *, typed: bool = False) -> list[str]:
     """Make s[0:3] a descriptor; one without format if it is not needed."""
     widths, _ = formats(target)[number]
     word = word3(target, 0, 0) if typed else word3(target, number, IDENTITY & (1 << 3 * len(widths)) - 1)
@@ -227,7 +231,7 @@ def describe(target: str, place: Allocation, number: int, *, typed: bool = False
 @pytest.mark.parametrize("typed", [False, True], ids=["mubuf", "mtbuf"])
 def test_loads_convert_every_format(target: str, half: str, typed: bool) -> None:
     lanes = lanes_of(target)
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory, lanes)
     contents = place.view().tobytes()
     table = [
@@ -273,7 +277,7 @@ def compare(got: list[int], want: list[int], kind: str, where: object, half: str
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_components_and_constants_are_selected(target: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     lanes = lanes_of(target)
     place = filled(memory, lanes)
     contents = place.view().tobytes()
@@ -302,7 +306,7 @@ def test_components_and_constants_are_selected(target: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_fewer_components(target: str, count: int) -> None:
     """The first components of an element; what a 16-bit load leaves of a register."""
-    memory = Memory()
+    memory = AllocationTable()
     lanes = lanes_of(target)
     place = filled(memory, lanes)
     contents = place.view().tobytes()
@@ -359,7 +363,7 @@ def register_values(lanes: int) -> np.ndarray:
 @pytest.mark.parametrize("typed", [False, True], ids=["mubuf", "mtbuf"])
 def test_stores_convert_every_format(target: str, half: str, typed: bool) -> None:
     lanes = lanes_of(target)
-    memory = Memory()
+    memory = AllocationTable()
     table = [(number, *form) for number, form in formats(target).items() if "SCALED" not in form[1]]
     values = register_values(lanes)
     if half:
@@ -411,7 +415,7 @@ def widened(register: int, kind: str) -> int:
 def test_stores_of_fewer_components(target: str) -> None:
     """GFX12 repeats the first component, earlier generations store 0; B and R may be exchanged."""
     lanes = lanes_of(target)
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(4 * lanes)
     number = {value: key for key, value in formats(target).items()}[(8, 8, 8, 8), "UINT"]
     swapped = 6 | 5 << 3 | 4 << 6 | 7 << 9
@@ -434,7 +438,7 @@ def test_stores_of_fewer_components(target: str) -> None:
 )
 def test_an_element_is_in_bounds_as_a_whole(target: str, first_byte_only: bool) -> None:
     """Raw buffers: from GFX11 on an element must end in them, before it must begin in them."""
-    memory = Memory()
+    memory = AllocationTable()
     lanes = lanes_of(target)
     place = filled(memory, lanes)
     words = place.view().view(np.uint32)
@@ -461,7 +465,7 @@ def raw(target: str, number: int, selection: int = IDENTITY) -> int:
 
 
 def faulting(target: str, source: str, number: int, selection: int = IDENTITY, offset: int = 0) -> str:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(1024)
     sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32, 2: 1024, 3: raw(target, number, selection)}
     with pytest.raises(EmulationError) as problem:
@@ -498,7 +502,7 @@ def test_what_has_no_meaning_is_a_fault(target: str) -> None:
 
 
 def test_loads_to_lds() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = filled(memory, 64)
     number = {value: key for key, value in formats("gfx942").items()}[(16,), "SINT"]
     source = "s_mov_b32 m0, 16\nbuffer_load_format_x v0, s[0:3], 0 idxen lds"
@@ -509,7 +513,7 @@ def test_loads_to_lds() -> None:
 
 @pytest.mark.parametrize(("code", "factor"), [(0, 1), (1, 4), (2, 8), (3, 32)])
 def test_gfx12_scales_the_stride(code: int, factor: int) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(32 * 4 * 32 + 64)
     place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
     numbers = {value: key for key, value in formats("gfx1201").items()}
@@ -526,7 +530,7 @@ def test_gfx12_scales_the_stride(code: int, factor: int) -> None:
 
 def test_gfx12_swizzles_the_scalar_offset() -> None:
     """Records of 16 bytes in groups of eight, four bytes of each record after the other's (RDNA4's formula)."""
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(1024)
     place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
     words = place.view().view(np.uint32)

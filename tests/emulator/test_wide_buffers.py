@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from luthier.emulator.inspection.bench import run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 
 TARGET, LANES, SIZE, OLD = "gfx1250", 32, 8192, 0xDEADBEEF
@@ -87,7 +87,7 @@ def registers(form: str, lanes: list[tuple[int, int]]) -> dict[int, np.ndarray]:
 @pytest.mark.parametrize("name", BUFFERS)
 def test_loads_and_stores(name: str, form: str) -> None:
     buffer = BUFFERS[name]
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(SIZE)
     data = RNG.integers(0, 256, SIZE, np.uint8)
     place.view()[:] = data
@@ -128,7 +128,7 @@ def test_loads_and_stores(name: str, form: str) -> None:
 
 
 def test_atomics_are_checked_as_a_whole() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(256)
     place.view()[:] = 0
     offsets = np.arange(LANES, dtype=np.uint32) * 8
@@ -150,7 +150,7 @@ def test_atomics_are_checked_as_a_whole() -> None:
     ],
 )
 def test_what_is_no_buffer_is_left_alone(source: str) -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(256)
     place.view()[:] = 7
     old = np.full(LANES, OLD, np.uint32)
@@ -161,7 +161,7 @@ def test_what_is_no_buffer_is_left_alone(source: str) -> None:
 
 
 def test_bounds_of_swizzled_buffers_are_not_guessed() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(4096)
     words = Buffer(64, 64, swizzled=True).words(place.address)
     with pytest.raises(EmulationError, match="swizzled"):
@@ -175,7 +175,7 @@ def test_bounds_of_swizzled_buffers_are_not_guessed() -> None:
 
 
 def test_scalar_loads() -> None:
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(256)
     place.view()[:] = np.arange(256)
     source = """

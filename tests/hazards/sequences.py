@@ -11,8 +11,8 @@ from typing import NamedTuple
 from luthier.arch.hazards import Hazard
 from luthier.errors import DecodeError
 from luthier.hazards.wait_states.model import HazardModel, Ticks, hazard_model, ticks
-from luthier.hazards.wait_states.state import EMPTY, Machine, Near
-from luthier.hazards.wait_states.steps import Step, instance_of, step_of
+from luthier.hazards.wait_states.state import EMPTY, HazardMachine, TooNear
+from luthier.hazards.wait_states.steps import HazardStep, instance_of, step_of
 from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.isa.targets import TARGETS
@@ -232,10 +232,10 @@ class Sequence_:
     def __init__(self, isa: Isa) -> None:
         self.isa = isa
         self.model: HazardModel = hazard_model(isa.target.target, isa.wave_size)
-        self.machine = Machine(self.model)
+        self.machine = HazardMachine(self.model)
         self._table = EffectTable(isa, isa.wave_size, r.VECTOR_MASK)
 
-    def steps(self, texts: Sequence[str]) -> list[Step]:
+    def steps(self, texts: Sequence[str]) -> list[HazardStep]:
         """Each instruction as a step from time 0."""
         code = self.isa.assemble("\n".join(texts)).instructions
         columns = Columns(code)
@@ -247,7 +247,7 @@ class Sequence_:
             found.append(step_of(self.model, instance, index, Ticks(0, 0, 0), own))
         return found
 
-    def lacks(self, steps: Sequence[Step], *, mend: bool = False) -> list[list[Lack]]:
+    def lacks(self, steps: Sequence[HazardStep], *, mend: bool = False) -> list[list[Lack]]:
         """For each instruction what it meets.
 
         Args:
@@ -257,7 +257,7 @@ class Sequence_:
         for step in steps:
             here: list[Lack] = []
 
-            def report(near: Near, here: list[Lack] = here) -> None:
+            def report(near: TooNear, here: list[Lack] = here) -> None:
                 here.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.there, near.needed))
 
             self.machine.run(state, [step], step.own, report)
@@ -274,7 +274,7 @@ def sequence(isa: Isa) -> Sequence_:
 
 
 @functools.cache
-def pool_steps(isa: Isa) -> list[tuple[str, Step]]:
+def pool_steps(isa: Isa) -> list[tuple[str, HazardStep]]:
     """The pool with its steps."""
     texts = pool(isa)
     return list(zip(texts, sequence(isa).steps(texts), strict=True))

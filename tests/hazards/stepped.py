@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from luthier.emulator import layout
-from luthier.emulator.inspection.debug import Step as WaveStep
+from luthier.emulator.inspection.debug import WaveStep as WaveStep
 from luthier.hazards.wait_states.model import Ticks, hazard_model, ticks
-from luthier.hazards.wait_states.state import EMPTY, Machine, Near, State
-from luthier.hazards.wait_states.steps import Step, instance_of, step_of
+from luthier.hazards.wait_states.state import EMPTY, HazardMachine, State, TooNear
+from luthier.hazards.wait_states.steps import HazardStep, instance_of, step_of
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
@@ -19,8 +19,8 @@ class Stepped:
     def __init__(self) -> None:
         self.found: dict[tuple[int, int | None, str], tuple[int, int, int, str]] = {}
         """By addresses of consumer and producer, and hazard: what is there, work-group, wave, registers."""
-        self._waves: dict[tuple[int, int], tuple[State, deque[tuple[int, Step]]]] = {}
-        self._steps: dict[int, Step | None] = {}
+        self._waves: dict[tuple[int, int], tuple[State, deque[tuple[int, HazardStep]]]] = {}
+        self._steps: dict[int, HazardStep | None] = {}
 
     def __call__(self, at: WaveStep) -> None:
         """A wave is about to execute an instruction."""
@@ -34,8 +34,8 @@ class Stepped:
             self._waves.pop(place, None)
             return
         state, history = self._waves.get(place, (EMPTY, deque(maxlen=layout.LOOK_BACK)))
-        met: list[Near] = []
-        state = Machine(self.model).run(state, [step], step.own, met.append)
+        met: list[TooNear] = []
+        state = HazardMachine(self.model).run(state, [step], step.own, met.append)
         for near in sorted(met, key=lambda one: one.there):
             hazard = self.model.rules[near.rule].hazard
             registers = near.units if hazard.in_registers and near.units != 1 else 0
@@ -45,14 +45,14 @@ class Stepped:
         history.append((at.address, step))
         self._waves[place] = state, history
 
-    def _producer(self, history: deque[tuple[int, Step]], rule: int, units: int) -> int | None:
+    def _producer(self, history: deque[tuple[int, HazardStep]], rule: int, units: int) -> int | None:
         for address, step in reversed(history):
             for number, made, _ in step.makes:
                 if number == rule and (made & units or not self.model.rules[rule].hazard.in_registers):
                     return address
         return None
 
-    def _step(self, at: WaveStep) -> Step | None:
+    def _step(self, at: WaveStep) -> HazardStep | None:
         located = at.code.locate(at.record)
         if located is None or located[0].opcode[located[1]] < 0:
             return None

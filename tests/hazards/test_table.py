@@ -7,7 +7,7 @@ import operator
 
 import pytest
 from luthier.hazards.wait_states.model import Rule
-from luthier.hazards.wait_states.steps import Step
+from luthier.hazards.wait_states.steps import HazardStep
 from sequences import Isa, Sequence_, isa_of, pool_steps, sequence, wave_sizes
 
 NOT_IN_POOL = {
@@ -16,7 +16,7 @@ NOT_IN_POOL = {
 }
 
 
-def steps_with(isa: Isa, rule: Rule, field: str) -> list[tuple[str, Step]]:
+def steps_with(isa: Isa, rule: Rule, field: str) -> list[tuple[str, HazardStep]]:
     """Instructions that are a party of a rule."""
     chosen = {
         "producer": lambda step: any(number == rule.number for number, *_ in step.makes),
@@ -28,11 +28,11 @@ def steps_with(isa: Isa, rule: Rule, field: str) -> list[tuple[str, Step]]:
     return [(text, step) for text, step in pool_steps(isa) if chosen(step)]
 
 
-def meets(line: Sequence_, rule: Rule, steps: list[Step]) -> bool:
+def meets(line: Sequence_, rule: Rule, steps: list[HazardStep]) -> bool:
     return any(lack.rule == rule.number for lack in line.lacks(steps)[-1])
 
 
-def may_meet(rule: Rule, steps: list[Step]) -> bool:
+def may_meet(rule: Rule, steps: list[HazardStep]) -> bool:
     """Whether all share a register, where that is what the rule is about."""
     common = -1
     for step in steps if rule.hazard.in_registers and not rule.hazard.middle_is_event else ():
@@ -41,7 +41,7 @@ def may_meet(rule: Rule, steps: list[Step]) -> bool:
     return bool(common)
 
 
-def find(isa: Isa, rule: Rule) -> tuple[list[Step], list[str], int] | None:
+def find(isa: Isa, rule: Rule) -> tuple[list[HazardStep], list[str], int] | None:
     """Producer, middle where there must be one, and consumer that meet by a rule when nothing is between them; and how
     many are needed."""
     if rule.hazard.second is not None:
@@ -62,7 +62,7 @@ def find(isa: Isa, rule: Rule) -> tuple[list[Step], list[str], int] | None:
     return None
 
 
-def find_with_second(isa: Isa, rule: Rule) -> tuple[list[Step], list[str], int] | None:
+def find_with_second(isa: Isa, rule: Rule) -> tuple[list[HazardStep], list[str], int] | None:
     """The same where there are two producers, each of another source of the consumer."""
     line = sequence(isa)
     written = {units: made for made in steps_with(isa, rule, "producer") for _, units, _ in made[1].makes}

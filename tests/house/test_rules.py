@@ -183,7 +183,7 @@ def test_names_from_the_package_a_module_is_in(path: str, code: str, broken: boo
         ("luthier.errors", True),
         ("luthier.errors.LuthierError", True),
         ("luthier.objects.load_object", True),  # by way of the package
-        ("luthier.wire.tool_requests.Launch.grid_x", True),
+        ("luthier.wire.tool_requests.LaunchRequest.grid_x", True),
         ("luthier._mc.Isa", True),
         ("luthier_build.wrapper.analyse", True),
         ("luthier.isa/", True),
@@ -193,7 +193,7 @@ def test_names_from_the_package_a_module_is_in(path: str, code: str, broken: boo
         ("luthier.original", True),  # a symbol
         ("luthier.lifting.semantics.Lanes", False),
         ("luthier.errors.NoSuchError", False),
-        ("luthier.wire.tool_requests.Launch.grid_w", False),
+        ("luthier.wire.tool_requests.LaunchRequest.grid_w", False),
         ("luthier._mc.NoSuch", False),
         ("luthier_build.nowhere", False),
         ("luthier/run/nowhere.py", False),

@@ -16,7 +16,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
 from luthier.patch import patch_object
 from luthier.patch.layout import placement
-from luthier.patch.layout.slots import Layout, lay_out
+from luthier.patch.layout.slots import SlotLayout, lay_out
 from luthier.tool.task import InstrumentationTask
 
 _GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
@@ -37,10 +37,10 @@ class Patched:
     """
 
     def __init__(self, object: CodeObject, name: str, insert: Callable[[InstrumentationTask], None]) -> None:
-        layouts: list[Layout] = []
+        layouts: list[SlotLayout] = []
         tasks: list[InstrumentationTask] = []
 
-        def keep(*arguments: object) -> Layout:
+        def keep(*arguments: object) -> SlotLayout:
             layouts.append(lay_out(*arguments))  # type: ignore[arg-type]
             return layouts[-1]
 

@@ -13,7 +13,7 @@ from effort import sample
 from luthier import ToolModule, immediate, open_device, patch_object
 from luthier.emulator import layout
 from luthier.emulator.inspection.coverage import coverage
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.emulator.inspection.samples import samples
 from luthier.emulator.running.memory import host_bytes
 from luthier.emulator.running.worker import get_field
@@ -208,7 +208,7 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     accesses: list[tuple[str, list]] = []
     pending: list[str] = []
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         found = step.worker.take_accesses()
         wave = step.worker.wave(step.wave)
         if pending and pending[0] in texts:
@@ -242,14 +242,14 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
             assert sum(bytes_ for *_, bytes_ in found) == size * count, text
 
 
-def scratch_of(step: Step, wave) -> np.ndarray:
+def scratch_of(step: WaveStep, wave) -> np.ndarray:
     """[lanes, bytes] the scratch of a wave."""
     first, room = (get_field(wave, layout.WAVE, name) for name in ("scratch", "scratch_size"))
     lanes = step.registers.wave_size
     return host_bytes(first, lanes * room).reshape(lanes, room)
 
 
-def fill_scratch(step: Step, wave) -> None:
+def fill_scratch(step: WaveStep, wave) -> None:
     """Before an access of scratch, which the device does not tell of: each dword holds its offset, and what is stored
     differs from that in every byte."""
     memory = scratch_of(step, wave)
@@ -259,7 +259,7 @@ def fill_scratch(step: Step, wave) -> None:
         step.registers.set_vgpr(register, np.full(memory.shape[0], 0x7F7F7F7F, np.uint32))
 
 
-def in_scratch(text: str, step: Step, wave) -> list:
+def in_scratch(text: str, step: WaveStep, wave) -> list:
     """What an access of scratch has read, or changed."""
     lanes = np.arange(step.registers.wave_size)
     if "_load_" in text:
@@ -271,7 +271,7 @@ def in_scratch(text: str, step: Step, wave) -> list:
     return [(lanes, changed.argmax(axis=1).astype(np.uint64), int(changed.sum(axis=1).max()))]
 
 
-def places(access, step: Step, wave):
+def places(access, step: WaveStep, wave):
     hosts = access.places
     if access.scalar:
         return None, hosts[:1], access.size

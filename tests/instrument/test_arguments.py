@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from case_kernels import assemble
 from luthier import ToolModule, immediate, open_device, patch_object, reg
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import EmulationError, HookError
 from luthier.isa import Isa
 from luthier.lifting import lift
@@ -169,7 +169,7 @@ def test_conditions_of_branches(target: str, module: ToolModule) -> None:
     went: dict[tuple[int, int], int] = {}
     last: list[int] = []
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         for before in last:
             went[before, step.address] = went.get((before, step.address), 0) + 1
         last[:] = [step.address]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case_kernels import assemble
 from luthier import ToolModule, open_device, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError
 from luthier.objects import CodeObject
 from luthier.tool.task import InstrumentationTask
@@ -53,7 +53,7 @@ def offsets(module: ToolModule, line: str, fourth: int = STRIDE) -> np.ndarray |
         (access,) = (one for one in task.instructions if one.mnemonic == name)
         task.insert_hook_before(access, module.see, task.effective_address(access))
 
-    def trace(step: Step) -> bool:
+    def trace(step: WaveStep) -> bool:
         if step.text.startswith("s_mov_b32 s8, s4"):
             argument[0] = step.registers.sgpr(4, 2)
         if step.text.startswith(name):

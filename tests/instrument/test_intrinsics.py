@@ -27,7 +27,7 @@ from luthier.tool import ToolGroup
 from luthier.tool.task import InstrumentationTask
 from planted import plant
 
-from luthier_build.cli.doctor import Finding, examine
+from luthier_build.cli.doctor import DoctorLine, examine
 from luthier_build.compile import compile_application
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,7 @@ def test_two_that_clash_name_both_packages(
 
 
 def test_the_doctor_lists_them(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def finding() -> Finding:
+    def finding() -> DoctorLine:
         return next(one for one in examine() if one.subject == "intrinsics")
 
     assert finding().status == "ok"

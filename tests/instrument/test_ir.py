@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from luthier.errors import HookError
-from luthier.payload.ir import Value, read_instruction, replace_globals
+from luthier.payload.ir import IrOperand, read_instruction, replace_globals
 from luthier.payload.plain import PlainCount, plain_count
 
 ADDED = 'getelementptr fresh span(0, 8) (i8, ptr addrspacecast (ptr addrspace(1) @"a b" to ptr), i64 8)'
@@ -25,7 +25,7 @@ def test_what_is_not_known_is_passed_over() -> None:
     assert (one.result, one.opcode, one.type, one.callee) == ("%4", "call", "i64", "f")
     place, *others = one.operands
     assert (place.type, place.text, place.operation) == ("ptr", ADDED, "getelementptr")
-    assert others == [Value("<2 x i32>", "<i32 1, i32 2>"), Value("i1", "true")]
+    assert others == [IrOperand("<2 x i32>", "<i32 1, i32 2>"), IrOperand("i1", "true")]
     assert [value.number for value in place.operands] == [None, None, 8]
     assert plain_count(COUNT.replace("fresh call", "tail call")) == PlainCount("a b", 8, 5, True)
 

@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 from luthier.errors import PatchError
-from luthier.patch.layout.slots import BRANCH_REACH, Branch, Layout, lay_out, next_hop
+from luthier.patch.layout.slots import BRANCH_REACH, Branch, SlotLayout, lay_out, next_hop
 
 
 def reach(here: int, there: int) -> bool:
     return -BRANCH_REACH - 4 <= there - (here + 4) <= BRANCH_REACH
 
 
-def follow(layout: Layout, number: int, branch: Branch) -> int:
+def follow(layout: SlotLayout, number: int, branch: Branch) -> int:
     """Number of hops from a branch to its target; fails when one is out of reach."""
     here, hops = int(layout.instruction[branch.slot]) + branch.place, 0
     there = int(layout.entry[branch.target])

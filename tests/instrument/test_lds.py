@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import InstrumentationTask, ToolModule, lift, load_object, open_device, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import DeviceError, LuthierError
 from luthier.isa.targets import TARGETS as ALL
 from luthier.patch.outcome import RefusedError
@@ -116,7 +116,7 @@ def test_a_counter_a_wave(
     counts: Counter[tuple[int, int]] = Counter()
     totals: Counter[tuple[int, int]] = Counter()
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         if step.address in points and step.registers.exec:
             wave = int(np.ravel(step.workgroup)[0]), step.wave
             counts[wave] += 1

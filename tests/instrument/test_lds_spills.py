@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from crowded import LANES, PLAN, WIDE, full
 from luthier import open_device, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import DeviceError, PatchError
 from luthier.isa.targets import TARGETS as ALL
 from luthier.lifting import lift
@@ -128,7 +128,7 @@ def test_waves_have_parts_of_their_own(compile_object, hooks, target: str, block
     touched: dict[tuple[int, int], set[int]] = {}
     size = 4 * object.kernels["crowded"].wave_size
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         found = re.search(r"offset:(\d+)", step.text)
         first = step.registers.m0 + int(found[1] if found else 0)
         assert begin <= first

@@ -12,7 +12,7 @@ import pytest
 from case_kernels import assemble
 from effort import EVERYTHING, sample
 from luthier import ToolModule, immediate, open_device, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError
 from luthier.isa import Isa
 from luthier.lifting import ControlEdge, lift
@@ -121,7 +121,7 @@ def test_edges_with_hooks_that_write(target: str, module: ToolModule) -> None:
         edges = [edge for edge in lifted.edges if edge.kind != "indirect"]
         chosen = {edge: 7 + number for number, edge in enumerate(edges)}
 
-        def at(before: int | None, index: int, step: Step, lifted=lifted, chosen=chosen) -> None:
+        def at(before: int | None, index: int, step: WaveStep, lifted=lifted, chosen=chosen) -> None:
             found = [edge for edge in edge_of(lifted, before, index) if edge in chosen]
             if len(found) > 1:  # a branch to the next instruction: its registers say which
                 return

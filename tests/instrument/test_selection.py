@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from case_kernels import assemble
 from luthier import ToolModule, immediate, open_device, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError, ObjectError
 from luthier.isa import Isa
 from luthier.lifting import lift
@@ -115,7 +115,7 @@ def test_hooks_that_write_in_some_work_groups(module: ToolModule, target: str) -
     loaded = open_device(f"emu:{target}", threads=1).load(patch_object(object, instrument, strict=True).data)
     seen = []
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         if "_store_" in step.text:
             seen.append((step.workgroup, set(step.registers.vgpr(1).tolist())))
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from luthier.emulator.inspection.bench import WaveState, run_assembly
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import DecodeError, EmulationError
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import LaneChange
 from numpy.typing import NDArray
 
 VGPRS, AGPRS = 64, 32
@@ -68,7 +68,7 @@ class Bench:
     def __init__(self, isa: Isa, seed: int) -> None:
         self.isa = isa
         self.random = np.random.default_rng(seed)
-        self.memory = Memory()
+        self.memory = AllocationTable()
         self.place = self.memory.allocate(MEMORY_BYTES)
         self.table = EffectTable(isa, isa.wave_size, r.VGPR_MASK | r.AGPR_MASK)
         self.units = isa.register_first_unit.tolist()
@@ -379,12 +379,12 @@ def active_lanes(state: State, size: int) -> NDArray[np.bool_]:
     return np.array([mask >> lane & 1 for lane in range(size)], bool)
 
 
-def _transitions(lanes: Lanes, before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Iterator[str]:
+def _transitions(lanes: LaneChange, before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Iterator[str]:
     for change, found in (
-        (Lanes.STAYS_ACTIVE, before & after),
-        (Lanes.BECOMES_INACTIVE, before & ~after),
-        (Lanes.BECOMES_ACTIVE, ~before & after),
-        (Lanes.STAYS_INACTIVE, ~before & ~after),
+        (LaneChange.STAYS_ACTIVE, before & after),
+        (LaneChange.BECOMES_INACTIVE, before & ~after),
+        (LaneChange.BECOMES_ACTIVE, ~before & after),
+        (LaneChange.STAYS_INACTIVE, ~before & ~after),
     ):
         if found.any() and not lanes & change:
             yield f"lanes: {change.name} is not among {lanes!r}"

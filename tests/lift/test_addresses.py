@@ -14,7 +14,7 @@ from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
 from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
-from luthier.lifting.addresses.operations import Role
+from luthier.lifting.addresses.operations import OperationRole
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code import text
 from luthier.lifting.code.text import Text
@@ -33,7 +33,7 @@ def everything(self: AddressAnalysis, called: bool, finished: bool) -> list[int]
     return [
         index
         for index in range(len(self.columns.address))
-        if self._roles[index] & Role.FOLLOWED or self.effects(index).writes & r.EXEC_MASK
+        if self._roles[index] & OperationRole.FOLLOWED or self.effects(index).writes & r.EXEC_MASK
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from kept import ROOT
 from luthier import open_device
 from luthier.emulator import EmulatedDevice
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import DeviceError
 from luthier.isa import registers as r
 from luthier.isa.registers import FLAT_SCRATCH_SGPR
@@ -55,7 +55,7 @@ class Overwriting:
         """Registers."""
         self.steps = 0
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: WaveStep) -> None:
         if self.steps >= MOST or self._rng.random() > SHARE:
             return
         self.steps += 1
@@ -75,7 +75,7 @@ class Overwriting:
                 self.overwritten += 1
 
 
-def outputs(object: CodeObject, plan: LaunchPlan, trace: Callable[[Step], None] | None = None) -> list[bytes]:
+def outputs(object: CodeObject, plan: LaunchPlan, trace: Callable[[WaveStep], None] | None = None) -> list[bytes]:
     """Return what is in the buffers after a launch."""
     device = open_device(f"emu:{object.target.target.name}", threads=1)
     assert isinstance(device, EmulatedDevice)

@@ -8,7 +8,7 @@ from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.isa.registers import UnitSet
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import LaneChange
 
 VGPRS_256 = r.mask_of(r.VGPRS[:256])
 
@@ -51,8 +51,10 @@ def test_a_block_of_loads_may_keep_registers() -> None:
 
 def test_half_of_exec_leaves_lanes_alone() -> None:
     effects = effects_of("gfx1201", "s_and_not1_saveexec_b32 s8, s9", 64)
-    assert effects.lanes == Lanes.ANY
-    assert effects_of("gfx1201", "s_and_not1_saveexec_b32 s8, s9", 32).lanes == Lanes.ANY & ~Lanes.STAYS_ACTIVE
+    assert effects.lanes == LaneChange.ANY
+    assert (
+        effects_of("gfx1201", "s_and_not1_saveexec_b32 s8, s9", 32).lanes == LaneChange.ANY & ~LaneChange.STAYS_ACTIVE
+    )
 
 
 @pytest.mark.parametrize(

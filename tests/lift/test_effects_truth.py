@@ -16,7 +16,7 @@ from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.lifting.instructions.semantics import Control, Lanes, control_of
+from luthier.lifting.instructions.semantics import Control, LaneChange, control_of
 
 STEP = 1 if EVERYTHING else 24
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]
@@ -119,8 +119,7 @@ def exec_writes() -> list[str]:
 
 @pytest.mark.parametrize("text", exec_writes())
 def test_lanes_of_exec_writes(text: str) -> None:
-    """No lane changes otherwise than `Lanes` says; from unrelated masks, one operand constant or EXEC, all that it says
-    happens."""
+    """Lanes change as `LaneChange` says: from unrelated masks, with one operand constant or EXEC, all of it happens."""
     isa = Isa.of("gfx90a")
     code = isa.decode(isa.assemble(text).instructions.code)
     bench = Bench(isa, 1)
@@ -128,7 +127,7 @@ def test_lanes_of_exec_writes(text: str) -> None:
     for lanes_on in (0x0F0F33550F0F3355, -1, 0):
         assert bench.problems(code, lanes_on, effects) == []
     if "s[6:7]" in text and "s[8:9]" not in text and ", 0" not in text:
-        for change in Lanes:
+        for change in LaneChange:
             if effects.lanes & change:
                 wrong = effects._replace(lanes=effects.lanes & ~change)
                 assert bench.problems(code, 0x0F0F33550F0F3355, wrong), f"{text}: {change} never happens"

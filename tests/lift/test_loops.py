@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 from effort import FUZZ
-from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.flow import FlowEdge, FlowGraph
 from luthier.lifting.loops import LoopNest, dominates, immediate_dominators
 from luthier.lifting.model import BasicBlock, Function
 from luthier.lifting.model import Edge as BlockEdge
@@ -105,7 +105,7 @@ def random_flow(rng: random.Random) -> tuple[FlowGraph, list[int]]:
             if at == count and rng.random() < 0.5:
                 break
     costs = [rng.choice((0.0, 1.0, 8.0, 64.0)) for _ in edges]
-    return FlowGraph(count, tuple(Edge(*edge, cost) for edge, cost in zip(edges, costs, strict=True))), times
+    return FlowGraph(count, tuple(FlowEdge(*edge, cost) for edge, cost in zip(edges, costs, strict=True))), times
 
 
 def test_flow_is_solved_from_its_chords() -> None:
@@ -130,11 +130,11 @@ def test_flow_is_solved_from_its_chords() -> None:
 
 
 def test_the_dearest_edges_are_not_counted() -> None:
-    loop = FlowGraph(2, (Edge(2, 0, 0.0), Edge(0, 1, 8.0), Edge(1, 0, 16.0), Edge(1, 2, 1.0)))
+    loop = FlowGraph(2, (FlowEdge(2, 0, 0.0), FlowEdge(0, 1, 8.0), FlowEdge(1, 0, 16.0), FlowEdge(1, 2, 1.0)))
     assert loop.chords() == [0, 1]
     np.testing.assert_array_equal(loop.solve({0: 3, 1: 10}), [3, 10, 7, 3])
     endless = float("inf")
-    assert FlowGraph(1, (Edge(1, 0, endless), Edge(0, 1, endless))).chords() is None
+    assert FlowGraph(1, (FlowEdge(1, 0, endless), FlowEdge(0, 1, endless))).chords() is None
 
 
 @pytest.mark.parametrize("count", [1, 3000])

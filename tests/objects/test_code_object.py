@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from assembly import assembled, function, kernel_text
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import ObjectError, TargetError
 from luthier.lifting.addresses.pointers import pointers_in_data
 from luthier.objects import CodeObject, load_object
@@ -303,7 +303,7 @@ def test_relocations_are_of_symbols_and_not_of_names(name: str) -> None:
         asked.append(wanted)
         return 0x1234_5678_0000
 
-    image = Image(object, Memory(), resolve)
+    image = LoadedImage(object, AllocationTable(), resolve)
     place = image.host(addresses["words"])
     holder = next(one for one in image.allocations if one.address <= place < one.end)
     words = holder.view()[place - holder.address :][:24].view("<u8").tolist()
@@ -336,9 +336,9 @@ def test_pointers_of_managed_variables_are_in_memory(address: str, loads: bool) 
     object = assembled(kernel_text(managed + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
     if not loads:
         with pytest.raises(ObjectError, match="the pointer q is outside the loaded segments"):
-            Image(object, Memory(), lambda name: None)
+            LoadedImage(object, AllocationTable(), lambda name: None)
         return
-    image = Image(object, Memory(), lambda name: None)
+    image = LoadedImage(object, AllocationTable(), lambda name: None)
     assert bytes(image.managed["q"].view()) == b"\x07\0\0\0"
     image.unload()
 

@@ -19,7 +19,7 @@ from luthier.errors import LuthierError
 from luthier.objects import find_images, load_object, load_objects
 from luthier.objects.elf import ElfFile
 from luthier.objects.kpack import REFERENCE, KernelArchive
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]
@@ -157,7 +157,7 @@ def test_a_patched_library_has_an_archive_of_its_own(named: str, images: Images,
     elf = ElfFile(memoryview(out.read_bytes()), str(out))
     (section,) = (one for name, one in zip(elf.section_names, elf.sections, strict=True) if name == REFERENCE)
     assert msgpack.unpackb(elf.section_view(section, REFERENCE))["kpack_search_paths"] == names  # nothing behind it
-    archive = KernelArchive(Place.of_file(out.parent / "out.so.kpack", "new"))
+    archive = KernelArchive(FileSlice.of_file(out.parent / "out.so.kpack", "new"))
     assert {image.id for image in archive.images} == {"lib/libx.so#0:gfx1100", "lib/libx.so#0:gfx942"}
     left, patched = sorted(load_objects(out), key=lambda one: str(one.target))
     assert left.data == images["lib/libx.so#0", "gfx1100"]

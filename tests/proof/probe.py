@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from luthier.emulator import Module
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.isa import RegisterRange
 from luthier.isa.registers import AGPRS, EXEC_LO, FLAT_SCRATCH_SGPR, SGPRS, VCC_LO, VGPRS
 from luthier.lifting import Instruction, LiftedRepresentation
@@ -31,13 +31,13 @@ def mixed(value: int) -> int:
     return x ^ x >> 31
 
 
-def lanes_of(step: Step) -> list[int]:
+def lanes_of(step: WaveStep) -> list[int]:
     """Those that are active."""
     mask = step.registers.exec
     return [lane for lane in range(step.registers.wave_size) if mask >> lane & 1]
 
 
-def values_of(step: Step, register: RegisterRange) -> list[int]:
+def values_of(step: WaveStep, register: RegisterRange) -> list[int]:
     """What each active lane sees of a register of 32 or 64 bits."""
     registers, lanes = step.registers, lanes_of(step)
     if register.first in SGPRS or register.first in (VCC_LO, EXEC_LO):
@@ -114,12 +114,12 @@ class Probe:
     def patched(self, patched: PatchedObject) -> None:
         """Look at what the kernel has become."""
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         row = self.rows.get(index)
         if row is not None:
             self.step(row, index, step)
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         """A wave is about to execute the site of a row."""
 
     def add(self, row: int, values: list[int]) -> None:
@@ -154,7 +154,7 @@ class Probe:
         return self.sites[row].text if row < len(self.sites) else ""
 
 
-def walk(lifted: LiftedRepresentation, probes: list[Probe], filling: int) -> Callable[[Step], None]:
+def walk(lifted: LiftedRepresentation, probes: list[Probe], filling: int) -> Callable[[WaveStep], None]:
     """A trace that shows every probe every step. Registers that nobody has filled begin with another value for each
     `filling`."""
     descriptor = lifted.kernel.descriptor
@@ -163,7 +163,7 @@ def walk(lifted: LiftedRepresentation, probes: list[Probe], filling: int) -> Cal
     index_of = {address: index for index, address in enumerate(lifted.columns.address)}
     came: dict[tuple[int, int], int] = {}
 
-    def trace(step: Step) -> None:
+    def trace(step: WaveStep) -> None:
         key, index = (step.workgroup, step.wave), index_of[step.address]
         before = came.get(key)
         if before is None:

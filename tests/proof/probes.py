@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from luthier import immediate
 from luthier.emulator import Module
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError, PatchError
 from luthier.isa import InstructionFlag, RegisterRange
 from luthier.isa.registers import EXEC, SGPR_MASK, SGPRS, mask_of
@@ -28,7 +28,7 @@ from .probe import ADDRESSES, WORD, Probe, lanes_of, one_file, readable, values_
 class Executions(Probe):
     """Each instruction's, by a hook before it."""
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         self.counts[row] += 1
 
     def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
@@ -40,7 +40,7 @@ class Hoisted(Executions):
 
     hoist = True
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         self.counts[0] += 1
 
     def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
@@ -58,7 +58,7 @@ class LanesBehind(Probe):
         self.sites = self.some([one for one in known if not one.flags & flags and not one.is_call])
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         if before in self.rows:
             self.counts[self.rows[before]] += step.registers.exec.bit_count()
 
@@ -75,7 +75,7 @@ class Points(Probe):
     def _forget(self) -> None:
         self.steps: Counter[tuple[int | None, int]] = Counter()
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         self.steps[before, index] += 1
 
     def insert(self, task: InstrumentationTask) -> None:
@@ -103,10 +103,10 @@ class Registers(Probe):
         self.sites = chosen
         self.rows = {one.index: row for row, one in enumerate(chosen)}
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         self.add(row, self.values(row, step))
 
-    def values(self, row: int, step: Step) -> list[int]:
+    def values(self, row: int, step: WaveStep) -> list[int]:
         """What the lanes see. Rows with addresses are not compared: they lie elsewhere when the kernel runs again."""
         register = self.registers[row]
         for first in (register.first - 1, register.first):
@@ -135,7 +135,7 @@ class Words(Registers):
 class Deep(Words):
     """Hooks with a stack, a loop over it, and recursion."""
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         results = []
         for value in self.values(row, step):
             values = [0] * 6
@@ -160,7 +160,7 @@ class Records(Words):
     def _seen(self) -> dict[int, Any]:
         return {row: sorted(values) for row, values in self.records.items()}
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         self.records.setdefault(row, []).extend(self.values(row, step))
 
     def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
@@ -190,7 +190,7 @@ class Addresses(Probe):
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
         self.last: int | None = None
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         for access in step.worker.take_accesses():
             row = self.rows.get(-1 if self.last is None else self.last)
             if row is None:
@@ -226,7 +226,7 @@ class Branches(Probe):
                 self.sites.append(one)
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         if before in self.rows:
             self.counts[self.rows[before]] += self.goes[before] == index
 
@@ -241,7 +241,7 @@ class Launches(Probe):
         self.sites = self.some(list(task.instructions))[::7]
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         width, height, _ = self.plan.block
         group = step.workgroup % self.plan.grid[0]
         values = []
@@ -275,7 +275,7 @@ class Arguments(Probe):
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
         self.which = [self.rng.choice(list(self.values)) for _ in self.sites]
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         self.add(row, [self.values[self.which[row]]] * len(lanes_of(step)))
 
     def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
@@ -287,7 +287,7 @@ class Arguments(Probe):
 class Sampled(Executions):
     """Hooks in every second work-group."""
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         x, y = step.workgroup % self.plan.grid[0], step.workgroup // self.plan.grid[0] % self.plan.grid[1]
         self.counts[row] += (x + y) % 2 == 1
 
@@ -316,7 +316,7 @@ class Counted(Probe):
         super()._forget()
         self.executions, self.lanes = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         active = step.registers.exec.bit_count()
         self.executions[index] += 1
         self.lanes[index] += active
@@ -400,7 +400,7 @@ class Rows(Probe):
         super()._forget()
         self.waves: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
 
-    def see(self, before: int | None, index: int, step: Step) -> None:
+    def see(self, before: int | None, index: int, step: WaveStep) -> None:
         width, height, _ = self.plan.grid
         group = step.workgroup
         who = group % width, group // width % height, group // width // height, step.wave
@@ -436,7 +436,7 @@ class Rows(Probe):
 class Called(Words):
     """Hooks so large that they are called rather than repeated."""
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         results = []
         for x in self.values(row, step):
             for round in range(4):
@@ -477,7 +477,7 @@ class Budgeted(Words):
         has = self.kernel.descriptor.architected_vgprs
         self.most = self.rng.choice((None, has, has + 4))
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         values = np.array(self.values(row, step), np.uint32)
         part = [values * np.uint32(k + 3) ^ values >> np.uint32(k) for k in range(28)]
         total = np.zeros_like(values)
@@ -536,7 +536,7 @@ class Turned(Probe):
             if one.mnemonic.startswith("s_") and not (one.flags & flags or one.is_call or touched):
                 self.around.add(row)
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         before = step.registers.exec  # no hook runs where no lane is active
         self.counts[row] += (before ^ self.mask).bit_count() if before else 0
 
@@ -557,7 +557,7 @@ class Local(Probe):
             return
         super().choose(task)
 
-    def step(self, row: int, index: int, step: Step) -> None:
+    def step(self, row: int, index: int, step: WaveStep) -> None:
         if step.registers.exec:
             self.counts[64 * step.workgroup + step.wave] += row + 1
 

@@ -22,7 +22,7 @@ import pytest
 from effort import EVERYTHING, sample, some
 from luthier import ToolModule, open_device, patch_object
 from luthier.emulator import EmulatedDevice, Module
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import PatchError
 from luthier.hazards.wait_states import check_hazards
@@ -100,7 +100,7 @@ class Launcher:
 class Elsewhere:
     """Memory of which what is allocated before and after `move` has no half of an address in common."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: AllocationTable) -> None:
         self._memory = memory
         # Twice as much as is moved by: pages that are not touched cost nothing.
         self._arena = mmap.mmap(-1, 8 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
@@ -109,7 +109,7 @@ class Elsewhere:
     def move(self) -> None:
         self._next += (1 << 32) + (1 << 20)
 
-    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> DeviceAllocation:
         address = -(-self._next // align) * align
         self._next = address + size + 256
         return self._memory.register(address, size, label, self._arena)

@@ -19,7 +19,7 @@ from planted import plant
 from run_folders import kernel, write_run
 from strict_json_reader import strictly
 
-from luthier_build.cli.doctor import Finding, examine
+from luthier_build.cli.doctor import DoctorLine, examine
 
 CODE = """
 from luthier import ReportFormat
@@ -195,7 +195,7 @@ def test_two_of_one_name_are_refused(add: Plant, run: str, capsys: pytest.Captur
 
 
 def test_the_doctor_names_what_is_broken(add: Plant) -> None:
-    def finding() -> Finding:
+    def finding() -> DoctorLine:
         return next(one for one in examine() if one.subject == "report formats")
 
     add("plain = other_one:PLAIN")

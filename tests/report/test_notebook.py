@@ -10,7 +10,7 @@ from assembly import assembled, function, kernel_text
 from luthier import KernelCounts, Table
 from luthier.errors import PatchError
 from luthier.lifting import lift
-from luthier.patch.outcome import KernelReport, PatchReport, Refusal
+from luthier.patch.outcome import KernelReport, PatchRefusal, PatchReport
 from luthier.run.folder import RunFolder
 from luthier.tool.counts import KernelCounters
 from run_folders import kernel, write_run
@@ -68,9 +68,9 @@ def test_lifted_kernels() -> None:
 
 
 def test_costs() -> None:
-    refusal = Refusal("too few registers", "none", "k", 16)
+    refusal = PatchRefusal("too few registers", "none", "k", 16)
     one = KernelReport("k", 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, (refusal,))
-    report = PatchReport((one,), {}, (Refusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
+    report = PatchReport((one,), {}, (PatchRefusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
     cells = _read(report._repr_html_()).cells
     assert cells[21:42] == [
         "k",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
-from luthier.report.charging import Place, span
+from luthier.report.charging import SourceLine, span
 from luthier.report.measures import together
 from luthier.report.page import document
 from luthier.report.sources import read_sources
@@ -184,5 +184,7 @@ def test_ratios_are_not_added() -> None:
 
 
 def test_spans() -> None:
-    assert span([Place("/x/a.hip", 12), None, Place("/x/a.hip", 9), Place("/y/b.h", 400)]) == "a.hip:9-12"
+    assert (
+        span([SourceLine("/x/a.hip", 12), None, SourceLine("/x/a.hip", 9), SourceLine("/y/b.h", 400)]) == "a.hip:9-12"
+    )
     assert span([None]) == ""

@@ -28,8 +28,8 @@ from luthier.cli.debug import _here
 from luthier.cli.main import main
 from luthier.debug import Debugger
 from luthier.debug.adapter import Adapter
-from luthier.debug.expressions import Expression, State
-from luthier.debug.protocol import Channel
+from luthier.debug.expressions import ExpressionState, ParsedExpression
+from luthier.debug.protocol import ProtocolChannel
 from luthier.emulator.inspection.debug import observer_of
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import load_object
@@ -269,7 +269,7 @@ def test_conditions(captured: Callable[..., Path]) -> None:
             ("1 < index[4] < 100", True),
             ("pc == pc & ~0", True),
         ):
-            assert Expression(text).value(view) == expected, text
+            assert ParsedExpression(text).value(view) == expected, text
         for text in (
             "__import__('os')",
             "open",
@@ -282,7 +282,7 @@ def test_conditions(captured: Callable[..., Path]) -> None:
             "'a' * 9",
         ):
             with pytest.raises(LuthierError):
-                Expression(text).value(view)
+                ParsedExpression(text).value(view)
         stop = debugger.resume()
         assert stop.why == "end"
         debugger.goto(0)
@@ -600,7 +600,7 @@ def test_odd_requests(captured: Callable[..., Path]) -> None:
         sent = [json.dumps({"seq": at, "type": "request", **one}).encode() for at, one in enumerate(requests)]
         answers = io.BytesIO()
         stream = io.BytesIO(b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(one), one) for one in sent))
-        Adapter(debugger, Channel(stream, answers)).serve()
+        Adapter(debugger, ProtocolChannel(stream, answers)).serve()
     told = [json.loads(one) for one in re.findall(rb"({.*?})(?:Content-Length|$)", answers.getvalue(), re.S)]
     assert [one["request_seq"] for one in told if one["type"] == "response"] == list(range(len(requests)))
     refused = {one["request_seq"] for one in told if not one.get("success", True)}
@@ -608,11 +608,11 @@ def test_odd_requests(captured: Callable[..., Path]) -> None:
 
 
 def test_numbers_are_bounded() -> None:
-    nowhere = cast(State, None)  # they ask for nothing
+    nowhere = cast(ExpressionState, None)  # they ask for nothing
     for text in EXPRESSIONS[:6]:
         with pytest.raises(LuthierError, match="more than 4096 bits"):
-            Expression(text).value(nowhere)
-    assert Expression("(1 << 4095) >> 4095").value(nowhere) == 1
+            ParsedExpression(text).value(nowhere)
+    assert ParsedExpression("(1 << 4095) >> 4095").value(nowhere) == 1
 
 
 def test_bad_requests(captured: Callable[..., Path]) -> None:

@@ -18,10 +18,10 @@ from commands import PATIENCE, run_luthier
 from luthier.capture import Capture, read_capture
 from luthier.capture.replay import PreparedLaunch
 from luthier.debug.locations import Frame, NotAvailable, numbers
-from luthier.debug.view import View
-from luthier.emulator.inspection.debug import Step, observer_of
+from luthier.debug.view import StoppedWave
+from luthier.emulator.inspection.debug import WaveStep, observer_of
 from luthier.emulator.running.registers import WaveRegisters
-from luthier.objects.variables import Operation, Type, Variable
+from luthier.objects.variables import DwarfOperation, DwarfType, DwarfVariable
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
@@ -91,7 +91,7 @@ def capture_of(
     return capture
 
 
-def active(view: View) -> Iterator[tuple[int, int]]:
+def active(view: StoppedWave) -> Iterator[tuple[int, int]]:
     """Yield the lanes that are on, each with the number of its work-item in the launch."""
     size = view.registers.wave_size
     for lane in range(size):
@@ -237,7 +237,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
     found: list[tuple[int, str, int]] = []
     count = 0
 
-    def look(step: Step) -> None:
+    def look(step: WaveStep) -> None:
         nonlocal count
         count += 1
         store = STORE.match(step.text)
@@ -285,36 +285,46 @@ def test_watchpoints_are_stores(capture_of: Callable[[str, str], Path], target: 
     assert sorted(found) == sorted(right)
 
 
-INT = Type("int", "signed", 4)
-S4, V0 = Operation("regx", (36,)), Operation("regx", (2560,))
-VALUE = Operation("stack_value", ())
+INT = DwarfType("int", "signed", 4)
+S4, V0 = DwarfOperation("regx", (36,)), DwarfOperation("regx", (2560,))
+VALUE = DwarfOperation("stack_value", ())
 
 
 @pytest.mark.parametrize(
     ("kind", "expression", "value"),
     [
         pytest.param(
-            INT, (S4, Operation("const1u", (31,)), Operation("shr", ()), VALUE), 1, id="a register has 32 bits"
-        ),
-        pytest.param(
-            INT, (V0, Operation("convert", ("signed", 1)), Operation("convert", ("signed", 4)), VALUE), -2, id="sign"
+            INT,
+            (S4, DwarfOperation("const1u", (31,)), DwarfOperation("shr", ()), VALUE),
+            1,
+            id="a register has 32 bits",
         ),
         pytest.param(
             INT,
-            (V0, Operation("convert", ("unsigned", 1)), Operation("convert", ("signed", 4)), VALUE),
+            (V0, DwarfOperation("convert", ("signed", 1)), DwarfOperation("convert", ("signed", 4)), VALUE),
+            -2,
+            id="sign",
+        ),
+        pytest.param(
+            INT,
+            (V0, DwarfOperation("convert", ("unsigned", 1)), DwarfOperation("convert", ("signed", 4)), VALUE),
             254,
             id="zeros",
         ),
-        pytest.param(INT, (V0, Operation("convert", ("float", 4)), VALUE), "conversion to float", id="other types"),
-        pytest.param(Type("long", "signed", 8), (V0, Operation("piece", (4,))), "only 4 of its 8 bytes", id="a part"),
-        pytest.param(INT, (Operation("fbreg", (0,)),), "its function has no frame here", id="no frame"),
+        pytest.param(
+            INT, (V0, DwarfOperation("convert", ("float", 4)), VALUE), "conversion to float", id="other types"
+        ),
+        pytest.param(
+            DwarfType("long", "signed", 8), (V0, DwarfOperation("piece", (4,))), "only 4 of its 8 bytes", id="a part"
+        ),
+        pytest.param(INT, (DwarfOperation("fbreg", (0,)),), "its function has no frame here", id="no frame"),
     ],
 )
-def test_expressions(kind: Type, expression: tuple[Operation, ...], value: int | str) -> None:
+def test_expressions(kind: DwarfType, expression: tuple[DwarfOperation, ...], value: int | str) -> None:
     registers = WaveRegisters(np.zeros(1 << 18, np.uint8), 64, 256)
     registers.set_sgpr(4, 0xFFFFFFFF_80000000, 2)
     registers.set_vgpr(0, 0x123456FE)
-    one = Variable("x", kind, (), 0, ((None, expression),), None, (S4,))
+    one = DwarfVariable("x", kind, (), 0, ((None, expression),), None, (S4,))
     frame = Frame(registers, 64, np.zeros(0, np.uint8), lambda address, size: bytes(size), lambda register: False)
     if isinstance(value, str):
         with pytest.raises(NotAvailable, match=value):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running import hot
 
 Executed = Callable[..., list[tuple[bytes, dict[int, tuple[int, int]]]]]
@@ -36,7 +36,7 @@ def test_a_program_is_right(
     alone = executed(f"emu:{target}", program)
     take = hot.compile_runs
 
-    def compile_runs(code: Code, stretch: range) -> None:
+    def compile_runs(code: DecodedCode, stretch: range) -> None:
         take(code, stretch)
         with made.open("a") as file:
             file.write(f"{sum(len(table.run_lengths) for table in code.plain_tables().values())}\n")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from luthier.capture.form import PAGE
 from luthier.errors import DeviceError
-from luthier.run.process_memory import Memory, ProcessMemory, Room, _read_each, _shared, read_memory
+from luthier.run.process_memory import ProcessMemory, ProcessPages, Room, _read_each, _shared, read_memory
 
 PAGES = 600
 """More than are compared at once."""
@@ -67,7 +67,7 @@ def mapping(pages: int, flags: int = mmap.MAP_PRIVATE) -> tuple[mmap.mmap, int]:
     return made, np.frombuffer(made, np.uint8).ctypes.data
 
 
-def contents(memory: Memory) -> dict[int, bytes]:
+def contents(memory: ProcessPages) -> dict[int, bytes]:
     return {int(address): page.tobytes() for address, page in zip(memory.addresses, memory.pages, strict=True)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from luthier.capture import read_capture
 from luthier.capture.form import COUNTS
-from luthier.capture.split import Part, merged, part_of, ranges
+from luthier.capture.split import LaunchPart, merged, part_of, ranges
 from luthier.emulator.running.executor import FOOTPRINT
 from luthier.errors import DeviceError
 
@@ -85,8 +85,8 @@ def test_a_byte_that_another_part_reads(captured: Callable[..., list[Path]], rea
         page = begun.get(address, np.zeros(4096, np.uint8)).copy()
         page[8 * number : 8 * number + 8] = 7 + number
         addresses = np.array([address], np.uint64)
-        parts.append(Part((number, number + 1), np.zeros(0, COUNTS), footprint, addresses, page[None]))
-    parts = [Part.unpacked(part.packed()) for part in parts]
+        parts.append(LaunchPart((number, number + 1), np.zeros(0, COUNTS), footprint, addresses, page[None]))
+    parts = [LaunchPart.unpacked(part.packed()) for part in parts]
     if shared:
         with pytest.raises(DeviceError, match=f"write the byte at {address + 7:#x}, which work-groups 1 to 1 read"):
             merged(capture, parts, 0.0)

@@ -14,7 +14,7 @@ import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.findings import suppressions
-from luthier.findings.finding import Allocation, Finding
+from luthier.findings.finding import Finding, NearbyAllocation
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
@@ -344,5 +344,5 @@ def test_suppression(line: str, fits: bool) -> None:
 
 @pytest.mark.parametrize(("address", "side", "distance"), [(96, "before", 4), (100, "inside", 0), (108, "after", 0)])
 def test_place(address: int, side: str, distance: int) -> None:
-    finding = Finding("out-of-bounds", 1, "k", address=address, allocation=Allocation(100, 8, 1))
+    finding = Finding("out-of-bounds", 1, "k", address=address, allocation=NearbyAllocation(100, 8, 1))
     assert (finding.side, finding.distance) == (side, distance)

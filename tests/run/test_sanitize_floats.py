@@ -12,7 +12,7 @@ import luthier
 import numpy as np
 import pytest
 from commands import run_luthier
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import LuthierError
 from luthier.findings.floats import cause, kinds_of_floats
 from numpy.typing import NDArray
@@ -130,7 +130,7 @@ class Oracle:
         self.counts: dict[tuple[int, str], int] = {}
         self.waiting: dict[tuple[int, int], Waiting] = {}
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: WaveStep) -> None:
         """Look at the results of the wave's instruction before, and at this one's operands."""
         key = step.workgroup, step.wave
         if key in self.waiting:
@@ -144,7 +144,7 @@ class Oracle:
         self.waiting[key] = Waiting(step.address, result, FLOATS[found[2]], bool(found[1]), values, lanes)
 
     @staticmethod
-    def operand(step: Step, name: str, kind: type[Any]) -> NDArray[Any]:
+    def operand(step: WaveStep, name: str, kind: type[Any]) -> NDArray[Any]:
         number = int(re.findall(r"\d+", name)[0])
         if name.startswith("v"):
             values: NDArray[Any] = step.registers.vgpr(number, dtype=kind)
@@ -154,7 +154,7 @@ class Oracle:
         bits = step.registers.sgpr(number, max(1, size // 4)).to_bytes(max(4, size), "little")[:size]
         return np.full(step.registers.wave_size, np.frombuffer(bits, kind)[0])
 
-    def judge(self, step: Step, done: Waiting) -> None:
+    def judge(self, step: WaveStep, done: Waiting) -> None:
         """Count the lanes in which any of an instruction's results is exceptional: of two each is of one operand."""
         if done.packed:
             both = self.operand(step, done.result, np.uint32)

@@ -39,7 +39,7 @@ from luthier.tool.observation import ApiEvent
 from luthier.wire import channels, device_header, device_requests, memory, messages, tool_requests, topology
 from luthier.wire.device_requests import Hello, Plan
 from luthier.wire.messages import CodeCounts, Sighting
-from luthier.wire.structures import ForeignText, Layout, Message, ProtocolError, Structure, pack
+from luthier.wire.structures import FieldLayout, ForeignText, Message, ProtocolError, WireStructure, pack
 from luthier.wire.tool_requests import Instrument, SendObject
 from random_messages import random_message
 
@@ -86,13 +86,15 @@ def test_each_library_knows_the_digest(name: str) -> None:
 
 
 def test_every_structure_is_looked_at() -> None:
-    found = {name for module in (memory, layout) for name, one in vars(module).items() if isinstance(one, Structure)}
+    found = {
+        name for module in (memory, layout) for name, one in vars(module).items() if isinstance(one, WireStructure)
+    }
     assert found | {"RING"} == set(DECLARED)
 
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_each_field_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    structure: Structure = getattr(DECLARED[name], name)
+    structure: WireStructure = getattr(DECLARED[name], name)
     fields = {one.name: f"{one.kind}{one.width}" + (f"[{one.count}]" if one.count else "") for one in structure.members}
     others = [dict(reversed(fields.items()))] if len(fields) > 1 else []
     for field in fields:
@@ -100,7 +102,7 @@ def test_each_field_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         others.append({**fields, field: "i2[5]"})
     found = {current()}
     for other in others:
-        monkeypatch.setattr(DECLARED[name], name, Structure(**other))
+        monkeypatch.setattr(DECLARED[name], name, WireStructure(**other))
         found.add(current())
     assert len(found) == 1 + len(others)
     monkeypatch.undo()
@@ -133,7 +135,7 @@ def test_each_field_of_messages_counts(declared: type[Message], monkeypatch: pyt
         (topology, "CACHE_KIB", (16, 32)),
         (topology, "PLACES", {}),
         (layout, "HELP", 7),
-        (layout, "EVENT", Layout(reason=8, group=8, context=8, key=8, record=8)),
+        (layout, "EVENT", FieldLayout(reason=8, group=8, context=8, key=8, record=8)),
     ],
 )
 def test_all_else_counts(module: Any, name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +149,7 @@ def test_all_else_counts(module: Any, name: str, value: object, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_places_in_structures_are_numpys(name: str) -> None:
-    structure: Structure = getattr(DECLARED[name], name)
+    structure: WireStructure = getattr(DECLARED[name], name)
     places = structure.dtype.fields
     assert places is not None
     assert {one.name: (one.offset, one.size) for one in structure.members} == {
@@ -218,7 +220,7 @@ def test_nothing_is_answered_before_it(kind: type[Message]) -> None:
 @pytest.mark.parametrize("devices", [1, 2, 16])
 @pytest.mark.parametrize(
     "kind",
-    [tool_requests.FindBlock, tool_requests.FindKernel, tool_requests.LoadedObject, tool_requests.Launch],
+    [tool_requests.FindBlock, tool_requests.FindKernel, tool_requests.ObjectLoaded, tool_requests.LaunchRequest],
     ids=lambda one: one.__name__,
 )
 def test_devices_that_the_run_lacks(kind: type[Message], devices: int) -> None:
@@ -365,12 +367,16 @@ class Listener(Tool):
     ("head", "what"), [(memory.LEDGER_HEAD, "the ledger of launches"), (memory.EVENT_HEAD, "the ring of API events")]
 )
 def test_a_tool_library_finds_another_digest_in_memory(
-    build_program: BuildProgram, under_tools: UnderTools, monkeypatch: pytest.MonkeyPatch, head: Structure, what: str
+    build_program: BuildProgram,
+    under_tools: UnderTools,
+    monkeypatch: pytest.MonkeyPatch,
+    head: WireStructure,
+    what: str,
 ) -> None:
     """The program runs, and the summary says what is missing."""
     real = shared_memory.SharedMemory.head
 
-    def plant(self: shared_memory.SharedMemory, structure: Structure) -> Any:
+    def plant(self: shared_memory.SharedMemory, structure: WireStructure) -> Any:
         made = real(self, structure)
         if structure is head:
             made["digest"] = WRONG

@@ -168,7 +168,7 @@ def _overwritten() -> list[str]:
     for offset in (first, memory.LEDGER_HEAD.size + ROWS * memory.LEDGER_ROW.size):
         if offset < os.fstat(ledger).st_size:
             os.pwrite(ledger, b"\xff" * (1 << 16), offset)
-    return [connection.ask(random_message(tool_requests.Launch, random.Random(0)))]
+    return [connection.ask(random_message(tool_requests.LaunchRequest, random.Random(0)))]
 
 
 def _used_again() -> list[str]:

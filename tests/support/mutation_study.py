@@ -34,9 +34,9 @@ from effort import EVERYTHING
 from luthier.emulator import CheckWarning, EmulatedDevice
 from luthier.errors import EmulationError
 from luthier.hazards.wait_counters import WaitFinding, check_waits
-from luthier.hazards.wait_counters.steps import Steps as WaitSteps
+from luthier.hazards.wait_counters.steps import WaitSteps as WaitSteps
 from luthier.hazards.wait_states import HazardFinding, check_hazards
-from luthier.hazards.wait_states.steps import Steps as HazardSteps
+from luthier.hazards.wait_states.steps import HazardSteps as HazardSteps
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
 from luthier.verify.launch_plan import LaunchPlan

@@ -13,9 +13,9 @@ from typing import cast
 
 import luthier
 from luthier.emulator import EmulatedDevice
-from luthier.emulator.inspection.debug import Step as WaveStep
-from luthier.hazards.wait_counters.state import Machine, Use
-from luthier.hazards.wait_counters.steps import Step, Steps, narrowed
+from luthier.emulator.inspection.debug import WaveStep as WaveStep
+from luthier.hazards.wait_counters.state import OutstandingUse, WaitMachine
+from luthier.hazards.wait_counters.steps import WaitStep, WaitSteps, narrowed
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
 from luthier.verify.launch_plan import LaunchPlan
@@ -43,7 +43,7 @@ class Ways:
         kernel.launch(*plan.materialise(), grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds, trace=look)
         self._ways = list(ways.values())
 
-    def reason(self, lifted: LiftedRepresentation, steps: Steps) -> str:
+    def reason(self, lifted: LiftedRepresentation, steps: WaitSteps) -> str:
         """Return why the launch finds nothing in a mutant.
 
         Args:
@@ -54,18 +54,20 @@ class Ways:
         alone = {
             one.first: one for block in lifted.blocks for step in steps.of(block.index) for one in steps.split(step)
         }
-        found = {_on(way, lifted, alone, Machine(steps.model)) for way in self._ways} - {OTHER_WAY}
+        found = {_on(way, lifted, alone, WaitMachine(steps.model)) for way in self._ways} - {OTHER_WAY}
         return max(found, default=OTHER_WAY)  # unexplained before other lanes
 
 
-def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[int, Step], machine: Machine) -> str:
+def _on(
+    way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[int, WaitStep], machine: WaitMachine
+) -> str:
     """Return what is found on a wave's path: nothing, or only in other lanes than those that are outstanding."""
     streams = machine.model.streams
     issued: list[list[tuple[int, int]]] = [[] for _ in streams]
     """By stream the units and lanes of each operation, the oldest first."""
     lanes, reason = 0, OTHER_WAY
 
-    def executed() -> Iterator[Step]:
+    def executed() -> Iterator[WaitStep]:
         nonlocal lanes
         for index, active in way:
             lanes = active
@@ -74,7 +76,7 @@ def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[in
             for stream, units in step.issues:
                 issued[stream].append((units, active))
 
-    def report(use: Use) -> None:
+    def report(use: OutstandingUse) -> None:
         nonlocal reason
         # An operation of an unordered stream may be any of the older ones.
         mine = issued[use.stream]
@@ -83,5 +85,5 @@ def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[in
         meets = any(made & use.units and active & (-1 if of_all else lanes) for made, active in older)
         reason = UNEXPLAINED if meets or reason == UNEXPLAINED else OTHER_LANES
 
-    machine.run(machine.empty, cast(Sequence[Step], executed()), report)  # each step is asked for when it is run
+    machine.run(machine.empty, cast(Sequence[WaitStep], executed()), report)  # each step is asked for when it is run
     return reason

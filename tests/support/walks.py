@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from luthier import immediate
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError
 from luthier.lifting import ControlEdge, LiftedRepresentation, Loop
 from luthier.module import Hook
@@ -20,13 +20,15 @@ class Walk:
         steps: [(instruction before, instruction, lanes active)] of all waves, None at a wave's start.
     """
 
-    def __init__(self, lifted: LiftedRepresentation, at: Callable[[int | None, int, Step], None] | None = None) -> None:
+    def __init__(
+        self, lifted: LiftedRepresentation, at: Callable[[int | None, int, WaveStep], None] | None = None
+    ) -> None:
         self.steps: list[tuple[int | None, int, int]] = []
         self._index_of = {address: index for index, address in enumerate(lifted.columns.address)}
         self._last: dict[tuple[int, int], int] = {}
         self._at = at
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: WaveStep) -> None:
         key, index = (step.workgroup, step.wave), self._index_of[step.address]
         before = self._last.get(key)
         self._last[key] = index

@@ -12,7 +12,7 @@ import pytest
 from kept import ROOT
 from luthier import Table, Tool, ToolModule, load_object, open_device, patch_object, reported
 from luthier.emulator import EmulatedDevice
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.isa.targets import TARGETS as EVERY
 from msgspec.structs import replace
 from shipped import tool_of
@@ -69,7 +69,7 @@ class Bench:
         module.kernel(self.kernel).launch(*self.placed, grid=self.grid, block=self.block, **more)
         return module, [one.read() for one in self.placed if hasattr(one, "read")]
 
-    def watch(self, see: Callable[[Step], object]) -> None:
+    def watch(self, see: Callable[[WaveStep], object]) -> None:
         """Run the original; `see` is called before each instruction."""
         self.launch(self.object.data, trace=see)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from luthier import lift
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.verify.launch_plan import read_plans
 
 from .conftest import TARGETS, rows
@@ -29,7 +29,7 @@ def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     seen: Counter[tuple[int, int]] = Counter()
     last: dict[tuple[Any, int], int] = {}
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         if (block := first.get(step.address)) is not None:
             wave = (step.workgroup, step.wave)
             if wave in last and step.address != lifted.instructions[0].address:
@@ -62,7 +62,7 @@ def test_instructions_by_block_are_the_devices_own(bench: Any, shipped: Any, per
     at = {one.address: one for one in lifted.instructions}
     seen: Counter[int] = Counter()
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         one = at[step.address]
         seen[one.block] += step.registers.exec.bit_count() if one.is_vector and not per_wave else 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import ToolError
 from luthier.verify.launch_plan import read_plans
 
@@ -55,9 +55,9 @@ def test_lines_of_a_stride(bench: Any, shipped: Any, type: str, target: str) -> 
 def observed(kernel: Any, line: int) -> dict[int, tuple[int, int, int]]:
     """Requests, lanes and lines by address of the instruction, as the device sees them."""
     found: dict[int, Counter[str]] = {}
-    before: list[Step] = []
+    before: list[WaveStep] = []
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         accesses = [one for one in step.worker.take_accesses() if not one.scalar]
         if accesses and before[0].text.startswith(("global_", "flat_", "buffer_")):
             row = found.setdefault(before[0].address, Counter())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import InstrumentationTask, lift
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.isa.registers import EXEC
 from luthier.verify.launch_plan import read_plans
 
@@ -44,7 +44,7 @@ class Seen:
         """By wave: EXEC before the last instruction of the block that writes it."""
         kernel.watch(self._see)
 
-    def _see(self, step: Step) -> None:
+    def _see(self, step: WaveStep) -> None:
         wave, exec = (step.workgroup, step.wave), step.registers.exec
         one, last = self._instructions[step.address], self._last.get(wave)
         if last is not None and last.is_conditional:

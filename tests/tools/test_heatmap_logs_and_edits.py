@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import open_device, patch_object, reported
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import ToolError
 from luthier.verify.launch_plan import read_plans
 
@@ -30,9 +30,9 @@ def test_pages_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     source = ROOT / "examples/apps" / f"{name}.hip"
     kernel = bench(source, name, target, *plan.materialise(), grid=plan.grid[0], block=plan.block[0])
     expected: Counter[tuple[int, str]] = Counter()
-    before: list[Step] = []
+    before: list[WaveStep] = []
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         for access in step.worker.take_accesses():
             if before[0].text.startswith(("global_", "flat_", "buffer_")) and not access.scalar:
                 kind = next(kind for kind in KINDS if f"_{kind}" in before[0].text)

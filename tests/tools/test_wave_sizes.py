@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule, lift, patch_object
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import read_plans
 from shipped import NAMES, tool_of
@@ -73,7 +73,7 @@ def expected(kernel: Any, wave_size: int) -> Counter[int]:
     found: Counter[int] = Counter()
     vectors = set(points(kernel))
 
-    def see(step: Step) -> None:
+    def see(step: WaveStep) -> None:
         exec = step.registers.exec
         if step.address in vectors and exec:
             lanes = [lane for lane in range(wave_size) if exec >> lane & 1]

@@ -11,7 +11,7 @@ _CLAUSE_REACH = 5
 """Instructions that LLVM looks back at: longer clauses, which it makes, are no finding."""
 
 
-def clause_rows(kind: Party, other: Party, registers: Registers, words: str) -> tuple[Hazard, ...]:
+def clause_rows(kind: Party, other: Party, registers: RegisterSet, words: str) -> tuple[Hazard, ...]:
     """Return the rows of consecutive memory instructions that may be restarted together.
 
     LLVM also keeps stores after loads apart from them, since they might have the same address.

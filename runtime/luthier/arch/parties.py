@@ -17,7 +17,7 @@ InstructionClass = _Memory | Literal["SALU", "VALU", "TRANS", "DOT", "DPP", "BRA
 """Name of a member of `luthier.isa.instructions.InstructionFlag`."""
 
 
-class Kind(Struct, frozen=True):
+class InstructionKind(Struct, frozen=True):
     """Instructions of any of some classes, of none of others, whose generic name begins so and not so."""
 
     name: str
@@ -31,7 +31,7 @@ class Kind(Struct, frozen=True):
     """Regular expression of how the name does not begin; empty: any."""
 
 
-class Registers(Struct, frozen=True):
+class RegisterSet(Struct, frozen=True):
     """A set of registers."""
 
     name: str
@@ -39,13 +39,13 @@ class Registers(Struct, frozen=True):
     """Whether they have one value for a whole wave."""
 
 
-class Role(Struct, frozen=True):
+class HazardRole(Struct, frozen=True):
     """Registers with which an instruction takes part, or a condition under which it does."""
 
     name: str
     access: Literal["", "reads", "writes"] = ""
     """Whether it is those of `registers` that the instruction reads, or writes."""
-    registers: Registers | None = None
+    registers: RegisterSet | None = None
 
     @property
     def writes_scalars(self) -> bool:
@@ -53,28 +53,28 @@ class Role(Struct, frozen=True):
         return self.access == "writes" and self.registers is not None and self.registers.scalar
 
 
-ALWAYS = Role("")
+ALWAYS = HazardRole("")
 """Role of instructions that take part whatever their operands are."""
 
 
 class Party(Struct, frozen=True):
     """Instructions of a kind in a role."""
 
-    kind: Kind
-    role: Role = ALWAYS
+    kind: InstructionKind
+    role: HazardRole = ALWAYS
 
     def __str__(self) -> str:
         return self.kind.name
 
-    def reads(self, registers: Registers) -> Party:
+    def reads(self, registers: RegisterSet) -> Party:
         """Return those of the kind that read some of these registers, with these."""
-        return Party(self.kind, Role(f"reads {registers.name}", "reads", registers))
+        return Party(self.kind, HazardRole(f"reads {registers.name}", "reads", registers))
 
-    def writes(self, registers: Registers) -> Party:
+    def writes(self, registers: RegisterSet) -> Party:
         """Return those of the kind that write some of these registers, with these."""
-        return Party(self.kind, Role(f"writes {registers.name}", "writes", registers))
+        return Party(self.kind, HazardRole(f"writes {registers.name}", "writes", registers))
 
-    def by(self, role: Role) -> Party:
+    def by(self, role: HazardRole) -> Party:
         """Return those of the kind that have a role."""
         return Party(self.kind, role)
 
@@ -86,7 +86,7 @@ def _kind(
     without: tuple[InstructionClass, ...] = (),
     other_than: str = "",
 ) -> Party:
-    return Party(Kind(name, classes, without, names, other_than))
+    return Party(InstructionKind(name, classes, without, names, other_than))
 
 
 DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
@@ -94,11 +94,11 @@ DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
 AMDGPUWaitSGPRHazards)."""
 
 # Registers.
-SGPRS = Registers("SGPRs")
-SGPRS_OR_EXEC = Registers("SGPRs or EXEC")
-SGPRS_OTHER_THAN_VCC = Registers("SGPRs other than VCC")
-VCC, EXEC, M0 = Registers("VCC"), Registers("EXEC"), Registers("M0")
-VECTORS, VGPRS = Registers("vectors", scalar=False), Registers("VGPRs", scalar=False)
+SGPRS = RegisterSet("SGPRs")
+SGPRS_OR_EXEC = RegisterSet("SGPRs or EXEC")
+SGPRS_OTHER_THAN_VCC = RegisterSet("SGPRs other than VCC")
+VCC, EXEC, M0 = RegisterSet("VCC"), RegisterSet("EXEC"), RegisterSet("M0")
+VECTORS, VGPRS = RegisterSet("vectors", scalar=False), RegisterSet("VGPRs", scalar=False)
 
 # Kinds. MFMA are all matrix instructions of GFX9 but moves to and from AGPRs. Of them SGEMM are those on single floats,
 # DGEMM those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU.
@@ -190,57 +190,57 @@ MATRIX_KINDS = frozenset(one.kind for one in (MFMA, MFMA_NO_DGEMM, XDL, SGEMM, D
 """Matrix instructions of GFX9."""
 
 # Roles.
-SGPRS_BY_DS_NOPS: Mapping[int, Role] = {count: Role(f"SGPRs, by {count}") for count in DS_NOPS.values()}
+SGPRS_BY_DS_NOPS: Mapping[int, HazardRole] = {count: HazardRole(f"SGPRs, by {count}") for count in DS_NOPS.values()}
 """By how many in a row: all SGPRs, for the last of them."""
-WRITES_SGPRS_OR_EXEC_BY_NAME = Role("writes SGPRs or EXEC by name", "writes", SGPRS_OR_EXEC)
-READS_SGPRS_AS_CONSTANTS = Role("reads SGPRs as constants")
-READS_EXEC_AS_A_CONSTANT = Role("reads EXEC as a constant")
-READS_PAIRS_OF_SGPRS = Role("reads pairs of SGPRs")
-WRITES_AN_SGPR = Role("writes an SGPR")
-ALL_SGPRS = Role("all SGPRs")
-ALL_SGPRS_BY_A_READ_OF_ONE = Role("all SGPRs, by a read of one")
-ALL_SGPRS_BY_SA_SDST_0 = Role("all SGPRs, by sa_sdst 0")
-READS_A_MASK = Role("reads a mask")
-READS_M0 = Role("reads M0")
-USES_M0 = Role("uses M0")
-READS_LDS_AT_M0 = Role("reads LDS at M0")
-READS_OR_KEEPS_VGPRS = Role("reads or keeps VGPRs")
-VGPRS_OF_SOURCES = Role("VGPRs of sources")
-USES_VECTORS = Role("uses vectors")
-RESULT = Role("result")
-LANE_SELECT = Role("lane select")
-SOURCE_0 = Role("source 0")
-MATRIX_A_B = Role("matrix A, B")
-MATRIX_C = Role("matrix C")
-AGPRS_OF_A_B = Role("AGPRs of A, B")
-DATA_OF_A_WIDE_STORE = Role("data of a wide store")
-DATA_OF_A_WIDE_STORE_OFFSET_IN_AN_SGPR = Role("data of a wide store, offset in an SGPR")
-SHIFTED_RESULT = Role("shifted result")
-FOUR_BIT_RESULT = Role("4-bit result")
-HARDWARE_REGISTER = Role("hardware register")
-MODE = Role("MODE")
-OF_MODE = Role("of MODE")
-OF_THE_STATE = Role("of the state")
-BY_THE_LAST_VGPR = Role("by the last VGPR")
-SETS_VSKIP = Role("sets VSKIP")
-TRAP_STATUS = Role("trap status")
-OVERWRITES_ITS_OWN_SOURCE = Role("overwrites its own source")
-ADDRESS_UNDER_SEVERAL_LOADED = Role("address under several loaded")
-LOADS = Role("loads")
-READS_VECTORS_TO_LOAD = Role("reads vectors to load")
-READS_SGPRS_TO_LOAD = Role("reads SGPRs to load")
-WAITS_FOR_ALL = Role("waits for all")
-LGKMCNT_0 = Role("lgkmcnt 0")
-WAITS_FOR_0 = Role("waits for 0")
-NO_SOPP = Role("no SOPP")
-SA_SDST_0 = Role("sa_sdst 0")
-VA_VCC_0 = Role("va_vcc 0")
-VM_VSRC_0 = Role("vm_vsrc 0")
-VA_SDST_0 = Role("va_sdst 0")
-VA_VDST_0 = Role("va_vdst 0")
-WAIT_VM_VSRC_0 = Role("wait_vm_vsrc 0")
-RESULT_WITHOUT_WAIT_VM_VSRC_0 = Role("result without wait_vm_vsrc 0")
-RESULT_WITHOUT_WAIT_VA_VDST_0 = Role("result without wait_va_vdst 0")
-OFFSET_OF_0X3F = Role("offset of 0x3f")
-LONG_ADDRESS = Role("long address")
-OFFSET_WITH_2_OR_4 = Role("offset with 2 or 4")
+WRITES_SGPRS_OR_EXEC_BY_NAME = HazardRole("writes SGPRs or EXEC by name", "writes", SGPRS_OR_EXEC)
+READS_SGPRS_AS_CONSTANTS = HazardRole("reads SGPRs as constants")
+READS_EXEC_AS_A_CONSTANT = HazardRole("reads EXEC as a constant")
+READS_PAIRS_OF_SGPRS = HazardRole("reads pairs of SGPRs")
+WRITES_AN_SGPR = HazardRole("writes an SGPR")
+ALL_SGPRS = HazardRole("all SGPRs")
+ALL_SGPRS_BY_A_READ_OF_ONE = HazardRole("all SGPRs, by a read of one")
+ALL_SGPRS_BY_SA_SDST_0 = HazardRole("all SGPRs, by sa_sdst 0")
+READS_A_MASK = HazardRole("reads a mask")
+READS_M0 = HazardRole("reads M0")
+USES_M0 = HazardRole("uses M0")
+READS_LDS_AT_M0 = HazardRole("reads LDS at M0")
+READS_OR_KEEPS_VGPRS = HazardRole("reads or keeps VGPRs")
+VGPRS_OF_SOURCES = HazardRole("VGPRs of sources")
+USES_VECTORS = HazardRole("uses vectors")
+RESULT = HazardRole("result")
+LANE_SELECT = HazardRole("lane select")
+SOURCE_0 = HazardRole("source 0")
+MATRIX_A_B = HazardRole("matrix A, B")
+MATRIX_C = HazardRole("matrix C")
+AGPRS_OF_A_B = HazardRole("AGPRs of A, B")
+DATA_OF_A_WIDE_STORE = HazardRole("data of a wide store")
+DATA_OF_A_WIDE_STORE_OFFSET_IN_AN_SGPR = HazardRole("data of a wide store, offset in an SGPR")
+SHIFTED_RESULT = HazardRole("shifted result")
+FOUR_BIT_RESULT = HazardRole("4-bit result")
+HARDWARE_REGISTER = HazardRole("hardware register")
+MODE = HazardRole("MODE")
+OF_MODE = HazardRole("of MODE")
+OF_THE_STATE = HazardRole("of the state")
+BY_THE_LAST_VGPR = HazardRole("by the last VGPR")
+SETS_VSKIP = HazardRole("sets VSKIP")
+TRAP_STATUS = HazardRole("trap status")
+OVERWRITES_ITS_OWN_SOURCE = HazardRole("overwrites its own source")
+ADDRESS_UNDER_SEVERAL_LOADED = HazardRole("address under several loaded")
+LOADS = HazardRole("loads")
+READS_VECTORS_TO_LOAD = HazardRole("reads vectors to load")
+READS_SGPRS_TO_LOAD = HazardRole("reads SGPRs to load")
+WAITS_FOR_ALL = HazardRole("waits for all")
+LGKMCNT_0 = HazardRole("lgkmcnt 0")
+WAITS_FOR_0 = HazardRole("waits for 0")
+NO_SOPP = HazardRole("no SOPP")
+SA_SDST_0 = HazardRole("sa_sdst 0")
+VA_VCC_0 = HazardRole("va_vcc 0")
+VM_VSRC_0 = HazardRole("vm_vsrc 0")
+VA_SDST_0 = HazardRole("va_sdst 0")
+VA_VDST_0 = HazardRole("va_vdst 0")
+WAIT_VM_VSRC_0 = HazardRole("wait_vm_vsrc 0")
+RESULT_WITHOUT_WAIT_VM_VSRC_0 = HazardRole("result without wait_vm_vsrc 0")
+RESULT_WITHOUT_WAIT_VA_VDST_0 = HazardRole("result without wait_va_vdst 0")
+OFFSET_OF_0X3F = HazardRole("offset of 0x3f")
+LONG_ADDRESS = HazardRole("long address")
+OFFSET_WITH_2_OR_4 = HazardRole("offset with 2 or 4")

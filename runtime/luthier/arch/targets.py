@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FOLDERS = (gfx9, gfx908, gfx90a, gfx940, gfx950, gfx10, gfx103, gfx11, gfx115, gfx12, gfx1250)
 
 
-class Table:
+class ProcessorTable:
     """Processors of different names and numbers, and their generations, of different names.
 
     Args:
@@ -70,11 +70,11 @@ class Table:
                         )
 
 
-_OWN = Table(one for folder in _FOLDERS for one in folder.PROCESSORS)
+_OWN = ProcessorTable(one for folder in _FOLDERS for one in folder.PROCESSORS)
 
 
 @functools.cache
-def _all() -> Table:
+def _all() -> ProcessorTable:
     """Return all targets, those of installed packages included.
 
     Raises:
@@ -89,7 +89,7 @@ def _all() -> Table:
             processors = point.load()
             if not isinstance(processors, (tuple, list)) or not all(isinstance(one, Target) for one in processors):
                 raise TargetError("is no sequence of Target")
-            table = Table(
+            table = ProcessorTable(
                 [*table.processors.values(), *processors], table.added | {one.name: point for one in processors}
             )
         except Exception as problem:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from luthier.errors import TargetError
 
 
-class Counter(NamedTuple):
+class WaitCounter(NamedTuple):
     """A counter of operations that are not done."""
 
     name: str
@@ -42,7 +42,7 @@ class Stream(NamedTuple):
     """Other streams of the counter, which it counts down in the order of issue of them all."""
 
 
-class Field(NamedTuple):
+class LimitField(NamedTuple):
     """Field of an instruction that holds a limit; all ones are no limit."""
 
     counter: str
@@ -53,9 +53,9 @@ class Field(NamedTuple):
 class Waits(Struct, frozen=True, eq=False, kw_only=True):
     """Counters, streams and wait instructions of a generation."""
 
-    counters: tuple[Counter, ...]
+    counters: tuple[WaitCounter, ...]
     streams: tuple[Stream, ...]
-    fields: Mapping[str, tuple[Field, ...]]
+    fields: Mapping[str, tuple[LimitField, ...]]
     """LLVM's generic name of a wait instruction -> the limits in its immediate."""
     halves: bool
     """Loads of 16 bits write half a register, and instructions read halves: they are outstanding each for itself."""
@@ -87,12 +87,12 @@ class Waits(Struct, frozen=True, eq=False, kw_only=True):
                 raise TargetError(f"{name} is no stream of counters")
 
 
-def streams(counters: tuple[Counter, ...], *rows: tuple[str, Stream]) -> tuple[Stream, ...]:
+def streams(counters: tuple[WaitCounter, ...], *rows: tuple[str, Stream]) -> tuple[Stream, ...]:
     """Streams, each of the counter of a name."""
     index = {counter.name: number for number, counter in enumerate(counters)}
     return tuple(stream._replace(counter=index[name]) for name, stream in rows)
 
 
-def waitcnt(vm: tuple[tuple[int, int], ...], exp: int, lgkm: tuple[int, int]) -> tuple[Field, ...]:
+def waitcnt(vm: tuple[tuple[int, int], ...], exp: int, lgkm: tuple[int, int]) -> tuple[LimitField, ...]:
     """The immediate of ``s_waitcnt``."""
-    return Field("vmcnt", vm), Field("expcnt", ((exp, 3),)), Field("lgkmcnt", (lgkm,))
+    return LimitField("vmcnt", vm), LimitField("expcnt", ((exp, 3),)), LimitField("lgkmcnt", (lgkm,))

@@ -104,8 +104,8 @@ def provenance_of(*makers: str, also: str = "", root: Path = PACKAGE.parent) -> 
 def _provenance_of(makers: tuple[str, ...], also: str, root: Path, folder: Path | None) -> Provenance:
     paths = sorted({path for name in makers for path in _files_of(root, name)})
     sources = [_source(path) for path in paths if path.endswith(".py")]
-    own_libraries = [_File.of_native(path) for path in paths if not path.endswith(".py")]
-    llvm = [_File.of_native(path) for path in sorted(_libraries_of("llvmlite"))]
+    own_libraries = [_SourceFile.of_native(path) for path in paths if not path.endswith(".py")]
+    llvm = [_SourceFile.of_native(path) for path in sorted(_libraries_of("llvmlite"))]
     programs = _programs_of(sources, None if folder is None else _sources_in(folder))
     own = {os.path.relpath(path, root): programs[path] for path in programs}
     own |= {os.path.relpath(file.state[0], root): file.digest for file in own_libraries}
@@ -152,7 +152,9 @@ def package_provenance(module: str) -> Provenance | None:
     paths = list(_files_of_package(top))
     if not paths:
         return None
-    files = [_File.of_native(path) if _NATIVE.fullmatch(path) else _File.read(path) for path in sorted(paths)]
+    files = [
+        _SourceFile.of_native(path) if _NATIVE.fullmatch(path) else _SourceFile.read(path) for path in sorted(paths)
+    ]
     outside = {name for file in files if file.state[0].endswith(".py") for name in _imports_of(file.text)}
     if outside - sys.stdlib_module_names - {top, PACKAGE.name, *CODE_GENERATORS}:
         return None
@@ -179,28 +181,28 @@ def _digest_of(*said: object) -> str:
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-class _File(Struct, frozen=True):
+class _SourceFile(Struct, frozen=True):
     state: State
     digest: str
     text: bytes = b""
 
     @staticmethod
-    def read(path: str) -> _File:
+    def read(path: str) -> _SourceFile:
         state = _state(path)
         with open(path, "rb") as file:
             text = file.read()
-        return _File(state, hashlib.sha256(text).hexdigest(), text)
+        return _SourceFile(state, hashlib.sha256(text).hexdigest(), text)
 
     @staticmethod
-    def of_native(path: str) -> _File:
+    def of_native(path: str) -> _SourceFile:
         """Return a native file with its build id as digest, since its contents would take long to read."""
         state = _state(path)
-        return _File(state, _build_id(path) or _File.read(path).digest)
+        return _SourceFile(state, _build_id(path) or _SourceFile.read(path).digest)
 
 
 @functools.cache
-def _source(path: str) -> _File:
-    return _File.read(path)
+def _source(path: str) -> _SourceFile:
+    return _SourceFile.read(path)
 
 
 def _state(path: str) -> State:
@@ -285,7 +287,7 @@ def _sources_in(folder: Path) -> Store:
 os.register_at_fork(after_in_child=_sources_in.cache_clear)  # SQLite's connections do not survive a fork
 
 
-def _programs_of(files: Iterable[_File], known: Store | None) -> dict[str, str]:
+def _programs_of(files: Iterable[_SourceFile], known: Store | None) -> dict[str, str]:
     """Return by path the digest of the program that each source is; what is not kept of them is parsed and kept."""
     keys = {file: _READER + file.digest.encode() for file in files}
     kept = {} if known is None else known.get(keys.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import PAGE, Argument, Capture, Manifest
+from luthier.capture.form import PAGE, Capture, CapturedArgument, CaptureManifest
 from luthier.capture.pages import by_address, with_pages
 from luthier.errors import LuthierError
 
@@ -80,7 +80,7 @@ def of_capture(capture: Capture, other: Capture) -> Pieces:
                 yield begin - there + here, contents.read(begin, end - begin)
 
 
-def pointer(manifest: Manifest, number: int) -> int:
+def pointer(manifest: CaptureManifest, number: int) -> int:
     """Return what the explicit argument of a number points at.
 
     Raises:
@@ -92,10 +92,10 @@ def pointer(manifest: Manifest, number: int) -> int:
     return int.from_bytes(bytes.fromhex(arguments[number].value), "little")
 
 
-def _explicit(manifest: Manifest) -> list[Argument]:
+def _explicit(manifest: CaptureManifest) -> list[CapturedArgument]:
     return [one for one in manifest.arguments if not one.kind.startswith("hidden_")]
 
 
-def _left(manifest: Manifest, address: int) -> int:
+def _left(manifest: CaptureManifest, address: int) -> int:
     """Return the bytes from an address to the end of the memory that it is in; 0 if it is in none."""
     return next((begin + size - address for begin, size in manifest.ranges if begin <= address < begin + size), 0)

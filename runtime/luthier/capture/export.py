@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.capture.against import Contents
-from luthier.capture.form import PAGE, Argument, Capture
+from luthier.capture.form import PAGE, Capture, CapturedArgument
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject, Symbol
 from luthier.support.files import PRIVATE, make_private, write_atomically
@@ -41,7 +41,7 @@ add_custom_command(TARGET launch POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy
 """
 
 
-class Buffer(Struct, frozen=True):
+class ExportedBuffer(Struct, frozen=True):
     """Memory that the program has: it allocates it, or it is a variable of the code object."""
 
     address: int
@@ -60,7 +60,7 @@ class Exported(Struct):
     object: CodeObject
     groups: tuple[int, ...]
     """Work-groups in three dimensions."""
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[ExportedBuffer] = field(default_factory=list)
     arguments: bytes = b""
     """The explicit ones."""
     before: list[Piece] = field(default_factory=list)
@@ -198,7 +198,7 @@ class _Export:
             self._argument(number, argument, raw)
         return bytes(segment)
 
-    def _argument(self, number: int, argument: Argument, raw: bytes) -> None:
+    def _argument(self, number: int, argument: CapturedArgument, raw: bytes) -> None:
         whole = len(raw) // _WORD * _WORD
         for at, address in self._addresses(np.frombuffer(raw[:whole], np.uint64)):
             pointer = argument.kind == "global_buffer"
@@ -244,18 +244,18 @@ class _Export:
         self.made.buffers.append(self._new_buffer(address))
         return len(self.made.buffers) - 1
 
-    def _new_buffer(self, address: int) -> Buffer:
+    def _new_buffer(self, address: int) -> ExportedBuffer:
         told = self.capture.manifest
         virtual = address - told.load_address
         if any(one.vaddr <= virtual < one.vaddr + one.memsz for one in self.object.segments):
             for symbol in self.object.symbols:
                 if symbol.address <= virtual < symbol.address + symbol.size and self._can_be_found(symbol):
-                    return Buffer(self._place(symbol), symbol.size, symbol.name)
+                    return ExportedBuffer(self._place(symbol), symbol.size, symbol.name)
             raise LuthierError(
                 f"cannot be exported: {address:#x} points into the code object, at no variable that HIP can find",
                 kernel=told.kernel,
             )
-        return Buffer(*next(one for one in told.ranges if one[0] <= address < sum(one)))
+        return ExportedBuffer(*next(one for one in told.ranges if one[0] <= address < sum(one)))
 
     @staticmethod
     def _can_be_found(symbol: Symbol) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.uses import uses_of
 from luthier.emulator.running.executor import FOOTPRINT, Executor
 from luthier.emulator.running.observation import Observation
@@ -18,7 +18,7 @@ class Footprint(Observation):
 
     what = layout.OBSERVE_FOOTPRINT
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: DecodedCode) -> None:
         self._code = code
         self.pages: NDArray[np.void] = np.zeros(0, FOOTPRINT)
         """`FOOTPRINT` of each page that was accessed, by address."""

@@ -41,7 +41,7 @@ Pages = NDArray[np.uint8]
 Triple = tuple[int, int, int]
 
 
-class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CapturedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kernel argument, as the kernel's metadata have it."""
 
     name: str
@@ -53,7 +53,7 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hexadecimal, in the order of memory."""
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CaptureManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything of a capture but contents of memory."""
 
     schema: int
@@ -83,7 +83,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """and what is added to the object's virtual addresses."""
     id: int
     """Number of the packet in its queue."""
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CapturedArgument, ...]
     ranges: tuple[tuple[int, int], ...]
     """Address and bytes of what the kernel may access, by address."""
     left_out: tuple[tuple[int, int], ...] = ()
@@ -99,7 +99,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Capture(Struct, frozen=True):
     """A captured launch."""
 
-    manifest: Manifest
+    manifest: CaptureManifest
     object: bytes
     """The code object."""
     pages: Pages
@@ -178,7 +178,7 @@ def _read(path: Path) -> Capture:
                 raise LuthierError(f"member {name} says that it has {size} bytes; {most} are the most")
             return zstandard.ZstdDecompressor().decompress(raw, max_output_size=size)
 
-        manifest = msgspec.json.decode(take("manifest.json", min(left, LARGEST_MANIFEST)), type=Manifest)
+        manifest = msgspec.json.decode(take("manifest.json", min(left, LARGEST_MANIFEST)), type=CaptureManifest)
         data = {}
         for name in ("object", "pages", "before", "after", "counts"):
             data[name] = take(name, left)
@@ -250,7 +250,7 @@ def checked(capture: Capture) -> Capture:
     return capture
 
 
-def _check_groups(told: Manifest) -> None:
+def _check_groups(told: CaptureManifest) -> None:
     """Check the work-groups that are to run.
 
     Raises:

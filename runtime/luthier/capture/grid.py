@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from luthier.capture.form import Manifest, Triple
+from luthier.capture.form import CaptureManifest, Triple
 
 Part = tuple[Triple, Triple, Triple]
 """First work-group, number of work-groups, and work-items of one."""
@@ -23,7 +23,7 @@ def parts(grid: Triple, block: Triple) -> Iterator[Part]:
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
 
 
-def whole_groups(told: Manifest) -> Triple:
+def whole_groups(told: CaptureManifest) -> Triple:
     """Return how many work-groups the grid of a launch has."""
     x, y, z = (-(-items // size) for items, size in zip(told.grid, told.block, strict=True))
     return x, y, z

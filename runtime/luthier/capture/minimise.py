@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from luthier.capture.form import PAGE, Capture, Manifest, Triple
+from luthier.capture.form import PAGE, Capture, CaptureManifest, Triple
 from luthier.capture.grid import whole_groups
 from luthier.capture.pages import by_address, with_pages
 from luthier.capture.place import fresh
@@ -228,7 +228,7 @@ class Minimiser:
         return replace(settled, counts=done.counts)
 
 
-def group_count(manifest: Manifest) -> int:
+def group_count(manifest: CaptureManifest) -> int:
     """Return how many work-groups of a launch run."""
     return len(manifest.groups) or math.prod(whole_groups(manifest))
 

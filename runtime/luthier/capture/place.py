@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, USER_SPACE, Pages
-from luthier.emulator.running.memory import SLACK, Allocation, Memory
+from luthier.emulator.running.memory import SLACK, AllocationTable, DeviceAllocation
 from luthier.errors import DeviceError, LackError
 from luthier.support.losses import lacking
 
@@ -101,7 +101,7 @@ def _fill(
             view, offset = view[written:], offset + written
 
 
-class NearMemory(Memory):
+class NearMemory(AllocationTable):
     """Memory whose allocations are as near as possible to an address, and not where a capture's memory is.
 
     Args:
@@ -114,7 +114,7 @@ class NearMemory(Memory):
         taken = pieces(ranges)
         self._begins, self._ends = ([piece[side] for piece in taken] for side in (0, 1))
 
-    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> DeviceAllocation:
         """Allocate `size` bytes of zeroed memory, aligned to a page or more.
 
         Raises:
@@ -124,7 +124,7 @@ class NearMemory(Memory):
         for step in range(1, _STEPS):
             for begin in (self._address + step * _STEP, self._address - step * _STEP):
                 if PAGE <= begin < USER_SPACE - pages and not self._is_taken(begin, pages):
-                    mapping = _Mapping.at(begin, pages)
+                    mapping = _AnonymousMapping.at(begin, pages)
                     if mapping is not None:
                         return self.register(begin, size, label, mapping)
         raise DeviceError(f"no room for {size} bytes within {_STEP * _STEPS} bytes of {self._address:#x}")
@@ -134,14 +134,14 @@ class NearMemory(Memory):
         return at > 0 and self._ends[at - 1] > begin
 
 
-class _Mapping:
+class _AnonymousMapping:
     """Memory of this process, until nobody has it any more."""
 
     def __init__(self, begin: int, size: int) -> None:
         self._begin, self._size = begin, size
 
     @classmethod
-    def at(cls, begin: int, size: int) -> _Mapping | None:
+    def at(cls, begin: int, size: int) -> _AnonymousMapping | None:
         """Return zeroed memory at an address; None if something is there."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
         library = _library()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from luthier.cache.memory import BoundedCache
 from luthier.capture.form import Capture
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.errors import DeviceError, LuthierError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
@@ -24,7 +24,7 @@ class Program(Struct, frozen=True):
     """Code object that the code is from, for reports."""
     kernel: Kernel
     """The kernel, at its address in `code`."""
-    code: Code
+    code: DecodedCode
     place: int
     """Address of the code's first byte in memory."""
     group: int
@@ -66,7 +66,7 @@ def recorded_program(capture: Capture, target: str | None) -> Program:
     return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
 
 
-_Codes = BoundedCache[tuple[TargetId, int, int], Code]
+_Codes = BoundedCache[tuple[TargetId, int, int], DecodedCode]
 """Code by device, wave size and address, which launches share: what one has bound is there for the next."""
 
 
@@ -76,14 +76,14 @@ def _read_object(data: bytes, name: str) -> tuple[CodeObject, _Codes]:
     return CodeObject(data, name), _Codes(4)
 
 
-def _decoded(object: CodeObject, isa: Isa, load_address: int) -> Code:
+def _decoded(object: CodeObject, isa: Isa, load_address: int) -> DecodedCode:
     """Return an object's code as it is loaded at an address."""
 
     def address_of(name: str) -> int | None:
         symbol = object.symbol(name)
         return None if symbol is None or not symbol.defined else symbol.address + load_address
 
-    code = Code(isa, object.text_as_loaded(address_of))
+    code = DecodedCode(isa, object.text_as_loaded(address_of))
     code.origin = teller(object)
     return code
 

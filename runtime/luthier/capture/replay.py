@@ -23,7 +23,7 @@ from luthier.capture.place import mapped, pieces, present
 from luthier.capture.program import Program, device_of, recorded_program
 from luthier.emulator.running.execution import Observer, execute
 from luthier.emulator.running.executor import Executor, resident_groups
-from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.memory import AllocationTable, host_bytes
 from luthier.emulator.running.plan import find_beyond, kernel_plan
 from luthier.emulator.running.worker import WorkerState
 from luthier.errors import DeviceError, EmulationError
@@ -132,7 +132,7 @@ class PreparedLaunch:
         capture: Capture,
         target: str,
         program: Program | None = None,
-        memory: Memory | None = None,
+        memory: AllocationTable | None = None,
         step_limit: int = STEP_LIMIT,
     ) -> None:
         self.capture = capture
@@ -140,7 +140,7 @@ class PreparedLaunch:
         """It is the code that was captured."""
         program = program or recorded_program(capture, target)
         self.device = device_of(capture, target, program.object)
-        self.accessible = Memory(limit=1 << 62) if memory is None else memory
+        self.accessible = AllocationTable(limit=1 << 62) if memory is None else memory
         """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
         self._take(program, step_limit)
 
@@ -326,7 +326,7 @@ class PreparedLaunch:
         return counts, lanes, outcome.seconds, fault
 
     @contextmanager
-    def _accessible(self) -> Iterator[Memory]:
+    def _accessible(self) -> Iterator[AllocationTable]:
         """Let the launch access the captured memory, beside what is its own."""
         taken = []
         try:
@@ -338,7 +338,7 @@ class PreparedLaunch:
                 self.accessible.free(allocation)
 
     @contextmanager
-    def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
+    def _dispatch(self, memory: AllocationTable, threads: int) -> Iterator[dict[str, int]]:
         """Provide the fields of `layout.DISPATCH` that all parts of the launch share, with its scratch in memory."""
         told, plan, program = self.capture.manifest, self.plan, self.program
         wanted = program.private + plan["scratch_extra"]

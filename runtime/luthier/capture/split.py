@@ -18,7 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.capture.footprint import Footprint
-from luthier.capture.form import COUNTS, PAGE, Capture, Manifest, Triple
+from luthier.capture.form import COUNTS, PAGE, Capture, CaptureManifest, Triple
 from luthier.capture.grid import whole_groups
 from luthier.capture.pages import by_address, compared
 from luthier.capture.replay import PreparedLaunch, Replayed
@@ -28,7 +28,7 @@ Range = tuple[int, int]
 """First and end of a range of work-groups, by their position among those that run."""
 
 
-class Part(Struct, frozen=True):
+class LaunchPart(Struct, frozen=True):
     """Outcome of a part of a launch."""
 
     range: Range
@@ -56,7 +56,7 @@ class Part(Struct, frozen=True):
             return cls((first, end), *(fields[name] for name in ("counts", "footprint", "addresses", "pages")))
 
 
-def ranges(manifest: Manifest, count: int) -> list[Range]:
+def ranges(manifest: CaptureManifest, count: int) -> list[Range]:
     """Return so many ranges of a launch's work-groups, or fewer if it has not so many.
 
     Raises:
@@ -70,19 +70,19 @@ def ranges(manifest: Manifest, count: int) -> list[Range]:
     return [(total * number // count, total * (number + 1) // count) for number in range(count)]
 
 
-def part_of(manifest: Manifest, of: Range) -> Manifest:
+def part_of(manifest: CaptureManifest, of: Range) -> CaptureManifest:
     """Return a launch of which only a range of work-groups run."""
     return msgspec.structs.replace(manifest, groups=_groups(manifest, of))
 
 
-def _groups(manifest: Manifest, of: Range) -> tuple[Triple, ...]:
+def _groups(manifest: CaptureManifest, of: Range) -> tuple[Triple, ...]:
     if manifest.groups:
         return manifest.groups[slice(*of)]
     x, y, _ = whole_groups(manifest)
     return tuple((number % x, number // x % y, number // x // y) for number in range(*of))
 
 
-def run_part(launch: PreparedLaunch, of: Range) -> tuple[Part, Replayed]:
+def run_part(launch: PreparedLaunch, of: Range) -> tuple[LaunchPart, Replayed]:
     """Run a launch of which only this range of work-groups run.
 
     Raises:
@@ -93,14 +93,14 @@ def run_part(launch: PreparedLaunch, of: Range) -> tuple[Part, Replayed]:
     done = launch.run(None, keep=True, observed=footprint)
     addresses = np.array(sorted(done.left), np.uint64)
     pages = np.stack([done.left[address] for address in addresses.tolist()]) if len(addresses) else _NO_PAGES
-    return Part(of, done.counts, footprint.pages, addresses, pages), done
+    return LaunchPart(of, done.counts, footprint.pages, addresses, pages), done
 
 
 _NO_PAGES = np.zeros((0, PAGE), np.uint8)
 _NO_BYTES = np.zeros(PAGE // 8, np.uint8)
 
 
-def merged(capture: Capture, parts: Sequence[Part], seconds: float) -> Replayed:
+def merged(capture: Capture, parts: Sequence[LaunchPart], seconds: float) -> Replayed:
     """Return what a launch has done whose parts these are, all of them.
 
     Args:
@@ -149,13 +149,13 @@ def _sum(tables: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
     return total
 
 
-def _check_apart(parts: Sequence[Part]) -> None:
+def _check_apart(parts: Sequence[LaunchPart]) -> None:
     """Refuse parts of which one writes what another reads or writes.
 
     Raises:
         DeviceError: they do, with the first such byte.
     """
-    users: dict[int, list[tuple[Part, np.void]]] = {}
+    users: dict[int, list[tuple[LaunchPart, np.void]]] = {}
     for part in parts:
         for row in part.footprint:
             users.setdefault(int(row["address"]), []).append((part, row))
@@ -171,6 +171,6 @@ def _check_apart(parts: Sequence[Part]) -> None:
                 )
 
 
-def _told(part: Part) -> str:
+def _told(part: LaunchPart) -> str:
     first, end = part.range
     return f"work-groups {first} to {end - 1}"

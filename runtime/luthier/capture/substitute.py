@@ -16,10 +16,10 @@ from luthier.capture.form import Capture
 from luthier.capture.pages import without
 from luthier.capture.program import Program, device_of, isa_of
 from luthier.capture.replay import Executed, PreparedLaunch
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running.execution import Observer
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable, host_bytes
 from luthier.emulator.running.observation import Observation
 from luthier.emulator.running.start import Geometry, hidden_value
 from luthier.errors import DeviceError, LuthierError
@@ -53,12 +53,12 @@ class SubstitutedLaunch(PreparedLaunch):
         if before is None:
             raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
         _check_arguments(before, kernel)
-        memory = Memory(limit=1 << 62)
-        self._image = Image(object, memory, lambda name: None)
+        memory = AllocationTable(limit=1 << 62)
+        self._image = LoadedImage(object, memory, lambda name: None)
         self._own = kernel
         size = -(-max(kernel.kernarg_size, 1) // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
         self._kernarg = memory.allocate(size, f"arguments of {told.kernel}")
-        code = Code(isa_of(object, device, kernel), object.text_as_loaded(self._image.address_of))
+        code = DecodedCode(isa_of(object, device, kernel), object.text_as_loaded(self._image.address_of))
         code.origin = teller(object)
         program = Program(
             object,

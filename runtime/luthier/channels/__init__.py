@@ -13,7 +13,7 @@ from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from luthier.channels.channel import Channel as Channel
-    from luthier.channels.drain import Drain as Drain
+    from luthier.channels.drain import ChannelDrain as ChannelDrain
     from luthier.channels.layout import Description as Description
     from luthier.channels.layout import describe as describe
     from luthier.channels.printing import Printer as Printer

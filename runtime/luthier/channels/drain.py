@@ -17,7 +17,7 @@ _SHORTEST, _LONGEST = 0.0001, 0.005
 """Seconds of a pause when all rings are empty: at first, and in the end."""
 
 
-class Drain:
+class ChannelDrain:
     """Hands what comes through rings to sinks, on a thread of its own, until it is stopped.
 
     What a sink raises is kept in `problems`, and records go on being taken: waves must not wait for them. Sinks are

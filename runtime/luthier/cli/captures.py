@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from luthier.cli.options import add_earlier_spelling, add_option, option
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import CAPTURE
 from luthier.errors import LuthierError
 from luthier.replay.jobs import CaptureJob, ReplayOutcome
@@ -94,7 +94,7 @@ def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None,
         return
     from luthier.replay.cluster import cluster, outcomes_on
 
-    with cluster(scheduler) as client, Progress("replaying", len(paths)) as progress:
+    with cluster(scheduler) as client, ProgressLine("replaying", len(paths)) as progress:
         for row in outcomes_on(client, paths, job, limit):
             progress.step(Path(row.file).name)
             yield row
@@ -105,7 +105,7 @@ def reduce_captures(captures: Captures) -> list[Path]:
     the files that are left."""
     from luthier.replay.reduction import reduce
 
-    with Progress("replaying", len(captures.files)) as progress:
+    with ProgressLine("replaying", len(captures.files)) as progress:
         return reduce(captures, progress.step)
 
 

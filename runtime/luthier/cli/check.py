@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from luthier.cli.common import HelpOf, print_json
 from luthier.cli.findings import check_names
 from luthier.cli.options import SeveralChoices, add_earlier_spelling
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_objects
 from luthier.errors import LiftError, LuthierError
 from luthier.hazards.checks import CHECKS, Check, CheckReport, HasFinding
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     results = _Results(*_checks(args.check), [], [])
     if args.sarif:
         check_writable(args.sarif)
-    with Progress("checking") as progress:
+    with ProgressLine("checking") as progress:
         for object, kernels in selected_objects(args):
             for kernel in kernels:
                 progress.step(kernel)

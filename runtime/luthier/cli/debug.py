@@ -131,10 +131,10 @@ def _here(task: dict[str, Any]) -> int:
 def _serve(debugger: Debugger, task: dict[str, Any]) -> None:
     if task["dap"]:
         from luthier.debug.adapter import Adapter
-        from luthier.debug.protocol import Channel
+        from luthier.debug.protocol import ProtocolChannel
 
         # A thread may still read when Python ends: from anything but `sys.stdin`, which Python closes then.
-        Adapter(debugger, Channel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))).serve()
+        Adapter(debugger, ProtocolChannel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))).serve()
         return
     from luthier.debug.console import Console
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luthier.cli.selection import add_object_arguments, is_capture, selected_objects
-from luthier.isa.listing import Row, instruction_rows
+from luthier.isa.listing import ListingRow, instruction_rows
 from luthier.objects import CodeObject
-from luthier.objects.parts import Part, parts
+from luthier.objects.parts import TextPart, parts
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
@@ -53,7 +53,7 @@ _LONGEST = 64
 """Bytes that the last instructions of a window may be of which it does not hold all."""
 
 
-def rows(found: CodeObject, part: Part) -> Iterator[Row]:
+def rows(found: CodeObject, part: TextPart) -> Iterator[ListingRow]:
     """Yield the instructions of one part, with only some of them in memory at a time."""
     at, end = part.address, part.address + part.size
     while at < end:
@@ -71,7 +71,7 @@ def rows(found: CodeObject, part: Part) -> Iterator[Row]:
 class Survey(NamedTuple):
     """Facts about a part that are needed before it is listed."""
 
-    part: Part
+    part: TextPart
     length: int
     """Number of its instructions."""
     targets: frozenset[int]
@@ -80,7 +80,7 @@ class Survey(NamedTuple):
     """It is more than what fills the space between functions."""
 
 
-def surveyed(found: CodeObject, part: Part) -> Survey:
+def surveyed(found: CodeObject, part: TextPart) -> Survey:
     """Go over the instructions of a part."""
     count, targets, shown = 0, set(), part.name is not None
     for row in rows(found, part):
@@ -97,7 +97,7 @@ def labels(every: list[Survey]) -> dict[int, str]:
     return names | {one.part.address: one.part.name for one in every if one.part.name is not None}
 
 
-def with_label(row: Row, names: dict[int, str]) -> str:
+def with_label(row: ListingRow, names: dict[int, str]) -> str:
     """Return the text with the distance of a branch, its last operand, replaced by the label of its target."""
     if row.target is None:
         return row.text
@@ -140,8 +140,8 @@ def _words(encoding: bytes) -> str:
 
 
 def with_sources(
-    found: CodeObject, every: Iterator[Row], *, lines: bool
-) -> Iterator[tuple[Row, SourceLocation | None]]:
+    found: CodeObject, every: Iterator[ListingRow], *, lines: bool
+) -> Iterator[tuple[ListingRow, SourceLocation | None]]:
     """Yield instructions with their source locations, if those are asked for and known."""
     while some := list(itertools.islice(every, _WINDOW)):
         if not lines:

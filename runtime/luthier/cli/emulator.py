@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from luthier.cli.common import print_json
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import CacheError, LuthierError
 from luthier.support.wording import counted
@@ -58,7 +58,7 @@ def _compile(args: argparse.Namespace) -> int:
     objects = [found for file in args.files for found in load_objects(file)]
     select([name for found in objects for name in found.kernels], args.kernel, file=", ".join(args.files))
     compiled = skipped = 0
-    with Progress("compiling", len(objects)) as progress:
+    with ProgressLine("compiling", len(objects)) as progress:
         for found in objects:
             progress.step(found.name)
             kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
@@ -76,7 +76,7 @@ def _coverage(args: argparse.Namespace) -> int:
 
     found = []
     for target in args.targets or TARGETS:
-        with Progress("covering") as progress:
+        with ProgressLine("covering") as progress:
             progress.step(str(target))
             found.append(coverage(target))
         if not args.json:

@@ -8,7 +8,7 @@ import os
 from luthier.cli.common import say_fitting
 from luthier.cli.selection import add_object_arguments, searched
 from luthier.errors import LuthierError, TargetError
-from luthier.objects import Image, choose_images, find_images
+from luthier.objects import DeviceImage, choose_images, find_images
 from luthier.objects.container import only_image
 from luthier.support.files import is_same_file, write_atomically
 from luthier.terminal import visible
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _processor(image: Image) -> str:
+def _processor(image: DeviceImage) -> str:
     """Return an image's target for the name of a file."""
     try:
         return str(image.target).replace(":", "-")
@@ -60,6 +60,6 @@ def _processor(image: Image) -> str:
         return "unsupported"
 
 
-def _write(image: Image, path: str) -> None:
+def _write(image: DeviceImage, path: str) -> None:
     write_atomically(path, bytes(image.data))
     say_fitting(f"{visible(path)}: {visible(image.name)}, {_processor(image)}, {len(image.data):,} bytes")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from luthier.cli.options import Options, comma_separated, option
+from luthier.cli.options import CommandOptions, comma_separated, option
 from luthier.errors import LuthierError
 from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, named_checks
 from luthier.support.files import check_writable, write_atomically
@@ -48,7 +48,7 @@ def check_option(**more: Any) -> Any:
     return option("--check", default=[], action="extend", type=check_names, metavar="CHECK[,CHECK]", **more)
 
 
-class FindingOptions(Options):
+class FindingOptions(CommandOptions):
     """Options about what checks find."""
 
     fp: str | None = option(

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from luthier.cli.common import say_fitting
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.terminal import say_text
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.llvm and len(kernels) != 1:
         raise LuthierError(f"--llvm is of one kernel, these are {len(kernels)}: choose one with --kernel")
     lifted = []
-    with Progress("lifting", len(kernels)) as progress:
+    with ProgressLine("lifting", len(kernels)) as progress:
         for kernel in kernels:
             progress.step(kernel)
             lifted.append(lift(code_object, kernel))

@@ -15,7 +15,7 @@ from luthier.cli.common import say_fitting
 from luthier.cli.selection import FILES, add_kernel_argument, searched
 from luthier.errors import LuthierError, TargetError
 from luthier.isa.listing import named_registers
-from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
+from luthier.objects import CodeObject, DeviceImage, Kernel, KernelArgument, find_images
 from luthier.objects.disagreements import disagreements
 from luthier.objects.dynamic_lds import has_dynamic_lds
 from luthier.objects.names import is_selected, select
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """
     show = _JsonList() if args.json else _Tables()
     names: list[str] = []
-    unknown: list[tuple[Image, TargetError]] = []
+    unknown: list[tuple[DeviceImage, TargetError]] = []
     known = False
     registers = _Registers()
     source, file, _ = searched(args.file)
@@ -123,7 +123,7 @@ class _Tables:
     ) -> None:
         self._write(table(found, kernels, number, unallocated))
 
-    def unsupported(self, image: Image, why: TargetError) -> None:
+    def unsupported(self, image: DeviceImage, why: TargetError) -> None:
         self._write(f"{visible(image.name)}: object {image.number}, not supported: {why}")
 
     def end(self) -> None:
@@ -145,7 +145,7 @@ class _JsonList:
     ) -> None:
         self._write({"number": number or 0, **describe(found, kernels, unallocated)})
 
-    def unsupported(self, image: Image, why: TargetError) -> None:
+    def unsupported(self, image: DeviceImage, why: TargetError) -> None:
         self._write({"number": image.number, "name": image.name, "id": image.id, "unsupported": str(why)})
 
     def end(self) -> None:

@@ -73,7 +73,7 @@ class DeclaredOption(Struct, frozen=True):
 class DeclaredGroup(Struct, frozen=True):
     """Declaration of options that several sub-commands have; arguments as of `DeclaredOption`."""
 
-    options: type[Options]
+    options: type[CommandOptions]
     title: str
     needs: Need | None
 
@@ -102,15 +102,15 @@ def option(
     before: str = "",
     **argument: Any,
 ) -> Any:
-    """Return a field of `Options`; arguments as of `DeclaredOption`."""
+    """Return a field of `CommandOptions`; arguments as of `DeclaredOption`."""
     metadata = {_DECLARED: DeclaredOption(flags, title, needs, instead, in_summary, before, argument)}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: [*default], metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def group(options: type[Options], *, title: str = "", needs: Need | None = None) -> Any:
-    """Return a field of `Options` that holds others; arguments as of `DeclaredGroup`."""
+def group(options: type[CommandOptions], *, title: str = "", needs: Need | None = None) -> Any:
+    """Return a field of `CommandOptions` that holds others; arguments as of `DeclaredGroup`."""
     return dataclasses.field(default_factory=options, metadata={_DECLARED: DeclaredGroup(options, title, needs)})
 
 
@@ -142,12 +142,12 @@ def add_earlier_spelling(parser: argparse._ActionsContainer, spelling: str, acti
 
 
 def add_option(parser: argparse._ActionsContainer, field: Any, **more: Any) -> None:
-    """Add the option of a field of `Options` to a parser; further arguments as of `argparse`."""
+    """Add the option of a field of `CommandOptions` to a parser; further arguments as of `argparse`."""
     field.metadata[_DECLARED].add(parser, **more)
 
 
 @dataclass_transform(field_specifiers=(option, group), kw_only_default=True, frozen_default=True)
-class Options:
+class CommandOptions:
     """Options of a sub-command; subclasses declare them. An instance has their values."""
 
     def __init_subclass__(cls) -> None:

@@ -20,7 +20,7 @@ from luthier.cli.common import (
     say_fitting,
     terminal_width,
 )
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, is_same_file, write_atomically, writing_atomically
@@ -81,7 +81,7 @@ def _run_on_program(args: argparse.Namespace) -> int:
     from luthier.tool import parse_tools
 
     tools = parse_tools(args.tool)
-    with Progress("patching") as progress:
+    with ProgressLine("patching") as progress:
         patched = patch_executable_with(
             options_of(args),
             args.file,
@@ -147,7 +147,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     tools = parse_tools(args.tool)
     object, kernels = selected_object(args)
     try:
-        with Progress("patching", len(kernels)) as progress:
+        with ProgressLine("patching", len(kernels)) as progress:
             patched = patch_object_with(options_of(args), object, tools.instrument, kernels, progress.step)
     except RefusedError as problem:
         print_refusals(problem.report)

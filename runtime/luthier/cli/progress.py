@@ -24,7 +24,7 @@ def _keeps_what_is_erased() -> bool:
     return os.environ.get("TERM") == "dumb" or "JPY_PARENT_PID" in os.environ
 
 
-class Progress:
+class ProgressLine:
     """Shows what is being done, how much of it and for how long still, if it takes longer than a second.
 
     Args:
@@ -62,7 +62,7 @@ class Progress:
             parts.append(_duration(took))
         return ", ".join(parts)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if sys.stderr.isatty() and not _keeps_what_is_erased():
             self._thread = Worker(self._draw)
         return self

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from luthier.cli.common import hoist_option, mangled_option, say_fitting, shown_tables, tool_option
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option, unchecked_under_tools
-from luthier.cli.options import Need, Options, group, option
-from luthier.cli.progress import Progress
+from luthier.cli.options import CommandOptions, Need, group, option
+from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import kernel_option
 from luthier.errors import LuthierError
 from luthier.support import strict_json
@@ -52,7 +52,7 @@ def seconds(text: str) -> float:
     return value
 
 
-class RunOptions(Options):
+class RunOptions(CommandOptions):
     """Options of ``luthier run``."""
 
     tool: list[str] = tool_option()
@@ -306,9 +306,9 @@ class _WatchedRun:
         """Return what instruments the kernels."""
         from luthier.run.instrumentation import CAPTURES, Instrumentation
 
-        def patching(kernel: str) -> Progress:
+        def patching(kernel: str) -> ProgressLine:
             seen, launches = instrumentation.patcher.seen, sum(session.launches for session in instrumentation.sessions)
-            return Progress(f"luthier: {seen} kernels, {launches} launches so far; patching {kernel}")
+            return ProgressLine(f"luthier: {seen} kernels, {launches} launches so far; patching {kernel}")
 
         captures = None
         if self.options.capture and self.recorder is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from luthier.cli.captures import captures_of, outcomes, scheduler_option
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option
-from luthier.cli.options import Options, group, option
+from luthier.cli.options import CommandOptions, group, option
 from luthier.cli.run import seconds
 from luthier.cli.selection import is_capture
 from luthier.errors import LuthierError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 
-class SanitizeOptions(Options):
+class SanitizeOptions(CommandOptions):
     """Options of ``luthier sanitize``."""
 
     check: list[str] = check_option(before="--checks", help=f"{HELP} (default: memory)")

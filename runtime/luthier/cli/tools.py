@@ -29,7 +29,7 @@ from luthier.errors import LuthierError, ToolError
 from luthier.extensions.entry_points import EntryPoint, points_of
 from luthier.extensions.records import by_name, package_of
 from luthier.isa.targets import TargetId
-from luthier.module import Manifest
+from luthier.module import ModuleManifest
 from luthier.module.packages import follow_sources, targets_on_demand
 from luthier.support.table import Table
 from luthier.terminal import say, say_text
@@ -123,7 +123,7 @@ def _wants_modules(folder: Path) -> bool:
 
 
 def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
-    manifests: list[Manifest] = []
+    manifests: list[ModuleManifest] = []
     offered: list[Sequence[str]] = []
     try:
         folder = package_folder(point.module)
@@ -131,7 +131,7 @@ def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
         on_demand = targets_on_demand(folder)
         for path in sorted(folder.glob("*.hipfb")):
             try:
-                manifests.append(Manifest.read(path.with_suffix(".json")))
+                manifests.append(ModuleManifest.read(path.with_suffix(".json")))
                 offered.append([str(one) for one in on_demand.get(path.stem, ())] or manifests[-1].targets)
             except LuthierError as problem:
                 problems.append(str(problem))
@@ -158,7 +158,7 @@ def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
     )
 
 
-def _wave_sizes(manifests: list[Manifest]) -> dict[str, tuple[int, ...]]:
+def _wave_sizes(manifests: list[ModuleManifest]) -> dict[str, tuple[int, ...]]:
     """Return the wave sizes of each target that all modules have, for the targets that all modules have."""
     first, *others = [manifest.wave_sizes for manifest in manifests] or [{}]
     return {
@@ -193,7 +193,7 @@ def _options(point: EntryPoint, problems: list[str]) -> Iterable[str]:
         yield f"{field.name}: {kind}" + ("" if field.default is dataclasses.MISSING else f" = {field.default!r}")
 
 
-def _skew(manifest: Manifest) -> Iterable[str]:
+def _skew(manifest: ModuleManifest) -> Iterable[str]:
     """Yield complaints about a module that this Luthier cannot use because a later Luthier or LLVM built it."""
     if _numbers(manifest.luthier)[:2] > _numbers(__version__)[:2]:
         yield (

@@ -17,7 +17,7 @@ from luthier.cli.common import (
     say_fitting,
 )
 from luthier.cli.options import add_earlier_spelling
-from luthier.cli.progress import Progress
+from luthier.cli.progress import ProgressLine
 from luthier.cli.run import seconds
 from luthier.cli.selection import add_object_arguments, is_capture, selected_object
 from luthier.errors import LuthierError
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"{args.write_plan} is a launch plan of {count}: fill it in, and give it as --plan")
         return 0
     plans = read_plans(args.plan) if args.plan else None
-    with Progress("verifying", len(kernels)) as progress:
+    with ProgressLine("verifying", len(kernels)) as progress:
         verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)
     print_refusals(PatchReport(tuple(verdict.patch for verdict in verdicts if verdict.patch is not None), {}, ()))
     if args.json:

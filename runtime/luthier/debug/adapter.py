@@ -14,10 +14,10 @@ from typing import Any
 from luthier import __version__
 from luthier.debug import describe
 from luthier.debug.debugger import Debugger
-from luthier.debug.expressions import Expression
-from luthier.debug.protocol import Channel
+from luthier.debug.expressions import ParsedExpression
+from luthier.debug.protocol import ProtocolChannel
 from luthier.debug.stops import Stop
-from luthier.debug.view import View
+from luthier.debug.view import StoppedWave
 from luthier.errors import LuthierError
 from luthier.isa.registers import SGPRS
 from luthier.support.threads import Worker
@@ -54,7 +54,7 @@ _LOCALS, _SCALARS, _VECTORS = range(_SCOPES)
 class Adapter:
     """Serves one client until it disconnects."""
 
-    def __init__(self, debugger: Debugger, channel: Channel) -> None:
+    def __init__(self, debugger: Debugger, channel: ProtocolChannel) -> None:
         self._debugger, self._channel = debugger, channel
         self._set: dict[str, list[int]] = {}
         """Numbers of breakpoints, by what asked for them: a file, functions, instructions, data."""
@@ -252,7 +252,7 @@ class Adapter:
             size = int(arguments.get("bytes") or 1)
             self._debugger.read(int(name, 0), size)
             return {"dataId": f"*{name} {size}", "description": f"{size} bytes at {name}", "accessTypes": ["write"]}
-        Expression(name).value(self._debugger.view())
+        ParsedExpression(name).value(self._debugger.view())
         return {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _set_data_breakpoints(self, arguments: Arguments) -> Body:
@@ -355,11 +355,11 @@ class Adapter:
         return {"result": self._value(view, text), "variablesReference": 0}
 
     @staticmethod
-    def _value(view: View, text: str) -> str:
+    def _value(view: StoppedWave, text: str) -> str:
         known = {one.name: one for one in view.variables()}
         if text in known and view.variable(text) is None:
             return describe.variable(view, known[text], describe.first_active(view))
-        return describe.value(view, Expression(text).value(view))
+        return describe.value(view, ParsedExpression(text).value(view))
 
     def _read_memory(self, arguments: Arguments) -> Body:
         address = int(arguments["memoryReference"], 0) + int(arguments.get("offset") or 0)

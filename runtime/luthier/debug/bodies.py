@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.objects.source import SourceMap
 
 
@@ -22,7 +22,7 @@ class Bodies:
         addresses: of all instructions, ascending.
     """
 
-    def __init__(self, source: SourceMap, code: Code, addresses: Sequence[int]) -> None:
+    def __init__(self, source: SourceMap, code: DecodedCode, addresses: Sequence[int]) -> None:
         self._source, self._code, self._addresses = source, code, addresses
 
     def body(self, address: int) -> range | None:

@@ -6,10 +6,10 @@ import functools
 
 from msgspec import Struct, field
 
-from luthier.debug.lanes import Lanes, VariableLocations
-from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.debug import Step
-from luthier.objects.variables import Expression, Variable
+from luthier.debug.lanes import SelectedLanes, VariableLocations
+from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.inspection.debug import WaveStep
+from luthier.objects.variables import DwarfVariable, Expression
 
 WaveId = tuple[int, int]
 """Work-group, and index in it."""
@@ -21,14 +21,14 @@ class _Wave(Struct):
     depth: int
     record: int
     """The instruction that was next when it was seen last."""
-    lanes: dict[int, Lanes] = field(default_factory=dict)
+    lanes: dict[int, SelectedLanes] = field(default_factory=dict)
     """By depth."""
 
 
-class Calls:
+class CallStacks:
     """The calls that waves are in, of those that are not inlined; each step of the launch is told."""
 
-    def __init__(self, code: Code, locations: VariableLocations) -> None:
+    def __init__(self, code: DecodedCode, locations: VariableLocations) -> None:
         self._code, self._locations = code, locations
         self._waves: dict[WaveId, _Wave] = {}
 
@@ -36,7 +36,7 @@ class Calls:
         """Forget all waves: the launch begins anew."""
         self._waves.clear()
 
-    def arrive(self, id: WaveId, step: Step) -> None:
+    def arrive(self, id: WaveId, step: WaveStep) -> None:
         """Take note of a wave about to execute an instruction."""
         wave = self._waves.get(id)
         if wave is None:
@@ -49,7 +49,7 @@ class Calls:
         if self._locations.at:
             lanes = wave.lanes.get(wave.depth)
             if lanes is None:
-                lanes = wave.lanes[wave.depth] = Lanes()
+                lanes = wave.lanes[wave.depth] = SelectedLanes()
             lanes.arrive(self._locations.at[step.address], step.registers.exec)
 
     def depth(self, id: WaveId) -> int:
@@ -60,7 +60,7 @@ class Calls:
         """Return the instruction of a wave that was next when it was seen last."""
         return self._waves[id].record
 
-    def lanes(self, id: WaveId, address: int, on: int, variable: Variable, expression: Expression) -> int | None:
+    def lanes(self, id: WaveId, address: int, on: int, variable: DwarfVariable, expression: Expression) -> int | None:
         """Return the lanes of a wave, of those that are on, that a variable's place counts for; None: all.
 
         Args:

@@ -11,9 +11,9 @@ from typing import IO
 
 from luthier.debug import describe
 from luthier.debug.debugger import Debugger
-from luthier.debug.expressions import Expression
+from luthier.debug.expressions import ParsedExpression
 from luthier.debug.stops import Stop
-from luthier.debug.view import View
+from luthier.debug.view import StoppedWave
 from luthier.errors import LuthierError
 from luthier.terminal import say_text
 
@@ -181,10 +181,10 @@ class Console(cmd.Cmd):
 
     # Looking --------------------------------------------------------------------------------------------------------
 
-    def _view(self) -> View:
+    def _view(self) -> StoppedWave:
         return self._debugger.view(self._wave)
 
-    def _chosen_lane(self, view: View) -> int:
+    def _chosen_lane(self, view: StoppedWave) -> int:
         return describe.first_active(view) if self._lane is None else self._lane
 
     def do_where(self, arg: str) -> None:
@@ -232,7 +232,7 @@ class Console(cmd.Cmd):
             self._say(f"{arg} = {describe.variable(view, known[arg], self._chosen_lane(view))}")
             if view.variable(arg) is None:
                 return
-        self._say(f"{arg}: {describe.value(view, Expression(arg).value(view), self._lane)}")
+        self._say(f"{arg}: {describe.value(view, ParsedExpression(arg).value(view), self._lane)}")
 
     def do_registers(self, arg: str) -> None:
         """registers [VGPRS]: the scalar registers that are not 0, and the first so many vector ones"""

@@ -19,18 +19,18 @@ from luthier.capture.form import Capture
 from luthier.capture.place import fresh
 from luthier.capture.replay import PreparedLaunch
 from luthier.debug.bodies import Bodies
-from luthier.debug.calls import Calls
-from luthier.debug.expressions import Expression
+from luthier.debug.calls import CallStacks
+from luthier.debug.expressions import ParsedExpression
 from luthier.debug.lanes import VariableLocations
 from luthier.debug.source_places import SourcePlaces
 from luthier.debug.stops import Breakpoint, Stop, Watchpoint
-from luthier.debug.view import View
-from luthier.emulator.inspection.debug import Step, Trace, observer_of
+from luthier.debug.view import StoppedWave
+from luthier.emulator.inspection.debug import Trace, WaveStep, observer_of
 from luthier.emulator.inspection.debugger import DebugSession
-from luthier.emulator.running.memory import Allocation, Memory, host_bytes
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation, host_bytes
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.objects.source import SourceFrame
-from luthier.objects.variables import Variable
+from luthier.objects.variables import DwarfVariable
 
 
 class Debugger:
@@ -55,11 +55,11 @@ class Debugger:
         self._numbers = 0
         self._opened = ExitStack()
         self._opened.enter_context(self.launch.memory())
-        self._captured = Memory(limit=1 << 62)
+        self._captured = AllocationTable(limit=1 << 62)
         for address, size in capture.manifest.ranges:
             self._captured.register(address, size, "captured memory")
         self._session: DebugSession | None = None
-        self._calls = Calls(
+        self._calls = CallStacks(
             self.launch.code,
             VariableLocations(self.launch.object.variables.near(self.addresses), self.addresses),
         )
@@ -73,11 +73,11 @@ class Debugger:
     # Where it is ----------------------------------------------------------------------------------------------------
 
     @property
-    def where(self) -> Step | None:
+    def where(self) -> WaveStep | None:
         """Return the wave about to execute an instruction; None when the launch has ended."""
         return None if self._session is None else self._session.where
 
-    def view(self, index: int | None = None) -> View:
+    def view(self, index: int | None = None) -> StoppedWave:
         """Return a wave of the stopped work-group, by default the one that is stopped.
 
         Raises:
@@ -87,7 +87,7 @@ class Debugger:
         count = step.worker.group_field("wave_count")
         if index is not None and not 0 <= index < count:
             raise DeviceError(f"the work-group has {count} waves, none is {index}")
-        return View(self, step, step.wave if index is None else index)
+        return StoppedWave(self, step, step.wave if index is None else index)
 
     @property
     def wave_count(self) -> int:
@@ -119,7 +119,7 @@ class Debugger:
         """Return whether at an instruction a scalar register has the frame of the function that it is in."""
         return self._bodies.has_frame(address, register)
 
-    def lanes(self, view: View, variable: Variable) -> int:
+    def lanes(self, view: StoppedWave, variable: DwarfVariable) -> int:
         """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
         expression, on = variable.expression_at(view.pc), view.registers.exec
         if expression is None:
@@ -142,7 +142,7 @@ class Debugger:
         self._numbers += 1
         made = Breakpoint(
             *(self._numbers, place, found, self.source.nearest(place)),
-            Expression(condition) if condition else None,
+            ParsedExpression(condition) if condition else None,
             ignore,
             temporary,
         )
@@ -167,7 +167,7 @@ class Debugger:
         Raises:
             LuthierError: it is none, or has no value here.
         """
-        view, expression = self.view(), Expression(text)
+        view, expression = self.view(), ParsedExpression(text)
         last = expression.value(view)
         self._numbers += 1
         made = Watchpoint(
@@ -226,7 +226,7 @@ class Debugger:
             return self._forward(lambda step: self._of(step) == here and (not over or self._depth(step) <= depth))
         place = frames[0].file, frames[0].line
 
-        def elsewhere(step: Step) -> bool:
+        def elsewhere(step: WaveStep) -> bool:
             if self._of(step) != here or (over and self._depth(step) > depth):
                 return False
             body = self._bodies.body(step.address)
@@ -243,7 +243,7 @@ class Debugger:
         """Execute up to where the function that the stopped wave is in, also an inlined one, has returned."""
         here, depth, inlined = self._wave(), self._depth(), len(self.view().frames)
 
-        def outside(step: Step) -> bool:
+        def outside(step: WaveStep) -> bool:
             if self._of(step) != here:
                 return False
             now = self._depth(step)
@@ -271,7 +271,7 @@ class Debugger:
         here, depth, inlined = self._wave(), self._depth(), len(self._frames())
         before: tuple[Any, ...] = ()
 
-        def begins(step: Step) -> bool:
+        def begins(step: WaveStep) -> bool:
             nonlocal before
             if self._of(step) != here:
                 return False
@@ -330,31 +330,31 @@ class Debugger:
             self._last = self._of(self.where)
             self._calls.arrive(self._last, self.where)
 
-    def _stopped(self) -> Step:
+    def _stopped(self) -> WaveStep:
         if self.where is None:
             raise DeviceError("the launch has ended", kernel=self.launch.kernel.name)
         return self.where
 
     @staticmethod
-    def _of(step: Step) -> tuple[int, int]:
+    def _of(step: WaveStep) -> tuple[int, int]:
         return step.workgroup, step.wave
 
     def _wave(self) -> tuple[int, int]:
         """Return the wave that is stopped, or that was the last to execute an instruction."""
         return self._last if self.where is None else self._of(self.where)
 
-    def _depth(self, step: Step | None = None) -> int:
+    def _depth(self, step: WaveStep | None = None) -> int:
         """Return how many calls deep a wave is, of those that are not inlined; without a step that of `_wave`."""
         return self._calls.depth(self._wave() if step is None else self._of(step))
 
-    def _arrive(self, step: Step) -> None:
+    def _arrive(self, step: WaveStep) -> None:
         """Take note of a step: its number, and how deep its wave is."""
         self.position += 1
         self._executed = self._calls.record(self._last)
         self._last = self._of(step)
         self._calls.arrive(self._last, step)
 
-    def _reached(self, step: Step) -> Stop | None:
+    def _reached(self, step: WaveStep) -> Stop | None:
         """Return the stop that breakpoints and watchpoints make before an instruction."""
         changed = [one for one in self.watchpoints.values() if self._changes(one, step)]
         here = [one for one in self.breakpoints.values() if self._hits(one, step)]
@@ -364,13 +364,13 @@ class Debugger:
         problems = "; ".join(one.problem for one in here if one.problem)
         return Stop("breakpoint", self.position, problems, numbers) if here else None
 
-    def _hits(self, one: Breakpoint, step: Step) -> bool:
+    def _hits(self, one: Breakpoint, step: WaveStep) -> bool:
         if step.address not in one.addresses:
             return False
         one.problem = ""
         if one.condition is not None:
             try:
-                if not one.condition.holds(View(self, step, step.wave)):
+                if not one.condition.holds(StoppedWave(self, step, step.wave)):
                     return False
             except LuthierError as problem:  # nobody would know why it never stops
                 one.problem = f"the condition of breakpoint {one.number} has no value: {problem.message}"
@@ -378,13 +378,13 @@ class Debugger:
         one.hits += 1
         return one.hits > one.ignore
 
-    def _changes(self, one: Watchpoint, step: Step) -> bool:
+    def _changes(self, one: Watchpoint, step: WaveStep) -> bool:
         if one.size:
             return self._update(one, self._raw(one.address, one.size))
         if self._of(step) != one.wave or one.expression is None:
             return False
         try:
-            return self._update(one, np.copy(one.expression.value(View(self, step, step.wave))))
+            return self._update(one, np.copy(one.expression.value(StoppedWave(self, step, step.wave))))
         except LuthierError:
             return False  # a variable that is nowhere now
 
@@ -400,12 +400,12 @@ class Debugger:
         one.change = f"{one.text}: {_differ(before, now)} by {text} at {address:#x}{place}"
         return True
 
-    def _forward(self, wanted: Callable[[Step], bool], *, quiet: bool = False) -> Stop:
+    def _forward(self, wanted: Callable[[WaveStep], bool], *, quiet: bool = False) -> Stop:
         """Execute until `wanted` holds before a step, or, unless `quiet`, something else is reached."""
         self._stopped()
         found: list[Stop] = []
 
-        def until(step: Step) -> bool:
+        def until(step: WaveStep) -> bool:
             reached = self._reached(step)
             if reached is not None and not quiet:
                 found.append(reached)
@@ -425,12 +425,12 @@ class Debugger:
                 del self.breakpoints[number]
         return found[0]
 
-    def _execute(self, until: Callable[[Step], bool]) -> None:
+    def _execute(self, until: Callable[[WaveStep], bool]) -> None:
         """Execute up to a step before which `until` holds; it is asked before each."""
         assert self._session is not None
         problems: list[BaseException] = []
 
-        def look(step: Step) -> bool:
+        def look(step: WaveStep) -> bool:
             try:
                 self._arrive(step)
                 return until(step)
@@ -452,14 +452,14 @@ class Debugger:
             "end", self.position, "; ".join(one.change for one in changed), tuple(one.number for one in changed)
         )
 
-    def _backward(self, wanted: Callable[[Step], bool], *, quiet: bool = False) -> Stop:
+    def _backward(self, wanted: Callable[[WaveStep], bool], *, quiet: bool = False) -> Stop:
         """Go back to the last stop before this one at which `wanted` holds, or something else is reached."""
         end, best = self.position, Stop("entry", 0)
         if end == 0:
             return best
         self._begin()
 
-        def look(step: Step) -> bool:
+        def look(step: WaveStep) -> bool:
             nonlocal best
             if self.position < end:
                 reached = self._reached(step)
@@ -477,19 +477,19 @@ class Debugger:
         return best
 
 
-class _SteadyMemory(Memory):
+class _SteadyMemory(AllocationTable):
     """Memory that has scratch at the same place each time the launch begins anew: kernels have its address in
     registers."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit=limit)
-        self._kept: dict[int, Allocation] = {}
+        self._kept: dict[int, DeviceAllocation] = {}
 
-    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> DeviceAllocation:
         """Allocate `size` bytes of zeroed memory; there is one allocation of a size at a time."""
         kept = self._kept.get(size)
         if kept is None:
-            kept = self._kept[size] = Memory().allocate(size, label, align)
+            kept = self._kept[size] = AllocationTable().allocate(size, label, align)
         else:
             kept.view()[:] = 0
         return self.register(kept.address, size, label, kept.keep)

@@ -10,8 +10,8 @@ import numpy as np
 from luthier.debug.debugger import Debugger
 from luthier.debug.locations import NotAvailable, text
 from luthier.debug.stops import Stop
-from luthier.debug.view import View
-from luthier.objects.variables import Variable
+from luthier.debug.view import StoppedWave
+from luthier.objects.variables import DwarfVariable
 
 _SHOWN_LANES = 8
 
@@ -25,7 +25,7 @@ def source_line(file: str, line: int) -> str | None:
     return lines[line - 1] if 0 < line <= len(lines) else None
 
 
-def place(view: View) -> str:
+def place(view: StoppedWave) -> str:
     """Return in one line which instruction a wave is before, and its place in the source."""
     frames = view.frames
     where = f", {frames[0].name} at {frames[0].place}" if frames else ""
@@ -46,7 +46,7 @@ def stopped(debugger: Debugger, stop: Stop) -> str:
     return f"{why}{detail}[{stop.position}] {place(view)}{source}"
 
 
-def variable(view: View, one: Variable, lane: int) -> str:
+def variable(view: StoppedWave, one: DwarfVariable, lane: int) -> str:
     """Return the value of a variable in a lane, or why there is none."""
     try:
         found = view.bytes_of(one)[lane]
@@ -57,7 +57,7 @@ def variable(view: View, one: Variable, lane: int) -> str:
         return f"<{problem}>"
 
 
-def value(view: View, result: Any, lane: int | None = None) -> str:
+def value(view: StoppedWave, result: Any, lane: int | None = None) -> str:
     """Return the value of an expression: of what differs by lane that of one, or of the active ones."""
     array = np.asarray(result)
     if array.shape[:1] != (view.registers.wave_size,):
@@ -73,7 +73,7 @@ def value(view: View, result: Any, lane: int | None = None) -> str:
     return f"by lane {shown}" + (f", … {len(active)} in all" if len(active) > _SHOWN_LANES else "")
 
 
-def first_active(view: View) -> int:
+def first_active(view: StoppedWave) -> int:
     """Return the first active lane; 0 where there is none."""
     mask = view.registers.exec
     return (mask & -mask).bit_length() - 1 if mask else 0

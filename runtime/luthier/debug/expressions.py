@@ -61,8 +61,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _REGISTER = re.compile(r"([vas])(\d{1,4})")
 
 
-class State(Protocol):
-    """Protocol of what expressions ask (`luthier.debug.debugger.View`)."""
+class ExpressionState(Protocol):
+    """Protocol of what expressions ask (`luthier.debug.view.StoppedWave`)."""
 
     @property
     def registers(self) -> WaveRegisters:
@@ -113,7 +113,7 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
 """Over the active lanes."""
 
 
-class Expression:
+class ParsedExpression:
     """An expression that has been read.
 
     Raises:
@@ -132,7 +132,7 @@ class Expression:
             if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Constant) and not _is_number(node.value)):
                 raise LuthierError(f"an expression cannot have {ast.unparse(node)!r}")
 
-    def value(self, state: State) -> Any:
+    def value(self, state: ExpressionState) -> Any:
         """Return its value: a number, or an array of lanes.
 
         Raises:
@@ -146,11 +146,11 @@ class Expression:
         except (ArithmeticError, TypeError, ValueError, IndexError, RecursionError, MemoryError) as problem:
             raise LuthierError(f"{self.text}: {problem}") from None
 
-    def holds(self, state: State) -> bool:
+    def holds(self, state: ExpressionState) -> bool:
         """Return whether it is true, in any active lane if it has one value for each."""
         return bool(np.any(_active(self.value(state), state)))
 
-    def _of(self, node: ast.expr, state: State) -> Any:
+    def _of(self, node: ast.expr, state: ExpressionState) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -176,14 +176,14 @@ class Expression:
         assert isinstance(node, ast.Call)
         return self._call(node, state)
 
-    def _operand(self, node: ast.expr, state: State) -> Any:
+    def _operand(self, node: ast.expr, state: ExpressionState) -> Any:
         """Return an operand with room for what arithmetic makes of it: registers hold 32 bits, C's numbers no fewer."""
         value = self._of(node, state)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize < 8:
             return value.astype(np.int64)
         return value
 
-    def _compare(self, node: ast.Compare, state: State) -> Any:
+    def _compare(self, node: ast.Compare, state: ExpressionState) -> Any:
         left, result = self._operand(node.left, state), True
         for kind, other in zip(node.ops, node.comparators, strict=True):
             right = self._operand(other, state)
@@ -191,7 +191,7 @@ class Expression:
             left = right
         return result
 
-    def _call(self, node: ast.Call, state: State) -> Any:
+    def _call(self, node: ast.Call, state: ExpressionState) -> Any:
         name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
         if len(node.args) != 1 or node.keywords or name not in {*FUNCTIONS, *REDUCTIONS}:
             known = ", ".join([*FUNCTIONS, *REDUCTIONS])
@@ -219,7 +219,7 @@ def _is_long(value: object) -> bool:
     return isinstance(value, int) and value.bit_length() > _MOST_BITS
 
 
-def _active(value: Any, state: State) -> Any:
+def _active(value: Any, state: ExpressionState) -> Any:
     """Return the values of active lanes of what differs by lane; anything else as it is."""
     size = state.registers.wave_size
     if isinstance(value, np.ndarray) and value.shape[:1] == (size,):
@@ -227,7 +227,7 @@ def _active(value: Any, state: State) -> Any:
     return value
 
 
-def _name(name: str, state: State) -> Any:
+def _name(name: str, state: ExpressionState) -> Any:
     if (found := state.variable(name)) is not None:
         return found
     registers = state.registers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from luthier.objects.variables import Expression, Range, Variable
+from luthier.objects.variables import DwarfVariable, Expression, Range
 
 Keys = frozenset[int]
 """Locations, by number."""
@@ -24,7 +24,7 @@ class VariableLocations:
         addresses: of instructions, ascending.
     """
 
-    def __init__(self, variables: Iterable[Variable], addresses: Sequence[int]) -> None:
+    def __init__(self, variables: Iterable[DwarfVariable], addresses: Sequence[int]) -> None:
         self._numbers: dict[tuple[int, Expression], int] = {}
         self._variables = list(variables)
         """Kept, since `_numbers` has their identities."""
@@ -58,12 +58,12 @@ class VariableLocations:
                 now = frozenset(number for number, count in counts.items() if count)
             self.at[address] = now
 
-    def number(self, variable: Variable, expression: Expression) -> int | None:
+    def number(self, variable: DwarfVariable, expression: Expression) -> int | None:
         """Return the number of a location of a variable; None for one that holds for all of its scope."""
         return self._numbers.get((id(variable), expression))
 
 
-class Lanes:
+class SelectedLanes:
     """Lanes that locations count for, in one call of a function by a wave. Masks have bit 0 for lane 0."""
 
     def __init__(self) -> None:

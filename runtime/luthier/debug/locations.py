@@ -18,7 +18,7 @@ from luthier.emulator import layout
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import get_field
 from luthier.errors import DeviceError, LuthierError
-from luthier.objects.variables import Expression, Operation, Type, Variable
+from luthier.objects.variables import DwarfOperation, DwarfType, DwarfVariable, Expression
 
 ReadMemory = Callable[[int, int], bytes]
 """Device memory by address and size."""
@@ -51,7 +51,7 @@ class NotAvailable(LuthierError):
     """A variable whose value nobody can tell at this instruction."""
 
 
-class _Place(Struct, frozen=True):
+class _ValueLocation(Struct, frozen=True):
     """The place of a value: a register, an address in a space, or the value itself."""
 
     kind: str
@@ -83,7 +83,7 @@ class Frame:
         self.has_frame = has_frame
         self.lanes = registers.wave_size
 
-    def value(self, variable: Variable, address: int) -> Bytes:
+    def value(self, variable: DwarfVariable, address: int) -> Bytes:
         """Return the bytes of a variable in each lane when the wave is at an instruction.
 
         Raises:
@@ -98,7 +98,7 @@ class Frame:
                 raise NotAvailable("optimised away here")
             return self._numbers(np.full(self.lanes, variable.constant & (1 << 64) - 1, np.uint64), size)
         parts: list[Bytes] = []
-        part: list[Operation] = []
+        part: list[DwarfOperation] = []
         for operation in expression:
             if operation.name == "piece":
                 parts.append(self._bytes(self._evaluate(tuple(part), variable), int(operation.arguments[0])))
@@ -114,10 +114,10 @@ class Frame:
             raise NotAvailable(f"only {whole.shape[1]} of its {size} bytes are anywhere here")
         return whole
 
-    def _evaluate(self, expression: Expression, variable: Variable) -> _Place:
+    def _evaluate(self, expression: Expression, variable: DwarfVariable) -> _ValueLocation:
         if not expression:
             raise NotAvailable("optimised away here")
-        stack: list[_Place] = []
+        stack: list[_ValueLocation] = []
         for operation in expression:
             try:
                 self._step(operation, stack, variable)
@@ -127,7 +127,7 @@ class Frame:
             raise NotAvailable("its expression leaves nothing")
         return stack[-1]
 
-    def _step(self, operation: Operation, stack: list[_Place], variable: Variable) -> None:
+    def _step(self, operation: DwarfOperation, stack: list[_ValueLocation], variable: DwarfVariable) -> None:
         name, arguments = operation.name, operation.arguments
         if name == "regx" or name.startswith("reg"):
             stack.append(self._register(arguments[0] if name == "regx" else int(name[3:])))
@@ -138,21 +138,23 @@ class Frame:
             if not self.has_frame(base.number):
                 raise NotAvailable("its function has no frame here")
             lane = self.registers.sgpr(base.number) // self.scratch_unit + arguments[0]
-            stack.append(_Place("memory", self._uniform(lane), _PRIVATE))
+            stack.append(_ValueLocation("memory", self._uniform(lane), _PRIVATE))
         elif name == "bregx":
             register = self._register(arguments[0])
-            stack.append(_Place("memory", self._number(register) + self._uniform(arguments[1]), _GLOBAL))
+            stack.append(_ValueLocation("memory", self._number(register) + self._uniform(arguments[1]), _GLOBAL))
         elif name == "addr":
-            stack.append(_Place("memory", self._uniform(arguments[0]), _GLOBAL))
+            stack.append(_ValueLocation("memory", self._uniform(arguments[0]), _GLOBAL))
         elif name.startswith(("lit", "const")):
-            stack.append(_Place("memory", self._uniform(int(name[3:]) if name.startswith("lit") else arguments[0])))
+            stack.append(
+                _ValueLocation("memory", self._uniform(int(name[3:]) if name.startswith("lit") else arguments[0]))
+            )
         elif name == "plus_uconst":
             at = stack.pop()
-            stack.append(_Place("memory", self._number(at) + self._uniform(arguments[0]), at.space))
+            stack.append(_ValueLocation("memory", self._number(at) + self._uniform(arguments[0]), at.space))
         elif name in _BINARY:
             second, first = stack.pop(), stack.pop()
             value = _BINARY[name](self._number(first), self._number(second))
-            stack.append(_Place("memory", value, first.space or second.space))
+            stack.append(_ValueLocation("memory", value, first.space or second.space))
         elif name == "swap":
             stack[-1], stack[-2] = stack[-2], stack[-1]
         elif name == "dup":
@@ -161,33 +163,33 @@ class Frame:
             stack.pop()
         elif name == "xderef":  # what LLVM means by it is a location in the address space below it
             address, space = stack.pop(), stack.pop()
-            stack.append(_Place("memory", self._number(address), int(self._number(space)[0])))
+            stack.append(_ValueLocation("memory", self._number(address), int(self._number(space)[0])))
         elif name == "deref":
-            stack.append(_Place("memory", self._bytes(stack.pop(), 8).copy().view(np.uint64)[:, 0]))
+            stack.append(_ValueLocation("memory", self._bytes(stack.pop(), 8).copy().view(np.uint64)[:, 0]))
         elif name == "convert" and len(arguments) > 1:
-            stack.append(_Place("value", _converted(self._number(stack.pop()), *arguments)))
+            stack.append(_ValueLocation("value", _converted(self._number(stack.pop()), *arguments)))
         elif name == "stack_value":
-            stack.append(_Place("value", self._number(stack.pop())))
+            stack.append(_ValueLocation("value", self._number(stack.pop())))
         else:
             raise NotAvailable(f"DW_OP_{name} is not understood")
 
     def _uniform(self, value: int) -> NDArray[np.uint64]:
         return np.full(self.lanes, value & (1 << 64) - 1, np.uint64)
 
-    def _register(self, number: int) -> _Place:
+    def _register(self, number: int) -> _ValueLocation:
         for first, count, index in _SGPRS:
             if first <= number < first + count:
-                return _Place("sgpr", number - first + index)
+                return _ValueLocation("sgpr", number - first + index)
         vgprs, agprs = _VGPRS[self.lanes]
         if vgprs <= number < vgprs + layout.VECTOR_ROWS:
-            return _Place("vgpr", number - vgprs)
+            return _ValueLocation("vgpr", number - vgprs)
         if agprs <= number < agprs + layout.VECTOR_ROWS:
-            return _Place("agpr", number - agprs)
+            return _ValueLocation("agpr", number - agprs)
         if number == _EXEC[self.lanes]:
-            return _Place("value", self._uniform(self.registers.exec))
+            return _ValueLocation("value", self._uniform(self.registers.exec))
         raise NotAvailable(f"DWARF register {number} is not known")
 
-    def _number(self, place: _Place) -> NDArray[np.uint64]:
+    def _number(self, place: _ValueLocation) -> NDArray[np.uint64]:
         """Return a place as what is on the stack: the contents of a register, an address as such."""
         if place.kind in ("memory", "value"):
             numbers: NDArray[np.uint64] = place.number
@@ -200,7 +202,7 @@ class Frame:
         raw = np.ascontiguousarray(values).view(np.uint8).reshape(self.lanes, 8)
         return raw[:, :size] if size <= 8 else np.pad(raw, ((0, 0), (0, size - 8)))
 
-    def _bytes(self, place: _Place, size: int) -> Bytes:
+    def _bytes(self, place: _ValueLocation, size: int) -> Bytes:
         """Return so many bytes of each lane from a place."""
         if place.kind == "value":
             return self._numbers(place.number, size)
@@ -217,7 +219,7 @@ class Frame:
             raise NotAvailable(problem.message) from None
         return np.ascontiguousarray(rows.T).view(np.uint8).reshape(self.lanes, 4 * words)[:, :size]
 
-    def _memory(self, place: _Place, size: int) -> Bytes:
+    def _memory(self, place: _ValueLocation, size: int) -> Bytes:
         if place.space == _PRIVATE:
             memory = self.registers.memory
             base, most = (get_field(memory, layout.WAVE, name) for name in ("scratch", "scratch_size"))
@@ -250,7 +252,7 @@ def _converted(values: NDArray[np.uint64], kind: str, size: int) -> NDArray[np.u
     return (cut.view(f"i{size}").astype(np.int64).view(np.uint64)) if kind == "signed" else cut.astype(np.uint64)
 
 
-def numbers(kind: Type, data: Bytes) -> NDArray[Any] | None:
+def numbers(kind: DwarfType, data: Bytes) -> NDArray[Any] | None:
     """Return the bytes of a variable as numbers by lane, for an array of numbers with further dimensions; None if the
     type has none."""
     shape: list[int] = []
@@ -264,7 +266,7 @@ def numbers(kind: Type, data: Bytes) -> NDArray[Any] | None:
     return flat.reshape(data.shape[0], *shape) if shape else flat[:, 0]
 
 
-def text(kind: Type, data: bytes) -> str:
+def text(kind: DwarfType, data: bytes) -> str:
     """Return one lane's value as C++ would write it."""
     if kind.kind == "array" and kind.element is not None and kind.element.size:
         size = kind.element.size

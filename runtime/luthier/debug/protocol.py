@@ -13,7 +13,7 @@ _LARGEST = 1 << 24
 _MOST_HEADERS = 16
 
 
-class Channel:
+class ProtocolChannel:
     """Reads requests and writes responses and events, which are numbered here; writing is for all threads."""
 
     def __init__(self, reading: IO[bytes], writing: IO[bytes]) -> None:

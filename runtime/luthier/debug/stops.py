@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from luthier.debug.expressions import Expression
+from luthier.debug.expressions import ParsedExpression
 
 Why = Literal["entry", "step", "breakpoint", "watchpoint", "pause", "end", "fault"]
 
@@ -33,7 +33,7 @@ class Breakpoint(Struct):
     addresses: frozenset[int]
     nearest: str = ""
     """The line that it is at, and whose, where the one that was asked for has no code."""
-    condition: Expression | None = None
+    condition: ParsedExpression | None = None
     ignore: int = 0
     """How often it is passed before it stops."""
     temporary: bool = False
@@ -58,7 +58,7 @@ class Watchpoint:
     address: int = 0
     size: int = 0
     """Bytes of memory; 0: it is an expression."""
-    expression: Expression | None = None
+    expression: ParsedExpression | None = None
     wave: tuple[int, int] = (0, 0)
     """Work-group and wave in which the expression is looked at."""
     last: Any = field(default=None, repr=False)

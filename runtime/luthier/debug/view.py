@@ -11,12 +11,12 @@ from luthier.capture.replay import PreparedLaunch
 from luthier.debug.locations import Bytes, Frame, NotAvailable, numbers
 from luthier.debug.source_places import SourcePlaces
 from luthier.emulator import layout
-from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.debug import WaveStep
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import get_field
 from luthier.errors import LuthierError
 from luthier.objects.source import SourceFrame
-from luthier.objects.variables import Variable
+from luthier.objects.variables import DwarfVariable
 
 
 class Stopped(Protocol):
@@ -36,11 +36,11 @@ class Stopped(Protocol):
     def has_frame(self, address: int, register: int) -> bool:
         """Return whether at an instruction a scalar register has the frame of the function that it is in."""
 
-    def lanes(self, view: View, variable: Variable) -> int:
+    def lanes(self, view: StoppedWave, variable: DwarfVariable) -> int:
         """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
 
 
-class View:
+class StoppedWave:
     """A wave that is stopped, or waits for others.
 
     Args:
@@ -48,7 +48,7 @@ class View:
         index: of the wave in the work-group of that.
     """
 
-    def __init__(self, debugger: Stopped, step: Step, index: int) -> None:
+    def __init__(self, debugger: Stopped, step: WaveStep, index: int) -> None:
         self._debugger, self._step = debugger, step
         self.wave, self.workgroup = index, step.workgroup
         memory = step.worker.wave(index)
@@ -71,7 +71,7 @@ class View:
         """Return its places in the source, innermost first; empty if there is no debug information."""
         return self._debugger.source.frames(self.pc)
 
-    def variables(self, depth: int | None = None) -> list[Variable]:
+    def variables(self, depth: int | None = None) -> list[DwarfVariable]:
         """Return the variables that are visible, inner ones in place of those that they hide.
 
         Args:
@@ -80,7 +80,7 @@ class View:
         found = {one.name: one for one in self._debugger.launch.object.variables.at(self.pc)}
         return [one for one in found.values() if depth is None or one.depth == depth]
 
-    def bytes_of(self, variable: Variable) -> Bytes:
+    def bytes_of(self, variable: DwarfVariable) -> Bytes:
         """Return the bytes of a variable, by lane.
 
         Raises:
@@ -96,7 +96,7 @@ class View:
 
         return Frame(self.registers, unit, lds, self._debugger.read, has_frame).value(variable, self.pc)
 
-    def lanes_of(self, variable: Variable) -> int:
+    def lanes_of(self, variable: DwarfVariable) -> int:
         """Return the mask of the lanes, of those that are on, whose value of a variable `bytes_of` has.
 
         For others the compiler does not tell: it says where a variable is as if all lanes went the same way.

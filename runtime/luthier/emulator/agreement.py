@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from luthier.emulator import layout
 from luthier.findings.kinds import FindingKind
 from luthier.wire import channels, device_requests, memory, messages, spelling, tool_requests, topology
-from luthier.wire.structures import Layout, Message, Structure
+from luthier.wire.structures import FieldLayout, Message, WireStructure
 
 HEADER = "agreement.h"
 REMEDY = "build Luthier again (`make setup`), or install it again"
@@ -61,9 +61,9 @@ def _layouts() -> Iterator[str]:
     """Yield the emulator's: each layout as a namespace of fields, numbers by the names that Python has for them."""
     yield "struct Field { uint32_t offset, size; };"
     for name, value in vars(layout).items():
-        if isinstance(value, Layout):
+        if isinstance(value, FieldLayout):
             yield spelling.layout(name, value)
-        elif isinstance(value, Structure):
+        elif isinstance(value, WireStructure):
             yield from spelling.structure(name.capitalize(), value)
         elif isinstance(value, int) and name.isupper():
             yield f"inline constexpr uint64_t {name} = {value}u;"
@@ -76,7 +76,7 @@ def _wire() -> Iterator[str]:
     for declared in declared_messages():
         yield from spelling.message(declared, requests)
     for name, value in vars(memory).items():
-        if isinstance(value, Structure):
+        if isinstance(value, WireStructure):
             yield from spelling.structure("".join(word.capitalize() for word in name.split("_")), value)
     yield from spelling.constants(vars(messages))
     yield from spelling.constants(vars(memory))

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running import start as abi
 from luthier.emulator.running.channels import DeviceChannel, drained, open_channels
 from luthier.emulator.running.executor import Executor, leave_unwritten
-from luthier.emulator.running.launch import IN_TURNS, Launch
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.launch import IN_TURNS, KernelLaunch
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.emulator.running.plan import kernel_plan
 from luthier.emulator.running.stats import LaunchStats
-from luthier.emulator.running.storage import DeviceBuffer, Variable
+from luthier.emulator.running.storage import DeviceBuffer, ModuleVariable
 from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
@@ -49,14 +49,14 @@ class Module:
         self.object = code
         if not device.target.accepts(code.target):
             raise ObjectError(f"code for {code.target} on a device that is {device.target}", object=code.name)
-        self.image = Image(code, device.memory, device.resolve)
+        self.image = LoadedImage(code, device.memory, device.resolve)
         try:
             self.channels = open_channels(code, self.image, device.memory)
             """Symbol -> channel of a tool."""
         except LuthierError:
             self.image.unload()
             raise
-        self._codes: dict[int, Code] = {}
+        self._codes: dict[int, DecodedCode] = {}
         self.waves: Counter[str] = Counter()
         """Number of waves of each kernel that were launched."""
 
@@ -71,7 +71,7 @@ class Module:
             raise ObjectError(f"no kernel {name!r}; there are: {known}", object=self.object.name)
         return KernelHandle(self, self.object.kernels[name])
 
-    def variable(self, name: str) -> Variable:
+    def variable(self, name: str) -> ModuleVariable:
         """Return the variable called `name`, by its symbol or as the source names it (``counters::total``).
 
         Raises:
@@ -80,14 +80,14 @@ class Module:
         symbol = self.object.variable(name)
         storage = self.image.managed.get(name if symbol is None else symbol.name)
         if storage is not None:
-            return Variable(name, storage.address, storage.size, self.device.memory, storage)
+            return ModuleVariable(name, storage.address, storage.size, self.device.memory, storage)
         if symbol is None:
             raise ObjectError(f"no variable {name!r}", object=self.object.name)
         address = self.image.host(symbol.address)
         holder = self.device.memory.find(address)
         if holder is None or address + symbol.size > holder.end:
             raise ObjectError(f"variable {name!r} lies outside the loaded segments", object=self.object.name)
-        return Variable(name, address, symbol.size, self.device.memory, holder)
+        return ModuleVariable(name, address, symbol.size, self.device.memory, holder)
 
     def channel(self, name: str) -> DeviceChannel:
         """Return the channel of a tool that is called `name`, by its symbol or as the source names it.
@@ -101,13 +101,13 @@ class Module:
             raise ObjectError(f"{len(found)} channels {name!r}; there are: {known}", object=self.object.name)
         return found[0]
 
-    def code(self, wave_size: int) -> Code:
+    def code(self, wave_size: int) -> DecodedCode:
         """Return the decoded code, for waves of `wave_size` lanes."""
         found = self._codes.get(wave_size)
         if found is None:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
             ranges = self.object.text_as_loaded(self.image.address_of)
-            found = self._codes[wave_size] = Code(isa, ranges)
+            found = self._codes[wave_size] = DecodedCode(isa, ranges)
             found.target, found.origin = self.object.target, teller(self.object)
         return found
 
@@ -226,7 +226,7 @@ class KernelHandle:
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
             raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
             return device.run(self, raw, geometry, trace, breakpoints, cooperative)
-        buffers: list[tuple[NDArray[Any], Allocation]] = []
+        buffers: list[tuple[NDArray[Any], DeviceAllocation]] = []
         try:
             values: list[int | float | bytes] = []
             for argument in arguments:
@@ -249,7 +249,7 @@ class KernelHandle:
                 device.memory.free(allocation)
 
 
-def _copy_in(memory: Memory, array: NDArray[Any]) -> Allocation:
+def _copy_in(memory: AllocationTable, array: NDArray[Any]) -> DeviceAllocation:
     if array.dtype.hasobject:
         raise DeviceError("an array of Python objects cannot be a kernel argument")
     if not array.flags.writeable:
@@ -280,7 +280,7 @@ class EmulatedDevice:
         self.threads = threads or len(os.sched_getaffinity(0))
         if self.threads < 1:
             raise DeviceError(f"an emulated device runs on at least 1 thread, not {threads}")
-        self.memory = Memory()
+        self.memory = AllocationTable()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
         self.turns = IN_TURNS
@@ -426,7 +426,7 @@ class EmulatedDevice:
                 checks = LaunchChecks(findings, code, kernel, filled=True)
                 plan = {**plan, "uses": checks.begin()}
                 self._executor.forget(keep_undefined=True)
-            launch = Launch(
+            launch = KernelLaunch(
                 self.target.target,
                 handle.kernel,
                 handle.module.image,

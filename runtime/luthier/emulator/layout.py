@@ -10,10 +10,10 @@ from luthier.wire.floats import FLOAT_DENORMAL as FLOAT_DENORMAL
 from luthier.wire.floats import FLOAT_INFINITY as FLOAT_INFINITY
 from luthier.wire.floats import FLOAT_NAN as FLOAT_NAN
 from luthier.wire.floats import FLOAT_ZERO as FLOAT_ZERO
-from luthier.wire.structures import Layout, Structure
+from luthier.wire.structures import FieldLayout, WireStructure
 
 RECORD_SLOTS = 10
-RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
+RECORD = FieldLayout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 """One decoded instruction of one thread's copy of a program."""
 
 RUN_MOST = 64
@@ -60,7 +60,7 @@ def wave_stride(wave_size: int) -> int:
     return sink_row(wave_size) + 4 * wave_size + (4 * wave_size if wave_size == 32 else 0)
 
 
-WAVE = Layout(
+WAVE = FieldLayout(
     SCALARS,
     scc=4,
     mode=4,
@@ -108,7 +108,7 @@ VCC = r.VCC_LO * 4
 M0 = r.M0 * 4
 EXEC = r.EXEC_LO * 4
 
-ACCESS = Layout(mask=8, size=4, kind=4, addresses=64 * 8)
+ACCESS = FieldLayout(mask=8, size=4, kind=4, addresses=64 * 8)
 """One checked memory access of a stepped instruction: lanes, bytes a lane, kind, addresses (of a scalar access one)."""
 ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE, ACCESS_ROW = range(4)
 """Kinds: by lanes and by the wave at host addresses; by lanes at offsets outside LDS; by lanes at host addresses each
@@ -116,11 +116,11 @@ of which is behind the bytes of the lane before, where only that of lane 0 is gi
 ACCESSES = 32
 """Entries of a context's log, more than an instruction makes."""
 
-ALIAS = Layout(address=8, size=8, host=8)
+ALIAS = FieldLayout(address=8, size=8, host=8)
 """Memory that kernels see at another address than the host."""
 
 
-FLOATS = Layout(
+FLOATS = FieldLayout(
     nan=8,  # lanes with such a result of operands that are not …
     infinity=8,
     denormal=8,
@@ -134,7 +134,7 @@ FLOATS = Layout(
 )
 """Exceptional floats of one instruction, as bits of lanes."""
 
-DECIDED = Layout(lanes=8, kind=4, scalar=4)
+DECIDED = FieldLayout(lanes=8, kind=4, scalar=4)
 """An undefined value that decides something: bits of lanes, what it decides, whether it is one of the whole wave."""
 DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK = range(3)
 """Kinds: where the wave goes on, which memory is accessed, which lanes are active."""
@@ -144,7 +144,7 @@ UNDEFINED_COPY = UNDEFINED_MASK + 1
 """Distance in bytes from the shadow to what memory held when it became undefined: what holds something else now was
 written since."""
 
-CONTEXT = Layout(
+CONTEXT = FieldLayout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
     ranges=8,  # host address of the allocation table
@@ -175,7 +175,7 @@ CONTEXT = Layout(
 NAMED_BARRIERS = 32
 """As many as numbers of 5 bits name; kernels have up to 28 (LLVM, COMPUTE_PGM_RSRC3_GFX125_NAMED_BAR_CNT)."""
 
-GROUP = Layout(
+GROUP = FieldLayout(
     waves=8,  # host address of the first wave
     wave_stride=8,
     wave_count=8,
@@ -201,7 +201,7 @@ GROUP = Layout(
 GRID_BARRIERS = 64
 """Barriers of the whole grid (global wave sync resources)."""
 
-LAUNCH = Layout(
+LAUNCH = FieldLayout(
     next_group=8,
     group_count=8,
     abort=4,
@@ -291,7 +291,7 @@ def mode_key(mode: int) -> int:
     )
 
 
-RANGE = Structure(address="u8", size="u8")
+RANGE = WireStructure(address="u8", size="u8")
 """An entry of the allocation table, which is sorted by address."""
 
 READY, WAITING, ENDED = range(3)
@@ -308,14 +308,14 @@ are not known; what no source answers (the address is the place in `questions.QU
 
 # What the native executor is told ------------------------------------------------------------------------------------
 
-MASTER = Layout(records=8, version=8, runs=8)
+MASTER = FieldLayout(records=8, version=8, runs=8)
 """One master table of records: its address, 0 where there is none, how often it has changed, and the address of a
 function by record that does the work of a run of them, 0 where there is none."""
-CHECK = Layout(offset=8, size=8)
+CHECK = FieldLayout(offset=8, size=8)
 """A stretch of code that must be as it was when the plan was made: bytes from the code's base."""
 ABSENT = 0xFFFFFFFF
 """In place of an SGPR's offset: the kernel does not ask for it."""
-PLAN = Layout(
+PLAN = FieldLayout(
     code=8,  # number of the decoded code, for further requests
     kernel=8,  # number of the kernel, for reports
     code_delta=8,  # from the kernel descriptor to the code's first byte
@@ -384,7 +384,7 @@ has passed it; the same of a barrier of the whole grid; it has ended; results ar
 decides something (`DECIDED`); and all code: it is about to access what is beyond the end of LDS."""
 
 FACT_SPANS = 26
-FACT = Layout(
+FACT = FieldLayout(
     reads=1,  # spans of registers, one kind after the other: read …
     both=1,  # … read and written, where results may be overwritten, but not these …
     writes=1,  # … written …
@@ -398,22 +398,22 @@ FACT = Layout(
     spans=4 * FACT_SPANS,  # SPANs
 )
 """Facts about an instruction for the check of waits (`isa.waits`)."""
-SPAN = Layout(first=2, count=1, half=1)
+SPAN = FieldLayout(first=2, count=1, half=1)
 """Register units; half: HALF_LOW or HALF_HIGH of each is meant, 0 for all."""
 HALF_LOW, HALF_HIGH = 1, 2
 FACT_ENDS, FACT_ANY_LANE = 1, 2
 """The wave ends; registers of lanes that are not active count, too."""
-STREAM = Layout(counter=1, most=1, ordered=1, locks=1, beside=4)
-FOUND = Layout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
+STREAM = FieldLayout(counter=1, most=1, ordered=1, locks=1, beside=4)
+FOUND = FieldLayout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
 """A use of an outstanding register: records of both instructions. FOUND.lane of a scalar register: ABSENT."""
-HIT = Layout(producers=8, rule=4, more=4)
+HIT = FieldLayout(producers=8, rule=4, more=4)
 """A hazard that a step of the automaton of hazards meets: a byte for each record, not 0 where it may be the producer;
 whether the next HIT is of the same step, too."""
-MET = Layout(consumer=4, producer=4, hit=4, wave=4, group=8)
+MET = FieldLayout(consumer=4, producer=4, hit=4, wave=4, group=8)
 """A hazard that a wave met: records, the producer's or ABSENT; the index of the HIT."""
 FOLLOW_ENDS = 1 << 63
 FOLLOW_SHIFT = 32
-TRANSITION = Structure(key="u8", next="u8")
+TRANSITION = WireStructure(key="u8", next="u8")
 """A step of the automaton of hazards. key: a record, above it (FOLLOW_SHIFT) the state before. next: the state behind
 it, above that the index of the first HIT + 1 or 0 for none; FOLLOW_ENDS: nothing is known behind it."""
 FOLLOW_MOST = 64
@@ -421,7 +421,7 @@ FOLLOW_MOST = 64
 are executed next, as far as they are new. It gives how many."""
 LOOK_BACK = 256
 """Instructions of a wave among which the producer of a hazard is looked for."""
-WATCH = Layout(
+WATCH = FieldLayout(
     facts=8,  # FACTs by record; 0 where waits are not checked
     streams=8,  # STREAMs
     stream_count=4,
@@ -440,7 +440,7 @@ WATCH = Layout(
 )
 """State of the watch of a launch."""
 
-ENGINE = Layout(
+ENGINE = FieldLayout(
     constants=8,  # host address of the inline constants
     constants_size=8,
     shared_base=8,
@@ -448,7 +448,7 @@ ENGINE = Layout(
     threads=8,
 )
 """Parameters of an executor of this process."""
-DISPATCH = Layout(
+DISPATCH = FieldLayout(
     plan=8,
     packet=8,  # addresses that the kernel is given
     queue=8,
@@ -496,7 +496,7 @@ these, which bytes are read and written; results that are exceptional floats, al
 that decide something; accesses beyond the LDS of their work-group, which all code tells."""
 OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
 """What needs `WATCHED_VALUES`."""
-EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
+EVENT = FieldLayout(reason=8, context=8, group=8, key=8, record=8)
 """Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
 what stopped it."""
 RUNNING, HELP, ENDING = range(3)

@@ -24,7 +24,7 @@ Sites = Sequence[tuple[int, str, str]]
 """Calls, each made from the next one: offset, symbol and file, as of `frames_of_host`. Empty where none is known."""
 
 
-class Call(Struct, frozen=True):
+class ApiCallSite(Struct, frozen=True):
     """A call in an executable or library."""
 
     object: str
@@ -43,15 +43,15 @@ class Call(Struct, frozen=True):
         return f"{frame.place if frame.line else f'{self.offset:#x} of {self.object}'} ({frame.name})"
 
 
-def first_call(sites: Sites) -> Call | None:
+def first_call(sites: Sites) -> ApiCallSite | None:
     """Return the innermost of some calls that is not in HIP's headers; None: of none."""
     first = None
     for offset, symbol, file in sites:
         frames = frames_of_host(file, offset, symbol)
         own = tuple(each for each in frames if _HEADERS not in each.file and not _TEMPLATE.match(each.name))
         if own or not frames:
-            return Call(file, offset, own)
-        first = first or Call(file, offset, frames)
+            return ApiCallSite(file, offset, own)
+        first = first or ApiCallSite(file, offset, frames)
     return first
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from luthier.errors import DeviceError, EmulationError
 from luthier.findings.calls import Sites, first_call
-from luthier.findings.finding import Allocation, Finding, Other, Unchecked
+from luthier.findings.finding import Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.floats import cause
 from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, PAIRED, FindingKind
 from luthier.objects import CodeObject
@@ -153,7 +153,7 @@ class FindingSet:
         else:
             finding.detail = wrong.what
         if wrong.space == "LDS":
-            finding.kind, finding.in_lds, finding.allocation = _OUTSIDE, True, Allocation(0, wrong.extent, 0)
+            finding.kind, finding.in_lds, finding.allocation = _OUTSIDE, True, NearbyAllocation(0, wrong.extent, 0)
         if finding.kind in self.kinds:
             self.keep(finding)
 
@@ -169,9 +169,9 @@ class FindingSet:
             finding.other = Other(code.object, *code.instruction(seen.other), wave=seen.wave, group=seen.group)
         self.keep(finding)
 
-    def allocation(self, process: int, seen: Sighting) -> Allocation | None:
+    def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
         """Return the allocation that something was seen of; None: none is known."""
-        return Allocation(seen.base, seen.extent, seen.allocation) if seen.base or _is_lds(seen) else None
+        return NearbyAllocation(seen.base, seen.extent, seen.allocation) if seen.base or _is_lds(seen) else None
 
     def place_of(self, process: int, address: int) -> str:
         """Return what an address is where a device has no memory; empty if nothing is known of it."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from luthier.findings.calls import Call
+from luthier.findings.calls import ApiCallSite
 from luthier.findings.kinds import KINDS, WATCHED, FindingKind
 from luthier.isa.access_kinds import kind_in_lds, kind_of
 from luthier.objects.names import spellings
@@ -39,7 +39,7 @@ class Unchecked(Struct, frozen=True):
         return {**msgspec.to_builtins(self), "name": self.name}
 
 
-class Allocation(Struct, frozen=True):
+class NearbyAllocation(Struct, frozen=True):
     """The allocation, or the variable of a code object, that a finding is about, or the one that is nearest."""
 
     address: int
@@ -141,13 +141,13 @@ class Finding(Struct):
     address: int = 0
     in_lds: bool = False
     """The address is an offset in LDS."""
-    allocation: Allocation | None = None
+    allocation: NearbyAllocation | None = None
     other: Other | None = None
     call: str = ""
     """The HIP function that the program called, where it is about that; the object is the file of the call."""
-    allocated: Call | None = None
+    allocated: ApiCallSite | None = None
     """The call that asked for the allocation; None if it is not known. A leak has its place, too."""
-    freed: Call | None = None
+    freed: ApiCallSite | None = None
     """The call that gave the allocation back; None if it was not, or it is not known."""
     launch: FailedLaunch | None = None
     """What failed, where the function is one that launches."""

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from luthier.lifting.paths import PathModel, Paths
-from luthier.lifting.shortest_path import Passed, Ways
+from luthier.lifting.shortest_path import BlockPassed, Ways
 
 MOST_BLOCKS = 64
 """Blocks that are looked at behind an instruction; if that does not settle it, what it waits for counts as needed."""
@@ -91,7 +91,7 @@ class PathCheck(Generic[S, P, M]):
         model, block_of = self._model, self._model.lifted.block_of
         at = block_of[meeting.key[0]]
 
-        def follow(block: int, state: S, behind: int = -1) -> Passed[S, M]:
+        def follow(block: int, state: S, behind: int = -1) -> BlockPassed[S, M]:
             found: list[M] = []
 
             def report(met: M) -> None:
@@ -100,7 +100,7 @@ class PathCheck(Generic[S, P, M]):
 
             after = model.follow(block, state, report, behind=behind, only=True, singly=block == at)
             met = functools.reduce(lambda first, second: first.joined(second), found) if found else None
-            return Passed(met, after if model.has_facts(after) else None)
+            return BlockPassed(met, after if model.has_facts(after) else None)
 
         block = block_of[producer]
         way = self._ways.shortest(block, follow(block, state, producer), follow)

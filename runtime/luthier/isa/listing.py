@@ -14,7 +14,7 @@ from luthier.isa.native import data_text, native_isa
 from luthier.isa.targets import TargetId
 
 
-class Row(NamedTuple):
+class ListingRow(NamedTuple):
     """One instruction."""
 
     address: int
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     """The address it branches to or calls, where it names one."""
 
 
-def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int) -> list[Row]:
+def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int) -> list[ListingRow]:
     """Return all of `code`, whose first byte is at `address`, as `Isa.decode` and `Isa.texts` decode it.
 
     Raises:
@@ -39,7 +39,7 @@ def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int
     rows = []
     for offset, size, text, destination in found:
         encoding = code[offset : offset + size]
-        rows.append(Row(address + offset, encoding, data_text(encoding) if text is None else text, destination))
+        rows.append(ListingRow(address + offset, encoding, data_text(encoding) if text is None else text, destination))
     return rows
 
 

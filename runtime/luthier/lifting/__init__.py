@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from luthier.lifting.instructions.effects import IndexMode as IndexMode
     from luthier.lifting.instructions.effects import SkipMode as SkipMode
     from luthier.lifting.instructions.semantics import Control as Control
-    from luthier.lifting.instructions.semantics import Lanes as Lanes
+    from luthier.lifting.instructions.semantics import LaneChange as LaneChange
     from luthier.lifting.lifter import lift as lift
     from luthier.lifting.live import Live as Live
     from luthier.lifting.live import LivePoints as LivePoints

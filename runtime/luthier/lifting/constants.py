@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from luthier.isa import OperandKind
 from luthier.isa import registers as r
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import LaneChange
 from luthier.lifting.model import LiftedKernel
 
 _MASK = (1 << 32) - 1
@@ -89,7 +89,7 @@ class Constants:
                 for index in range(block.first, block.last + 1):
                     effects = self._lifted.effects(index)
                     if effects.writes & watched:
-                        events.append(_Event(index, effects.writes, bool(effects.lanes & Lanes.BECOMES_ACTIVE)))
+                        events.append(_Event(index, effects.writes, bool(effects.lanes & LaneChange.BECOMES_ACTIVE)))
             self._events[number, unit] = events
         return events
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 
-class Edge(NamedTuple):
+class FlowEdge(NamedTuple):
     """An edge from one node to another."""
 
     source: int
@@ -31,7 +31,7 @@ class FlowGraph(Struct, frozen=True, eq=False):
     """Nodes 0 to `nodes` - 1, and node `nodes` for all that is outside."""
 
     nodes: int
-    edges: tuple[Edge, ...]
+    edges: tuple[FlowEdge, ...]
 
     def chords(self) -> list[int] | None:
         """Return the edges to be counted, so that counting costs least.

@@ -29,7 +29,7 @@ WIDEN_AFTER = 4
 """Visits of a block after which what grows is taken to be as large as can be."""
 
 
-class Place(Struct, frozen=True):
+class PathPoint(Struct, frozen=True):
     """An instruction."""
 
     address: int
@@ -42,7 +42,7 @@ class Place(Struct, frozen=True):
         return f"{self.address:#x} ({self.text}){in_source(self.source)}"
 
     def finding(
-        self, kind: FindingKind, object: str, kernel: str, rule: str, detail: str, other: Place | None = None
+        self, kind: FindingKind, object: str, kernel: str, rule: str, detail: str, other: PathPoint | None = None
     ) -> Finding:
         """Return a finding at this instruction; arguments as of `Finding`."""
         frames = () if self.source is None else self.source.frames
@@ -59,10 +59,10 @@ class Place(Struct, frozen=True):
         return {"address": self.address, "text": self.text, "source": source}
 
 
-def place_of(lifted: LiftedKernel, index: int) -> Place:
+def place_of(lifted: LiftedKernel, index: int) -> PathPoint:
     """Return the place of an instruction."""
     address, source = lifted.columns.address[index], lifted.object.source
-    return Place(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
+    return PathPoint(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
 
 
 def function_of(lifted: LiftedKernel, index: int) -> str:

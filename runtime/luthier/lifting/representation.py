@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from luthier import _mc
 from luthier.isa import OperandKind
 from luthier.isa.registers import SCALAR_MASK
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import LaneChange
 from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
 from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import LiftedKernel
@@ -124,7 +124,7 @@ class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
                 effects = effects._replace(
                     cross_reads=effects.reads,
                     kills=effects.hard_kills | effects.kills & SCALAR_MASK,
-                    lanes=Lanes.ANY,
+                    lanes=LaneChange.ANY,
                 )
             changed[index] = effects
             total |= units

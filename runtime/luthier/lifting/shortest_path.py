@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Hashable)
 F = TypeVar("F")
 
 
-class Passed(NamedTuple, Generic[S, F]):
+class BlockPassed(NamedTuple, Generic[S, F]):
     """Result of following a block."""
 
     found: F | None
@@ -26,7 +26,7 @@ class Passed(NamedTuple, Generic[S, F]):
     """The state behind the block; None: nothing is left to follow."""
 
 
-Pass = Callable[[int, S], Passed[S, F]]
+Pass = Callable[[int, S], BlockPassed[S, F]]
 """Follows a block that is entered in a state."""
 _Frame = tuple[int, S] | None
 """Call through which the path entered a function, by the function's first block and the state there; None for the
@@ -60,7 +60,7 @@ class Ways:
         """Return the lists of `successors`."""
         return successors(self.lifted)
 
-    def shortest(self, block: int, first: Passed[S, F], follow: Pass[S, F]) -> tuple[tuple[int, ...], F] | None:
+    def shortest(self, block: int, first: BlockPassed[S, F], follow: Pass[S, F]) -> tuple[tuple[int, ...], F] | None:
         """Return the shortest path in blocks to what is looked for, and that; None if there is none.
 
         Args:
@@ -68,10 +68,10 @@ class Ways:
             first: what following the rest of that one has given.
             follow: follows any other.
         """
-        return _Search(self, follow).run(block, first)
+        return _PathSearch(self, follow).run(block, first)
 
 
-class _Search(Generic[S, F]):
+class _PathSearch(Generic[S, F]):
     def __init__(self, ways: Ways, follow: Pass[S, F]) -> None:
         self._ways, self._follow = ways, follow
         self._calls: dict[_Frame[S], _Call[S]] = {}
@@ -79,7 +79,7 @@ class _Search(Generic[S, F]):
         self._heap: list[tuple[int, int, _Frame[S], int, S, tuple[int, ...]]] = []
         self._order = count()
 
-    def run(self, block: int, first: Passed[S, F]) -> tuple[tuple[int, ...], F] | None:
+    def run(self, block: int, first: BlockPassed[S, F]) -> tuple[tuple[int, ...], F] | None:
         frame: _Frame[S] = None
         passed = first
         path: tuple[int, ...] = (block,)

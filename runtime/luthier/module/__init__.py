@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from luthier.module.description import Hook as Hook
     from luthier.module.description import LoadedModule as LoadedModule
     from luthier.module.description import Parameter as Parameter
-    from luthier.module.description import Storage as Storage
+    from luthier.module.description import VariableStorage as VariableStorage
     from luthier.module.description import qualified as qualified
     from luthier.module.embedded import BITCODE_SECTION as BITCODE_SECTION
     from luthier.module.inline import load_inline as load_inline
-    from luthier.module.manifest import Manifest as Manifest
+    from luthier.module.manifest import ModuleManifest as ModuleManifest
     from luthier.module.tool_module import ToolModule as ToolModule
 
 __getattr__ = lazy_names(__name__)

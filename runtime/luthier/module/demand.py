@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from luthier.isa.targets import TargetId
-from luthier.module.manifest import Manifest
+from luthier.module.manifest import ModuleManifest
 
 Choice = TypeVar("Choice")
 _WANTED: ContextVar[TargetId | None] = ContextVar("wanted target", default=None)
@@ -34,7 +34,7 @@ def wanting(target: TargetId) -> Iterator[None]:
 class OnDemand(Struct, frozen=True):
     """The targets that a device module can be compiled for, and who does it."""
 
-    compile: Callable[[TargetId], tuple[bytes, Manifest]]
+    compile: Callable[[TargetId], tuple[bytes, ModuleManifest]]
     """Returns a bundle with the code for a target, and its manifest."""
     targets: tuple[TargetId, ...]
     every: bool = False

@@ -87,7 +87,7 @@ class Hook:
 
 
 @dataclass(frozen=True)
-class Storage:
+class VariableStorage:
     """Requirements on a variable's place in an object."""
 
     align: int = 1
@@ -115,7 +115,9 @@ class DeviceVariable:
     constant: bool
     documentation: str = ""
     location: str = ""
-    storage: Storage = field(default=Storage(problem="only its description is known"), compare=False, repr=False)
+    storage: VariableStorage = field(
+        default=VariableStorage(problem="only its description is known"), compare=False, repr=False
+    )
 
     @property
     def is_state(self) -> bool:

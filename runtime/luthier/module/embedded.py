@@ -15,7 +15,7 @@ from typing import Any
 
 from luthier.errors import ToolError
 from luthier.isa.targets import TargetId
-from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter, Storage
+from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter, VariableStorage
 from luthier.objects import CodeObject
 
 BITCODE_SECTION = ".llvmbc"
@@ -186,7 +186,7 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
         size,
         bool(raw.get("managed")),
         bool(raw.get("constant")),
-        storage=Storage(
+        storage=VariableStorage(
             raw["align"],
             base64.b64decode(raw["bytes"]) if "bytes" in raw else bytes(size),
             tuple((offset, symbol, addend) for offset, symbol, addend in raw.get("pointers", ())),

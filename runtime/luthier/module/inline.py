@@ -12,7 +12,7 @@ from luthier.extensions.entry_points import points_of
 from luthier.extensions.records import load
 from luthier.isa.targets import TargetId
 from luthier.module.demand import OnDemand, wanted
-from luthier.module.manifest import Manifest
+from luthier.module.manifest import ModuleManifest
 from luthier.module.tool_module import ToolModule, load_built
 
 COMPILERS = "luthier.compilers"
@@ -74,7 +74,7 @@ def load_inline(
     raise BuildError(f"no compiler of device modules is installed (entry-point group {COMPILERS}): reinstall luthier")
 
 
-_Compile = Callable[[TargetId | None], tuple[bytes, Manifest, tuple[TargetId, ...], bool]]
+_Compile = Callable[[TargetId | None], tuple[bytes, ModuleManifest, tuple[TargetId, ...], bool]]
 
 
 def _on_demand(compile: _Compile) -> ToolModule:
@@ -86,5 +86,5 @@ def _on_demand(compile: _Compile) -> ToolModule:
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(bundle: bytes, manifest: Manifest) -> ToolModule:
+def _loaded(bundle: bytes, manifest: ModuleManifest) -> ToolModule:
     return load_built(bundle, manifest)

@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ModuleManifest:
     """Everything a device module offers."""
 
     package: str
@@ -51,7 +51,7 @@ class Manifest:
         return json.dumps(text, default=_members, indent=2) + "\n"
 
     @classmethod
-    def read(cls, path: Path) -> Manifest:
+    def read(cls, path: Path) -> ModuleManifest:
         """Read a manifest.
 
         Raises:
@@ -66,7 +66,7 @@ class Manifest:
         return cls.from_text(text, str(path))
 
     @classmethod
-    def from_text(cls, text: str, place: str) -> Manifest:
+    def from_text(cls, text: str, place: str) -> ModuleManifest:
         """Return a manifest from a file's text; `place` names it in errors."""
         try:
             raw = json.loads(text)

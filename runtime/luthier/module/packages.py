@@ -10,7 +10,7 @@ from luthier.errors import BuildError, ToolError
 from luthier.extensions.entry_points import points_of
 from luthier.extensions.records import load
 from luthier.isa.targets import TargetId
-from luthier.module.manifest import Manifest
+from luthier.module.manifest import ModuleManifest
 
 RECORD = ".luthier-editable.json"
 """File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
@@ -56,7 +56,7 @@ def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
 
 def read_installed(
     package: str, module: str, target: TargetId | None = None
-) -> tuple[bytes, Manifest, tuple[TargetId, ...]]:
+) -> tuple[bytes, ModuleManifest, tuple[TargetId, ...]]:
     """Return the bundle of a tool package's device module, its manifest, and the targets that it is compiled for when
     it is needed.
 
@@ -79,4 +79,4 @@ def read_installed(
         text = (folder / f"{module}.json").read_text()
     except (ImportError, OSError, ValueError) as problem:
         raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
-    return data, Manifest.from_text(text, f"{package}/{module}.json"), targets.get(module, ())
+    return data, ModuleManifest.from_text(text, f"{package}/{module}.json"), targets.get(module, ())

@@ -16,7 +16,7 @@ from luthier.module.compilations import by_source
 from luthier.module.demand import OnDemand, best_for, wanted
 from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter
 from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
-from luthier.module.manifest import Manifest
+from luthier.module.manifest import ModuleManifest
 from luthier.module.packages import read_installed
 from luthier.objects import load_objects
 from luthier.objects.bundles import FAT_BINARY_MAGICS
@@ -148,7 +148,7 @@ class ToolModule:
             for symbol, hook in hooks.items()
         }
 
-    def describe(self, manifest: Manifest) -> None:
+    def describe(self, manifest: ModuleManifest) -> None:
         """Take what the build read in the sources from its manifest: bitcode may lack names and signs of parameters,
         and has no types of variables.
 
@@ -227,7 +227,7 @@ class ToolModule:
         """Let targets that are missing be compiled when they are needed."""
         self._more = more
 
-    def _add(self, bundle: bytes, manifest: Manifest) -> None:
+    def _add(self, bundle: bytes, manifest: ModuleManifest) -> None:
         """Take in what was compiled for another target.
 
         Raises:
@@ -260,7 +260,7 @@ def _fit(told: Sequence[Parameter], compiled: Sequence[Parameter]) -> bool:
     return same and [one.llvm for one in told] == [one.llvm for one in compiled]
 
 
-def load_built(bundle: bytes, manifest: Manifest) -> ToolModule:
+def load_built(bundle: bytes, manifest: ModuleManifest) -> ToolModule:
     """Return the module in an offload bundle that a build made, with the description in the build's manifest.
 
     Raises:
@@ -282,7 +282,7 @@ def _load_installed(package: str, module: str) -> ToolModule:
     loaded = load_built(bundle, manifest)
     if targets:
 
-        def compile(target: TargetId) -> tuple[bytes, Manifest]:
+        def compile(target: TargetId) -> tuple[bytes, ModuleManifest]:
             return read_installed(package, module, target)[:2]
 
         loaded.compile_for_more(OnDemand(compile, targets))

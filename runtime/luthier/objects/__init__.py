@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from luthier.objects.code_object import Section as Section
     from luthier.objects.code_object import Segment as Segment
     from luthier.objects.code_object import Symbol as Symbol
-    from luthier.objects.container import Image as Image
+    from luthier.objects.container import DeviceImage as DeviceImage
     from luthier.objects.container import choose_images as choose_images
     from luthier.objects.container import find_images as find_images
     from luthier.objects.container import find_objects as find_objects

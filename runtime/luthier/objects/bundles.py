@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import zstandard
 
 from luthier.errors import ObjectError
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC = b"CCOB"
@@ -48,7 +48,7 @@ _BINARY_ENTRY = struct.Struct("<HHIQQQQ")
 _BINARY_STRING = struct.Struct("<QQ")
 
 
-class Entry(NamedTuple):
+class BundleEntry(NamedTuple):
     """One image of a bundle that AMD GPUs execute, or HIP compiles for them: `size` bytes from `offset`."""
 
     id: str
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
         return self.id.partition("-amd-amdhsa-")[2].lstrip("-") or self.id
 
 
-def bundles(place: Place, *, among_others: bool = False) -> Iterator[tuple[Place, list[Entry]]]:
+def bundles(place: FileSlice, *, among_others: bool = False) -> Iterator[tuple[FileSlice, list[BundleEntry]]]:
     """Yield bundles of any kind and their entries.
 
     They follow each other with padding between, as a linker puts them.
@@ -86,7 +86,7 @@ def bundles(place: Place, *, among_others: bool = False) -> Iterator[tuple[Place
         at = found + max(size, 4)
 
 
-def _has_header(place: Place) -> bool:
+def _has_header(place: FileSlice) -> bool:
     """Return whether what follows a magic number is a header of that kind; the longest is no chance."""
     try:
         if place.begins(COMPRESSED_MAGIC):
@@ -98,7 +98,7 @@ def _has_header(place: Place) -> bool:
     return True
 
 
-def opened(bundle: Place) -> Place:
+def opened(bundle: FileSlice) -> FileSlice:
     """Return what the offsets of a bundle's entries count in: the bundle, decompressed if need be."""
     if not bundle.begins(COMPRESSED_MAGIC):
         return bundle
@@ -106,7 +106,7 @@ def opened(bundle: Place) -> Place:
     return bundle._replace(root=data, start=0, end=len(data), unpacked=True)
 
 
-def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
+def make_bundle(place: FileSlice, images: Mapping[str, bytes]) -> bytes:
     """Return an uncompressed bundle with the entries of another one, in their order, some of them with other images.
 
     Args:
@@ -130,13 +130,13 @@ def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
     return b"".join([*table, contents])
 
 
-def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
+def _entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
     """Return the AMD GPU entries of an uncompressed bundle of at most `whole` bytes, and its size in bytes."""
     every, end = _all_entries(place, whole)
     return [entry for entry in every if _FOR_AMD.search(entry.id) and entry.size], end
 
 
-def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
+def _all_entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
     """Return all entries of an uncompressed bundle, the host's and empty ones included, and its size in bytes."""
     if not place.begins(BUNDLE_MAGIC):
         place.fail("not an offload bundle", 0)
@@ -145,7 +145,7 @@ def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
     at += _COUNT.size
     if count > (whole - at) // _ENTRY.size:
         place.fail(f"bundle header announces {count} entries", at - _COUNT.size)
-    every: list[Entry] = []
+    every: list[BundleEntry] = []
     for _ in range(count):
         offset, size, id_size = place.unpack(_ENTRY, at, "bundle entry")
         raw_id = place.read(at + _ENTRY.size, id_size, "bundle entry's id")
@@ -155,7 +155,7 @@ def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
         identifier = raw_id.decode()
         if offset + size > whole:
             place.fail(f"bundle entry {identifier!r} of {size:#x} bytes reaches past the end", offset)
-        every.append(Entry(identifier, offset, size))
+        every.append(BundleEntry(identifier, offset, size))
     end = at
     for entry in sorted(every, key=lambda entry: entry.offset):
         if entry.size and entry.offset < end:  # each containing all others would be a bomb
@@ -164,7 +164,7 @@ def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
     return every, end
 
 
-def _compressed_entries(place: Place) -> tuple[list[Entry], int]:
+def _compressed_entries(place: FileSlice) -> tuple[list[BundleEntry], int]:
     """Return the AMD GPU entries of a compressed bundle, and the size of the compressed data."""
     if place.unpacked:
         place.fail("a compressed bundle in another one", 0)
@@ -175,12 +175,12 @@ def _compressed_entries(place: Place) -> tuple[list[Entry], int]:
         place = place.cut(0, header.size, "compressed bundle")
         data, size = _decompress(place, _MOST_TABLES)[0], header.size
     try:
-        return _entries(Place.of_bytes(data, place.name), header.unpacked_size)[0], size
+        return _entries(FileSlice.of_bytes(data, place.name), header.unpacked_size)[0], size
     except ObjectError:
         if len(data) == header.unpacked_size:
             raise
     data, _ = _decompress(place)
-    return _entries(Place.of_bytes(data, place.name), len(data))[0], size
+    return _entries(FileSlice.of_bytes(data, place.name), len(data))[0], size
 
 
 class _CompressedHeader(NamedTuple):
@@ -194,7 +194,7 @@ class _CompressedHeader(NamedTuple):
     """Bytes of the header."""
 
     @staticmethod
-    def of(place: Place) -> _CompressedHeader:
+    def of(place: FileSlice) -> _CompressedHeader:
         version, method = place.unpack(_COMPRESSED_START, 0, "compressed bundle header")
         if version not in _COMPRESSED_REST:
             place.fail(f"compressed bundle of unknown version {version}", 4)
@@ -210,7 +210,7 @@ class _CompressedHeader(NamedTuple):
         return _CompressedHeader(method, unpacked_size, size, length)
 
 
-def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
+def _decompress(place: FileSlice, most: int | None = None) -> tuple[bytearray, int]:
     """Return the bundle inside a compressed one, or its first `most` bytes or so, and the compressed data's end."""
     header = _CompressedHeader.of(place)
     decoder = _DECOMPRESSORS[header.method]()
@@ -219,7 +219,7 @@ def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
     return out, header.size or read
 
 
-def check_claim(place: Place, size: int, compressed: int, what: str) -> None:
+def check_claim(place: FileSlice, size: int, compressed: int, what: str) -> None:
     """Check that so many bytes may come out of so many compressed ones, before any does.
 
     Raises:
@@ -230,7 +230,7 @@ def check_claim(place: Place, size: int, compressed: int, what: str) -> None:
 
 
 def inflate(
-    place: Place, decoder: Any, start: int, end: int, size: int, what: str, most: int | None = None
+    place: FileSlice, decoder: Any, start: int, end: int, size: int, what: str, most: int | None = None
 ) -> tuple[bytearray, int]:
     """Return what is compressed between two offsets, or its first `most` bytes or so, and where it ends.
 
@@ -256,7 +256,7 @@ def inflate(
     return out, at - len(decoder.unused_data)
 
 
-def _offload_binary(place: Place) -> tuple[list[Entry], int]:
+def _offload_binary(place: FileSlice) -> tuple[list[BundleEntry], int]:
     """Return the image of an LLVM offload binary (OpenMP, the new HIP driver), and the binary's size in bytes."""
     version, size, start, _ = place.unpack(_BINARY, 0, "offload binary header")
     if version != 1:
@@ -272,10 +272,10 @@ def _offload_binary(place: Place) -> tuple[list[Entry], int]:
     if not _FOR_AMD.match(names.get("triple", "")):
         return [], size
     whole.cut(image, image_size, "offload image")
-    return [Entry(f"{names['triple']}-{names.get('arch', '')}", image, image_size)], size
+    return [BundleEntry(f"{names['triple']}-{names.get('arch', '')}", image, image_size)], size
 
 
-def _text(place: Place, offset: int) -> str:
+def _text(place: FileSlice, offset: int) -> str:
     text, zero, _ = place.peek(offset, 4096).partition(b"\0") if offset < place.size else (b"", b"", b"")
     if not zero:
         place.fail("unterminated string", offset)

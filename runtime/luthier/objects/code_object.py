@@ -201,7 +201,7 @@ class CodeObject:
     Args:
         data: the ELF file. A view is used where it is, and must not change.
         name: how errors and reports call it: a path, or ``path[gfx942]`` for one of several.
-        bundle: the offload bundle that it came in (`luthier.objects.container.Image`).
+        bundle: the offload bundle that it came in (`luthier.objects.container.DeviceImage`).
 
     Raises:
         ObjectError: not such an object, or malformed, with the offset.

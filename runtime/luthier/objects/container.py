@@ -19,12 +19,12 @@ from msgspec import Struct
 from luthier.errors import ObjectError, TargetError
 from luthier.isa.targets import TargetId
 from luthier.objects import elf as E
-from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, Entry, bundles, opened
+from luthier.objects.bundles import FAT_BINARY_MAGICS, OFFLOAD_BINARY_MAGIC, BundleEntry, bundles, opened
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.kpack import ARCHIVE_MAGIC as KPACK_MAGIC
-from luthier.objects.kpack import REFERENCE, KernelArchive, Packed, Reference
-from luthier.objects.place import Place
+from luthier.objects.kpack import REFERENCE, KernelArchive, KpackReference, Packed
+from luthier.objects.place import FileSlice
 from luthier.support.wording import enumerated
 
 ARCHIVE_MAGIC = b"!<arch>\n"
@@ -42,7 +42,7 @@ _DEEPEST = 8
 """Containers within containers; real ones reach four."""
 
 
-class Image(Struct, frozen=True):
+class DeviceImage(Struct, frozen=True):
     """One device image as a container holds it, not yet looked into."""
 
     name: str
@@ -73,7 +73,7 @@ class Image(Struct, frozen=True):
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 
-def find_images(source: Source, name: str | None = None, *, object: str | None = None) -> Iterator[Image]:
+def find_images(source: Source, name: str | None = None, *, object: str | None = None) -> Iterator[DeviceImage]:
     """Yield every AMD GPU image in `source`, in order, without parsing the images themselves.
 
     When the next one is asked for, the memory that this one's pages take is given back.
@@ -81,20 +81,20 @@ def find_images(source: Source, name: str | None = None, *, object: str | None =
     Args:
         source: the bytes of a container, or its path.
         name: its name in errors; by default the path, or ``<memory>``.
-        object: only the image with this `Image.number`, or this name, counts; it may be without the file's own name.
+        object: only the image with this `DeviceImage.number` or name counts; the file's own name may be left out.
 
     Raises:
         ObjectError: unreadable or malformed, no known container, or one without AMD GPU code, or without `object`.
     """
     label = _label(source, name)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        place = Place.of_bytes(bytes(source), label)
+        place = FileSlice.of_bytes(bytes(source), label)
     else:
-        place = Place.of_file(source, label)
+        place = FileSlice.of_file(source, label)
     others: list[str] = []
     matched = False
     for number, member in enumerate(_walk(place)):
-        image = Image(member.place.name, member.id, member.place.view, number, member.bundle, member.bundle_start)
+        image = DeviceImage(member.place.name, member.id, member.place.view, number, member.bundle, member.bundle_start)
         if object is None or object in (str(number), *_names_of(image.name, label)):
             matched = True
             yield image
@@ -143,7 +143,7 @@ def choose_images(
     target: str | None = None,
     object: str | None = None,
     kernels: Sequence[str] = (),
-) -> Iterator[Image]:
+) -> Iterator[DeviceImage]:
     """Yield the images of a container that are meant, as `find_images`; those for unknown processors never are.
 
     Args:
@@ -159,7 +159,7 @@ def choose_images(
     return _with_kernels(images, kernels, _label(source, name)) if kernels else images
 
 
-def _with_kernels(images: Iterator[Image], patterns: Sequence[str], label: str) -> Iterator[Image]:
+def _with_kernels(images: Iterator[DeviceImage], patterns: Sequence[str], label: str) -> Iterator[DeviceImage]:
     from luthier.objects.names import is_selected, select  # not needed where no kernel is named
 
     names: list[str] = []
@@ -186,7 +186,7 @@ def load_objects(
     return [_independent(one) for one in choose_images(source, name, target=target, object=object, kernels=kernels)]
 
 
-def _independent(image: Image) -> CodeObject:
+def _independent(image: DeviceImage) -> CodeObject:
     large = len(image.data) > _LARGEST_COPY
     return CodeObject(image.data if large else bytes(image.data), image.name, image.bundle)
 
@@ -205,7 +205,7 @@ def _images_for(
     target: str | None,
     fits: Callable[[TargetId], bool],
     object: str | None = None,
-) -> Iterator[Image]:
+) -> Iterator[DeviceImage]:
     unknown: TargetError | None = None
     others: list[str] = []
     found = False
@@ -257,10 +257,10 @@ def load_object_for(
         ObjectError: none fits or several do equally well; the message names the choices.
     """
 
-    def distance(image: Image) -> tuple[bool, int]:
+    def distance(image: DeviceImage) -> tuple[bool, int]:
         return image.target.target.is_generic, (image.target.sramecc, image.target.xnack).count(None)
 
-    fitting: Iterator[Image] = _images_for(source, name, str(device), device.accepts)
+    fitting: Iterator[DeviceImage] = _images_for(source, name, str(device), device.accepts)
     if kernels:
         fitting = _with_kernels(fitting, kernels, _label(source, name))
     images = list(fitting)
@@ -268,7 +268,7 @@ def load_object_for(
     return _independent(only_image((one for one in images if distance(one) == best), _label(source, name)))
 
 
-def only_image(images: Iterable[Image], container: str, more: str = "") -> Image:
+def only_image(images: Iterable[DeviceImage], container: str, more: str = "") -> DeviceImage:
     """Return the one image that there is.
 
     Args:
@@ -289,7 +289,7 @@ def only_image(images: Iterable[Image], container: str, more: str = "") -> Image
     )
 
 
-def _choice(image: Image, container: str) -> str:
+def _choice(image: DeviceImage, container: str) -> str:
     """Return number, name and target of an image for a message that names the container."""
     text = f"{image.number}: {_names_of(image.name, container)[-1]}"
     try:
@@ -307,18 +307,18 @@ def _label(source: Source, name: str | None) -> str:
 class _Member(NamedTuple):
     """Part of a container that holds an image."""
 
-    place: Place
+    place: FileSlice
     id: str = ""
     """Name in its bundle."""
     bundle: str = ""
-    """As in `Image`, and so is what follows."""
+    """As in `DeviceImage`, and so is what follows."""
     bundle_start: int | None = None
 
 
 _Found = Iterator[_Member]
 
 
-def _walk(place: Place, identifier: str = "", bundle: str = "", bundle_start: int | None = None) -> _Found:
+def _walk(place: FileSlice, identifier: str = "", bundle: str = "", bundle_start: int | None = None) -> _Found:
     if place.depth > _DEEPEST:
         place.fail("containers are nested too deeply", 0)
     if place.begins(E.ELF_MAGIC):
@@ -347,7 +347,7 @@ def _walk(place: Place, identifier: str = "", bundle: str = "", bundle_start: in
         place.fail("not a code object, offload bundle, ELF file or archive" if place.size else "empty", 0)
 
 
-def _walk_host(place: Place) -> _Found:
+def _walk_host(place: FileSlice) -> _Found:
     """Yield the device code in a host ELF file.
 
     It is in fat binaries in sections of their own or, where there are no section headers, from the first bundle on; and
@@ -381,7 +381,7 @@ def _walk_host(place: Place) -> _Found:
         yield _Member(image)
     for name, section in zip(elf.section_names, elf.sections, strict=True):
         if name == REFERENCE:
-            reference = Reference.of(place.cut(section.offset, section.size, f"section {name}"))
+            reference = KpackReference.of(place.cut(section.offset, section.size, f"section {name}"))
             for archive, packed in reference.images(place):
                 yield from _walk_packed(archive, packed, place.start + section.offset)
 
@@ -390,19 +390,19 @@ def _walk_packed(archive: KernelArchive, packed: Packed, start: int) -> _Found:
     """Yield an image of an archive.
 
     Args:
-        start: `Image.bundle_start`.
+        start: `DeviceImage.bundle_start`.
     """
     image = archive.read(packed).inner(packed.id)
     if image.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
         yield from _walk(image, packed.id, f"{archive.place.name} {packed.binary}", start)
 
 
-def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
+def _walk_fat_binary(place: FileSlice, *, among_others: bool = False) -> _Found:
     found = list(bundles(place, among_others=among_others))
     place.let_go()
     uses = Counter(entry.label for _, entries in found for entry in entries)
 
-    def label(number: int, entry: Entry) -> str:
+    def label(number: int, entry: BundleEntry) -> str:
         return entry.label if uses[entry.label] == 1 else f"{number}:{entry.label}"
 
     for number, (bundle, entries) in enumerate(found):
@@ -416,7 +416,7 @@ def _walk_fat_binary(place: Place, *, among_others: bool = False) -> _Found:
                 yield from _walk(image.inner(label(number, entry)), entry.id, its_name, start)
 
 
-def _archive_members(place: Place) -> Iterator[Place]:
+def _archive_members(place: FileSlice) -> Iterator[FileSlice]:
     """Yield the members of a System V archive, with GNU and BSD long names; its own tables are left out."""
     at = len(ARCHIVE_MAGIC)
     long_names = b""

@@ -66,7 +66,7 @@ class DwarfError(Exception):
     """Debug information that cannot be read; `str` says why."""
 
 
-class Row(NamedTuple):
+class LineRow(NamedTuple):
     """The line of instructions from `address` on; they are of none if `file` is None."""
 
     address: int
@@ -91,7 +91,7 @@ class Scope(Struct, frozen=True):
 
 
 @dataclass
-class Unit:
+class CompilationUnit:
     """One compilation unit."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -99,7 +99,7 @@ class Unit:
     cu: CompileUnit = field(repr=False)
     _dwarf: Dwarf = field(repr=False)
 
-    def sequences(self) -> list[list[Row]]:
+    def sequences(self) -> list[list[LineRow]]:
         """Return the line table.
 
         Each sequence has its addresses in ascending order, and the last row has no line.
@@ -187,7 +187,7 @@ class Dwarf:
         self.split = ""
         """The file that functions and types are in instead (-gsplit-dwarf); it is not read."""
 
-    def units(self) -> Iterator[Unit]:
+    def units(self) -> Iterator[CompilationUnit]:
         """Yield the compilation units.
 
         Raises:
@@ -200,16 +200,16 @@ class Dwarf:
                 top = cu.get_top_DIE()
                 for name in ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name"):
                     self.split = self.split or text_of(top, name)
-                yield Unit(self.ranges(cu, top), cu, self)
+                yield CompilationUnit(self.ranges(cu, top), cu, self)
 
-    def sequences(self, cu: CompileUnit) -> Iterator[list[Row]]:
-        """Yield the sequences of `Unit.sequences`."""
+    def sequences(self, cu: CompileUnit) -> Iterator[list[LineRow]]:
+        """Yield the sequences of `CompilationUnit.sequences`."""
         top = cu.get_top_DIE()
         program = self._program(cu)
         if program is None:
             return
         files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name"))
-        rows: list[Row] = []
+        rows: list[LineRow] = []
         for entry in program.get_entries():
             state = entry.state
             if state is None:
@@ -219,15 +219,15 @@ class Dwarf:
             if state.address >> 64:
                 raise DwarfError(f"goes beyond all addresses, to {state.address:#x}")
             if state.end_sequence:
-                rows.append(Row(state.address, None, 0, 0))
+                rows.append(LineRow(state.address, None, 0, 0))
                 yield rows
                 rows = []
             else:
                 place = files[state.file], state.line, state.column
-                rows.append(Row(state.address, *place, body=bool(state.prologue_end)))
+                rows.append(LineRow(state.address, *place, body=bool(state.prologue_end)))
 
     def scopes(self, cu: CompileUnit) -> list[Scope]:
-        """Return the scopes of `Unit.scopes`."""
+        """Return the scopes of `CompilationUnit.scopes`."""
         program = self._program(cu)
         top = cu.get_top_DIE()
         files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name")) if program else None
@@ -253,7 +253,7 @@ class Dwarf:
         return found
 
     def parameters(self, cu: CompileUnit, entry: int) -> list[tuple[str, str]]:
-        """Return the parameters of `Unit.parameters`."""
+        """Return the parameters of `CompilationUnit.parameters`."""
         for die in self.entries(cu):
             if die is not None and die.tag == "DW_TAG_subprogram" and number_of(die, "DW_AT_low_pc") == entry:
                 children = itertools.islice(die.iter_children(), _MOST_CHILDREN)

@@ -17,7 +17,7 @@ import struct
 from luthier.errors import LuthierError
 from luthier.objects import elf as E
 from luthier.objects.code_object import CodeObject
-from luthier.objects.image import PAGE, Image, round_up
+from luthier.objects.image import PAGE, ElfImage, round_up
 from luthier.objects.metadata import NOTE_OWNER, NT_AMDGPU_METADATA, Metadata, encode_metadata
 from luthier.objects.symbol_tables import Strings, SymbolTable
 
@@ -40,7 +40,7 @@ class ObjectEditor:
 
     def __init__(self, object: CodeObject) -> None:
         self._object = object
-        self._image = image = Image(object.elf)
+        self._image = image = ElfImage(object.elf)
         if any(section.type in _VERSION_SECTIONS for section in image.sections):
             image.fail("an object with symbol versions cannot be edited")
         self._strings: dict[int, Strings] = {}

@@ -158,7 +158,7 @@ class DynamicRecord(NamedTuple):
 Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
-class Layout(Generic[Record]):
+class RecordLayout(Generic[Record]):
     """Layout of one kind of record in the file: little-endian, no padding beyond its own."""
 
     def __init__(self, record: type[Record], layout: str) -> None:
@@ -187,12 +187,12 @@ class Layout(Generic[Record]):
         return b"".join(map(self.pack, records))
 
 
-FILE_HEADER = Layout(FileHeader, "16sHHIQQQIHHHHHH")
-SEGMENT_HEADER = Layout(SegmentHeader, "IIQQQQQQ")
-SECTION_HEADER = Layout(SectionHeader, "IIQQQQIIQQ")
-SYMBOL = Layout(SymbolRecord, "IBBHQQ")
-RELOCATION = Layout(RelocationRecord, "QQq")
-DYNAMIC = Layout(DynamicRecord, "qQ")
+FILE_HEADER = RecordLayout(FileHeader, "16sHHIQQQIHHHHHH")
+SEGMENT_HEADER = RecordLayout(SegmentHeader, "IIQQQQQQ")
+SECTION_HEADER = RecordLayout(SectionHeader, "IIQQQQIIQQ")
+SYMBOL = RecordLayout(SymbolRecord, "IBBHQQ")
+RELOCATION = RecordLayout(RelocationRecord, "QQq")
+DYNAMIC = RecordLayout(DynamicRecord, "qQ")
 
 
 class StringTable:
@@ -320,7 +320,7 @@ class ElfFile:
             self.fail(f"{what} of {len(data):#x} bytes", self.sections[index].offset)
         return StringTable(bytes(data), what, self)
 
-    def records(self, layout: Layout[Record], section: SectionHeader, what: str) -> memoryview:
+    def records(self, layout: RecordLayout[Record], section: SectionHeader, what: str) -> memoryview:
         """Return a section that is a table of such records, to be read by `layout`.
 
         Raises:
@@ -354,7 +354,7 @@ class ElfFile:
                 yield Note(owner, kind, data[description:end], start + at, start + description)
                 at = -(-end // align) * align
 
-    def _headers(self, layout: Layout[Record], what: str, offset: int, count: int, stride: int) -> list[Record]:
+    def _headers(self, layout: RecordLayout[Record], what: str, offset: int, count: int, stride: int) -> list[Record]:
         if offset == 0 or count == 0:
             return []
         if stride != layout.size:

@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Iterator
 
 from luthier.objects import elf as E
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 _IDENT = E.ELF_MAGIC + bytes([2, 1, 1, E.ELFOSABI_AMDGPU_HSA])
 """64-bit, little-endian, version 1, AMDGPU_HSA."""
@@ -19,7 +19,7 @@ _MOST_TABLES = 1 << 24
 """Bytes of header tables, beyond the size of the data, that are looked at before it is taken for malicious."""
 
 
-def embedded_images(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[Place]:
+def embedded_images(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) -> Iterator[FileSlice]:
     """Yield the code objects in the data of a host ELF file.
 
     Args:
@@ -41,7 +41,7 @@ def embedded_images(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterato
             at += size or len(_IDENT)
 
 
-def _data(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[tuple[str, int, Place]]:
+def _data(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) -> Iterator[tuple[str, int, FileSlice]]:
     """Yield the parts of a host file that hold data: name, start, and what of it is to be searched.
 
     They are sections, or segments where there are none. What is searched is not `known`, and no byte comes twice.
@@ -73,7 +73,7 @@ def _data(place: Place, elf: E.ElfFile, known: list[Place]) -> Iterator[tuple[st
             yield name, whole.start, whole._replace(start=start, end=end)
 
 
-def _size(place: Place, header: E.FileHeader) -> int:
+def _size(place: FileSlice, header: E.FileHeader) -> int:
     """Return the bytes of the code object that `place` begins with, 0 if it is none."""
     tables = (
         (header.segments_offset, header.segment_count, header.segment_entry_size, E.SEGMENT_HEADER),

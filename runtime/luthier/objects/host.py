@@ -26,18 +26,18 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError, ObjectError
 from luthier.objects import elf as E
-from luthier.objects.bundles import Entry, bundles, make_bundle, opened
+from luthier.objects.bundles import BundleEntry, bundles, make_bundle, opened
 from luthier.objects.image import PAGE, round_up
 from luthier.objects.kpack import (
     MANIFEST_SUFFIX,
     REFERENCE,
     WRAPPER_MAGIC,
     KernelArchive,
-    Reference,
+    KpackReference,
     make_archive,
     make_manifest,
 )
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 WRAPPERS = ".hipFatBinSegment"
 FAT_BINARY = ".hip_fatbin"
@@ -76,8 +76,8 @@ class FatBinary(Struct, frozen=True):
     """Virtual addresses of the pointers. All sources that were compiled with ``-fgpu-rdc`` share a bundle."""
     address: int
     """Address of the bundle, which the wrappers hold."""
-    bundle: Place
-    entries: tuple[Entry, ...]
+    bundle: FileSlice
+    entries: tuple[BundleEntry, ...]
     """The images for AMD GPUs."""
     name: str
     """Name in errors."""
@@ -153,7 +153,7 @@ class ArchiveFile:
 
     def __init__(self, path: str) -> None:
         self.name = path
-        self._place = Place.of_file(path, path)
+        self._place = FileSlice.of_file(path, path)
         self._archive = KernelArchive(self._place)
         self.bundles = frozenset({self._place.start})
         """`Image.bundle` of the images that `with_images` takes others for."""
@@ -180,7 +180,7 @@ class HostFile:
 
     def __init__(self, path: str) -> None:
         self.name = path
-        self._place = Place.of_file(path, path)
+        self._place = FileSlice.of_file(path, path)
         self._elf = elf = E.ElfFile(self._place.view, path)
         self._loads = [one for one in elf.segments if one.type == E.PT_LOAD]
         if elf.header.machine not in _RELATIVE or elf.header.type not in (E.ET_DYN, E.ET_EXEC) or not self._loads:
@@ -190,7 +190,7 @@ class HostFile:
         self._relocations = self._read_relocations()
         self._has_packed = any(one.type == _SHT_RELR for one in elf.sections)
         """The loader adds its address to what lies at places that a bitmap names."""
-        self._reference: Reference | None = None
+        self._reference: KpackReference | None = None
         """Where wrappers point to the section that names archives, what it says."""
         self.fat_binaries = self._find()
 
@@ -328,7 +328,7 @@ class HostFile:
             elf.fail(f"wrappers of archives that do not point to one section {REFERENCE}")
         section = elf.sections[names[0]]
         place = self._place.cut(section.offset, section.size, f"section {REFERENCE}")
-        self._reference = Reference.of(place)
+        self._reference = KpackReference.of(place)
         return FatBinary(tuple(pointers[section.address]), section.address, place, (), f"{self.name}[{REFERENCE}]")
 
     def _fat_binary(self, wrappers: tuple[int, ...], address: int, number: int) -> FatBinary:

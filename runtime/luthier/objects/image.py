@@ -1,4 +1,4 @@
-"""`Image`: the layout of an ELF file being rewritten; what is in its sections is `ObjectEditor`'s matter.
+"""`ElfImage`: the layout of an ELF file being rewritten; what is in its sections is `ObjectEditor`'s matter.
 
 Loaded bytes keep their virtual addresses. A loaded section that outgrows its place, and the program header table when
 it grows, go to one new segment above all others. What is not loaded (.symtab, .comment, DWARF) is laid out anew
@@ -41,7 +41,7 @@ class NewSegment(Struct):
         return self.address + len(self.data)
 
 
-class Image:
+class ElfImage:
     """A mutable copy of `elf`."""
 
     def __init__(self, elf: E.ElfFile) -> None:

@@ -24,7 +24,7 @@ import zstandard
 
 from luthier.objects.bundles import check_claim, inflate
 from luthier.objects.metadata import decode_metadata
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 ARCHIVE_MAGIC = b"KPAK"
 REFERENCE = ".rocm_kpack_ref"
@@ -123,7 +123,7 @@ class KernelArchive:
         ObjectError: it is malformed.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileSlice) -> None:
         self.place = place
         version, start = place.unpack(_HEADER, 0, "kpack header")
         if version != _VERSION:
@@ -140,7 +140,7 @@ class KernelArchive:
         if len(set(ordinals)) != len(ordinals) or max(ordinals, default=-1) >= len(self._blobs):
             place.fail("images of a kpack archive share a blob, or have none", start)
 
-    def read(self, image: Packed) -> Place:
+    def read(self, image: Packed) -> FileSlice:
         """Return an image.
 
         Raises:
@@ -186,7 +186,7 @@ class KernelArchive:
                 row = self._map(row, processor)
                 yield Packed(binary, processor, self._number(row, "ordinal"), self._number(row, "original_size"))
 
-    def _frames(self) -> list[Place]:
+    def _frames(self) -> list[FileSlice]:
         offset, size = (self._number(self._table, name) for name in ("zstd_offset", "zstd_size"))
         region = self.place.cut(offset, size, "blobs of a kpack archive")
         (count,) = region.unpack(_SIZE, 0, "number of blobs")
@@ -199,7 +199,7 @@ class KernelArchive:
             at += _SIZE.size + length
         return frames
 
-    def _stored(self) -> list[Place]:
+    def _stored(self) -> list[FileSlice]:
         rows = self._table.get("blobs")
         if not isinstance(rows, list):
             self.place.fail("kpack archive without blobs", self._start)
@@ -226,7 +226,7 @@ class KernelArchive:
         return value
 
 
-class Reference(NamedTuple):
+class KpackReference(NamedTuple):
     """Name and archives of the device code of a host file."""
 
     binary: str
@@ -235,7 +235,7 @@ class Reference(NamedTuple):
     """Paths of archives and manifests, relative to its folder; with ``@GFXARCH@`` for the target."""
 
     @staticmethod
-    def of(section: Place) -> Reference:
+    def of(section: FileSlice) -> KpackReference:
         """Read the section `REFERENCE`.
 
         Raises:
@@ -245,7 +245,7 @@ class Reference(NamedTuple):
         binary, paths = table.get("kernel_name"), table.get("kpack_search_paths")
         if not isinstance(binary, str) or not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
             section.fail(f"{REFERENCE} does not name device code and archives", 0)
-        return Reference(binary, tuple(paths))
+        return KpackReference(binary, tuple(paths))
 
     @property
     def packed(self) -> bytes:
@@ -253,7 +253,7 @@ class Reference(NamedTuple):
         data: bytes = msgpack.packb({"kernel_name": self.binary, "kpack_search_paths": list(self.paths)})
         return data
 
-    def images(self, host: Place) -> Iterator[tuple[KernelArchive, Packed]]:
+    def images(self, host: FileSlice) -> Iterator[tuple[KernelArchive, Packed]]:
         """Yield the images of the host file with the archives that have them.
 
         Of two for one target, that in the earlier archive is the one that ROCm loads; the other one is left out.
@@ -263,13 +263,13 @@ class Reference(NamedTuple):
         """
         seen = set[str]()
         for path, file in self.archives(host):
-            archive = KernelArchive(Place.of_file(file, f"{host.name}[{path}]")._replace(depth=host.depth + 1))
+            archive = KernelArchive(FileSlice.of_file(file, f"{host.name}[{path}]")._replace(depth=host.depth + 1))
             for image in archive.images:
                 if self.binary in (image.binary, image.binary.rpartition("#")[0]) and image.id not in seen:
                     seen.add(image.id)
                     yield archive, image
 
-    def archives(self, host: Place) -> list[tuple[str, str]]:
+    def archives(self, host: FileSlice) -> list[tuple[str, str]]:
         """Return the archives that are there: paths as the host file or the environment has them, and from here.
 
         Those that are not there are of processors that were not installed.
@@ -293,7 +293,7 @@ class Reference(NamedTuple):
             host.fail(f"its device code is in archives of which none is there: {where}", 0)
         return list(found.values())
 
-    def _named(self, host: Place, path: str) -> Iterator[tuple[str, str]]:
+    def _named(self, host: FileSlice, path: str) -> Iterator[tuple[str, str]]:
         """Yield what a path of the host file stands for, as `archives`."""
         up = len(PurePosixPath(self.binary).parts) - 1
         outside = os.path.normpath(path).split("/").count("..") > up or ".." in PurePosixPath(self.binary).parts
@@ -321,7 +321,7 @@ def _listed(folder: str, path: str) -> Iterator[str]:
     Raises:
         ObjectError: it is malformed.
     """
-    place = Place.of_file(os.path.join(folder, path), path)
+    place = FileSlice.of_file(os.path.join(folder, path), path)
     if place.size > _LARGEST_MANIFEST:
         place.fail(f"a manifest of {place.size} bytes", 0)
     rows = decode_metadata(place.peek(0, place.size), object=place.name, offset=0).get("kpack_files")

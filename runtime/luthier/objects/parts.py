@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from luthier.objects.code_object import CodeObject, Kernel
 
 
-class Part(Struct, frozen=True):
+class TextPart(Struct, frozen=True):
     """A function, or what lies between functions (`name` None)."""
 
     name: str | None
@@ -25,7 +25,7 @@ class Part(Struct, frozen=True):
     """Further kernels with the same code, for waves of the same size."""
 
 
-def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part]:
+def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[TextPart]:
     """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels.
 
     Code that kernels with waves of different sizes share is there once for each size.
@@ -36,14 +36,14 @@ def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part
     default_wave = next((one.wave_size for one in found.kernels.values()), found.target.target.default_wave_size)
     named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
     known = sorted({*named, *kernels})
-    made: list[Part] = []
+    made: list[TextPart] = []
     for start, size in found.text_ranges:
         end = start + size
         starts = known[bisect.bisect_left(known, start) : bisect.bisect_left(known, end)]
         at = start
         for address, following in itertools.pairwise([*starts, end]):
             if at < address:
-                made.append(Part(None, at, address - at, False, default_wave))
+                made.append(TextPart(None, at, address - at, False, default_wave))
             own, symbol = kernels.get(address, ()), named.get(address)
             length = (own[0].code_size if own else 0) or (symbol.size if symbol else 0) or following - address
             at = min(address + length, following)
@@ -51,9 +51,9 @@ def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part
                 names = [one.name for one in own if one.wave_size == wave_size]
                 if chosen is not None:
                     names.sort(key=lambda name: name not in chosen)
-                made.append(Part(names[0], address, at - address, True, wave_size, tuple(names[1:])))
+                made.append(TextPart(names[0], address, at - address, True, wave_size, tuple(names[1:])))
             if not own:
-                made.append(Part(symbol.name if symbol else None, address, at - address, False, default_wave))
+                made.append(TextPart(symbol.name if symbol else None, address, at - address, False, default_wave))
         if at < end:
-            made.append(Part(None, at, end - at, False, default_wave))
+            made.append(TextPart(None, at, end - at, False, default_wave))
     return [part for part in made if chosen is None or (part.kernel and part.name in chosen)]

@@ -1,4 +1,4 @@
-"""`Place`: a part of a file or of memory, read within its bounds.
+"""`FileSlice`: a part of a file or of memory, read within its bounds.
 
 Files are mapped, not read: a host library of a gigabyte is mostly code that nobody looks at.
 """
@@ -21,7 +21,7 @@ _WINDOW = 1 << 18
 """Bytes that a search copies and lets go at a time; what is looked for is mostly near."""
 
 
-class Place(NamedTuple):
+class FileSlice(NamedTuple):
     """The bytes [start, end) of `root`, and what to call them. Offsets count from `start`."""
 
     root: bytes | bytearray | mmap.mmap
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     """Path of the file that it is in; "" of bytes in memory."""
 
     @staticmethod
-    def of_file(path: str | os.PathLike[str], name: str) -> Place:
+    def of_file(path: str | os.PathLike[str], name: str) -> FileSlice:
         """Return a file, mapped; read where it cannot be mapped, as from a pipe.
 
         Raises:
@@ -47,19 +47,19 @@ class Place(NamedTuple):
                 status = os.fstat(file.fileno())
                 if stat.S_ISREG(status.st_mode) and status.st_size:
                     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                    return Place(mapped, name, 0, len(mapped), path=os.fspath(path))
+                    return FileSlice(mapped, name, 0, len(mapped), path=os.fspath(path))
                 data = file.read(_LARGEST_STREAM + 1)
                 if len(data) > _LARGEST_STREAM:
                     raise ObjectError(f"no regular file, and gives more than {_LARGEST_STREAM} bytes", object=name)
-                return Place.of_bytes(data, name)
+                return FileSlice.of_bytes(data, name)
         except (OSError, ValueError) as problem:  # ValueError: a path with a null character
             reason = getattr(problem, "strerror", None) or problem
             raise ObjectError(f"cannot read: {reason}", object=name) from problem
 
     @staticmethod
-    def of_bytes(data: bytes | bytearray, name: str) -> Place:
+    def of_bytes(data: bytes | bytearray, name: str) -> FileSlice:
         """Return bytes in memory as a place."""
-        return Place(data, name, 0, len(data))
+        return FileSlice(data, name, 0, len(data))
 
     @property
     def size(self) -> int:
@@ -100,13 +100,13 @@ class Place(NamedTuple):
             self.fail(f"{what} reaches past the end", offset)
         return layout.unpack_from(self.root, self.start + offset)
 
-    def cut(self, offset: int, size: int, what: str) -> Place:
+    def cut(self, offset: int, size: int, what: str) -> FileSlice:
         """Return a part of this place with the same name."""
         if offset + size > self.size:
             self.fail(f"{what} of {size:#x} bytes reaches past the end", offset)
         return self._replace(start=self.start + offset, end=self.start + offset + size)
 
-    def inner(self, label: str = "") -> Place:
+    def inner(self, label: str = "") -> FileSlice:
         """Return this place as something in a container, called `label` there."""
         return self._replace(name=f"{self.name}[{label}]" if label else self.name, depth=self.depth + 1)
 

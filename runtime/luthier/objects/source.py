@@ -18,7 +18,7 @@ from luthier.objects.names import spellings
 from luthier.objects.user_source import user_frame
 
 if TYPE_CHECKING:
-    from luthier.objects.dwarf import Row, Scope, Unit
+    from luthier.objects.dwarf import CompilationUnit, LineRow, Scope
 
 _Map = tuple[NDArray[np.uint64], NDArray[np.int32]]
 """Addresses at which something changes, ascending, and what it is from there on."""
@@ -124,7 +124,7 @@ class SourceMap:
         self._bodies: list[int] = []
         """Where functions have made their frames, ascending, of what has been read."""
         self._symbol_map = _paint([(address, address + size, at) for at, (_, address, size) in enumerate(named)])
-        self._units: list[Unit | None] = []
+        self._units: list[CompilationUnit | None] = []
         self._unit_map = _paint([])
         self._split = ""
         self._tables: dict[int, _Map] = {}
@@ -208,7 +208,7 @@ class SourceMap:
         unit = self._units[number]
         assert unit is not None
         self._units[number] = None  # what pyelftools keeps of it is large
-        rows: list[Row] = []
+        rows: list[LineRow] = []
         scopes: list[Scope] = []
         complete = not self._split
         try:

@@ -33,7 +33,7 @@ _MOST_NESTED = 16
 _MOST_MEMBERS = 4096
 
 
-class Type(Struct, frozen=True):
+class DwarfType(Struct, frozen=True):
     """Type of a variable."""
 
     name: str
@@ -41,13 +41,13 @@ class Type(Struct, frozen=True):
     """"signed", "unsigned", "float", "boolean", "pointer", "array", "record", or "unknown"."""
     size: int
     """Bytes; 0: not known."""
-    element: Type | None = None
+    element: DwarfType | None = None
     """Type of the elements of an array."""
-    members: tuple[tuple[str, int, Type], ...] = ()
+    members: tuple[tuple[str, int, DwarfType], ...] = ()
     """Name, offset in bytes and type of what a record has."""
 
 
-class Operation(Struct, frozen=True):
+class DwarfOperation(Struct, frozen=True):
     """Operation of a DWARF expression."""
 
     name: str
@@ -56,14 +56,14 @@ class Operation(Struct, frozen=True):
     """Numbers; addresses instead of indices into the table of addresses, kind and size instead of types."""
 
 
-Expression = tuple[Operation, ...]
+Expression = tuple[DwarfOperation, ...]
 
 
-class Variable(Struct, frozen=True):
+class DwarfVariable(Struct, frozen=True):
     """Variable or parameter of a function."""
 
     name: str
-    type: Type
+    type: DwarfType
     scope: tuple[Range, ...]
     """Code that it is visible in."""
     depth: int
@@ -101,18 +101,18 @@ class VariableMap:
     def __init__(self, elf: E.ElfFile) -> None:
         self.problems: list[str] = []
         self._units: list[tuple[tuple[Range, ...], Dwarf, CompileUnit]] = []
-        self._read: dict[int, list[Variable]] = {}
+        self._read: dict[int, list[DwarfVariable]] = {}
         try:
             dwarf = Dwarf(elf)
             self._units = [(unit.ranges, dwarf, unit.cu) for unit in dwarf.units()]
         except DwarfError as problem:
             self.problems.append(f"debug information: {problem}")
 
-    def at(self, address: int) -> list[Variable]:
+    def at(self, address: int) -> list[DwarfVariable]:
         """Return what is visible at an instruction, outer scopes first."""
         return [one for one in self.near([address]) if _within(address, one.scope)]
 
-    def near(self, addresses: Sequence[int]) -> list[Variable]:
+    def near(self, addresses: Sequence[int]) -> list[DwarfVariable]:
         """Return the variables of all functions of the units that some instructions are in, outer scopes first."""
         found = []
         for number, (ranges, dwarf, cu) in enumerate(self._units):
@@ -122,8 +122,8 @@ class VariableMap:
                 found += self._read[number]
         return found
 
-    def _variables(self, dwarf: Dwarf, cu: CompileUnit) -> list[Variable]:
-        found: list[Variable] = []
+    def _variables(self, dwarf: Dwarf, cu: CompileUnit) -> list[DwarfVariable]:
+        found: list[DwarfVariable] = []
         try:
             with readable("variables"):
                 for one in _Unit(dwarf, cu).variables():
@@ -141,9 +141,9 @@ class _Unit:
         self._parser = DWARFExprParser(cu.structs)
         lists = dwarf.info.location_lists()
         self._locations = LocationParser(lists)
-        self._types: dict[int, Type] = {}
+        self._types: dict[int, DwarfType] = {}
 
-    def variables(self) -> Iterator[Variable]:
+    def variables(self) -> Iterator[DwarfVariable]:
         """Yield the variables of functions that have code, in the order in which they stand."""
         around: list[_Scope] = []
         outside = _Scope((), 0, (), code=False)
@@ -171,7 +171,7 @@ class _Unit:
                 base = self._expression(told.value)
         return _Scope(ranges, depth, base)
 
-    def _variable(self, die: DIE, scope: _Scope) -> Variable | None:
+    def _variable(self, die: DIE, scope: _Scope) -> DwarfVariable | None:
         origin = self._referred(die, "DW_AT_abstract_origin") or self._referred(die, "DW_AT_specification") or die
         name = text_of(die, "DW_AT_name") or text_of(origin, "DW_AT_name")
         if not name:
@@ -179,7 +179,7 @@ class _Unit:
         constant = die.attributes.get("DW_AT_const_value")
         value = constant.value if constant is not None and isinstance(constant.value, int) else None
         kind = self._type(self._referred(origin, "DW_AT_type"), 0)
-        return Variable(name, kind, scope.ranges, scope.depth, self._places(die), value, scope.frame_base)
+        return DwarfVariable(name, kind, scope.ranges, scope.depth, self._places(die), value, scope.frame_base)
 
     def _places(self, die: DIE) -> tuple[tuple[Range | None, Expression], ...]:
         told = die.attributes.get("DW_AT_location")
@@ -210,38 +210,38 @@ class _Unit:
             elif name == "convert" and arguments[0]:
                 kind = self._type(self.cu.get_DIE_from_refaddr(self.cu.cu_offset + arguments[0]), 0)
                 arguments = kind.kind, kind.size
-            operations.append(Operation(name, arguments))
+            operations.append(DwarfOperation(name, arguments))
         return tuple(operations)
 
     def _referred(self, die: DIE, attribute: str) -> DIE | None:
         return die.get_DIE_from_attribute(attribute) if attribute in die.attributes else None
 
-    def _type(self, die: DIE | None, depth: int) -> Type:
+    def _type(self, die: DIE | None, depth: int) -> DwarfType:
         if die is None:
-            return Type("void", "unknown", 0)
+            return DwarfType("void", "unknown", 0)
         if die.offset not in self._types:
             self._types[die.offset] = self._read_type(die, depth)
         return self._types[die.offset]
 
-    def _read_type(self, die: DIE, depth: int) -> Type:
+    def _read_type(self, die: DIE, depth: int) -> DwarfType:
         name, size = text_of(die, "DW_AT_name"), number_of(die, "DW_AT_byte_size")
         if depth > _MOST_NESTED:
-            return Type(name, "unknown", size)
+            return DwarfType(name, "unknown", size)
         if die.tag in _TRANSPARENT:
             inner = self._type(self._referred(die, "DW_AT_type"), depth + 1)
-            return Type(name or inner.name, inner.kind, inner.size, inner.element, inner.members)
+            return DwarfType(name or inner.name, inner.kind, inner.size, inner.element, inner.members)
         if die.tag == "DW_TAG_base_type":
-            return Type(name, _ENCODINGS.get(number_of(die, "DW_AT_encoding"), "unknown"), size)
+            return DwarfType(name, _ENCODINGS.get(number_of(die, "DW_AT_encoding"), "unknown"), size)
         if die.tag == "DW_TAG_enumeration_type":
-            return Type(name, "unsigned", size)
+            return DwarfType(name, "unsigned", size)
         if die.tag in _POINTERS:
-            return Type(f"{self._name(self._referred(die, 'DW_AT_type'))} *", "pointer", size or 8)
+            return DwarfType(f"{self._name(self._referred(die, 'DW_AT_type'))} *", "pointer", size or 8)
         if die.tag == "DW_TAG_array_type":
             return self._array(die, depth)
         if die.tag in _RECORDS:
             members = tuple(self._members(die, depth))
-            return Type(name, "record", size, members=members)
-        return Type(name, "unknown", size)
+            return DwarfType(name, "record", size, members=members)
+        return DwarfType(name, "unknown", size)
 
     def _name(self, die: DIE | None) -> str:
         """Return the name of a type, of which no more is read: what it points to may lead back to it."""
@@ -253,7 +253,7 @@ class _Unit:
             die = self._referred(die, "DW_AT_type")
         return "?"
 
-    def _array(self, die: DIE, depth: int) -> Type:
+    def _array(self, die: DIE, depth: int) -> DwarfType:
         kind = self._type(self._referred(die, "DW_AT_type"), depth + 1)
         counts = []
         for child in die.iter_children():
@@ -262,10 +262,10 @@ class _Unit:
                 count = number_of(child, "DW_AT_count")
                 counts.append(bound.value + 1 if bound is not None and isinstance(bound.value, int) else count)
         for count in reversed(counts):
-            kind = Type(f"{kind.name}[{count}]", "array", kind.size * count, element=kind)
+            kind = DwarfType(f"{kind.name}[{count}]", "array", kind.size * count, element=kind)
         return kind
 
-    def _members(self, die: DIE, depth: int) -> Iterator[tuple[str, int, Type]]:
+    def _members(self, die: DIE, depth: int) -> Iterator[tuple[str, int, DwarfType]]:
         for number, child in enumerate(die.iter_children()):
             if number > _MOST_MEMBERS:
                 return

@@ -12,8 +12,8 @@ from luthier.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from luthier.patch.outcome import KernelReport as KernelReport
+    from luthier.patch.outcome import PatchRefusal as PatchRefusal
     from luthier.patch.outcome import PatchReport as PatchReport
-    from luthier.patch.outcome import Refusal as Refusal
     from luthier.patch.outcome import RefusalKind as RefusalKind
     from luthier.patch.outcome import RefusedError as RefusedError
     from luthier.patch.outcome import UnresolvedCall as UnresolvedCall

@@ -37,7 +37,7 @@ class UnallocatedError(PatchError):
     """A kernel that uses registers or memory that its descriptor does not allocate."""
 
 
-class Refusal(Struct, frozen=True):
+class PatchRefusal(Struct, frozen=True):
     """A hook that was left out at one point, or a kernel that was left as it is."""
 
     kind: RefusalKind
@@ -52,7 +52,7 @@ class Refusal(Struct, frozen=True):
     """Its number among the hooks that were to be spliced into the kernel."""
 
     @classmethod
-    def of_kernel(cls, kind: RefusalKind, kernel: str, error: LuthierError) -> Refusal:
+    def of_kernel(cls, kind: RefusalKind, kernel: str, error: LuthierError) -> PatchRefusal:
         """Return the refusal of a kernel that `error` keeps from being patched."""
         return cls(kind, error.message, kernel, error.offset)
 
@@ -104,7 +104,7 @@ class KernelReport(Struct, frozen=True):
     """Calls and jumps whose targets are not all known: what they reach beside those is not instrumented."""
     requested_sites: int
     """Instructions that were to have hooks before or after them."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PatchRefusal, ...]
     """Hooks left out, in the order they were inserted."""
     counts: int = 0
     """Requests to count something."""
@@ -144,11 +144,11 @@ class PatchReport(Struct, frozen=True):
     """Those that hooks were to be spliced into, but for `refused_kernels`. One that is not `changed` is as it was."""
     variables: Mapping[str, int]
     """Name -> bytes of each tool variable defined in the object."""
-    refused_kernels: tuple[Refusal, ...]
+    refused_kernels: tuple[PatchRefusal, ...]
     """Kernels left as they are."""
 
     @property
-    def refusals(self) -> tuple[Refusal, ...]:
+    def refusals(self) -> tuple[PatchRefusal, ...]:
         """Return everything left out: kernels, then hooks."""
         return self.refused_kernels + tuple(refusal for kernel in self.kernels for refusal in kernel.refusals)
 
@@ -198,7 +198,7 @@ class PatchReport(Struct, frozen=True):
         return table._repr_html_()
 
 
-def by_kind(refusals: Iterable[Refusal]) -> dict[RefusalKind, tuple[int, Refusal]]:
+def by_kind(refusals: Iterable[PatchRefusal]) -> dict[RefusalKind, tuple[int, PatchRefusal]]:
     """Return the number of refusals of each kind, and the first one; the most frequent kind first."""
     refusals = list(refusals)
     counts = Counter(refusal.kind for refusal in refusals)
@@ -225,6 +225,6 @@ class RefusedError(PatchError):
         self.report = report
 
 
-def summary(kinds: Mapping[RefusalKind, tuple[int, Refusal]]) -> str:
+def summary(kinds: Mapping[RefusalKind, tuple[int, PatchRefusal]]) -> str:
     """Return the kinds as text: ``3 too few registers, 1 hook``."""
     return ", ".join(f"{count} {kind}" for kind, (count, _) in kinds.items())

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from luthier.payload.arguments import Input as Input
     from luthier.payload.arguments import LaunchArgument as LaunchArgument
     from luthier.payload.arguments import RegisterArgument as RegisterArgument
-    from luthier.payload.calls import Call as Call
     from luthier.payload.calls import Intrinsic as Intrinsic
+    from luthier.payload.calls import IntrinsicCall as IntrinsicCall
     from luthier.payload.calls import Lowering as Lowering
     from luthier.payload.codegen import generate as generate
     from luthier.payload.reading import make_template as make_template

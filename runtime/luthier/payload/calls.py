@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from luthier.errors import ConstantError, HookError, LuthierError
 from luthier.isa.targets import Target
-from luthier.payload.ir import Value, names_in, read_instruction
+from luthier.payload.ir import IrOperand, names_in, read_instruction
 
-Lower = Callable[["Call", "Lowering"], list[str]]
+Lower = Callable[["IntrinsicCall", "Lowering"], list[str]]
 """Gives the lines of IR, textual and not indented, that replace a call. They define the call's `result`, if it has one,
 and take other names from `Lowering.fresh`."""
 
@@ -51,7 +51,7 @@ class Intrinsic(Struct, frozen=True):
             raise HookError(f"intrinsic {self.name} of {self.package} needs either `lower` or `definition`")
 
 
-class Call(Struct, frozen=True):
+class IntrinsicCall(Struct, frozen=True):
     """A call to an intrinsic, read from LLVM's textual IR."""
 
     base: str
@@ -65,7 +65,7 @@ class Call(Struct, frozen=True):
     def constant(self, index: int) -> int:
         """Return an integer argument that must be known when the hook is compiled."""
         kind, value = self.arguments[index]
-        number = Value(kind, value).number
+        number = IrOperand(kind, value).number
         if number is None:
             raise ConstantError(
                 f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}"
@@ -126,7 +126,7 @@ def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, 
     return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
 
 
-def parse_call(line: str, known: Container[str] = ()) -> Call | None:
+def parse_call(line: str, known: Container[str] = ()) -> IntrinsicCall | None:
     """Return the intrinsic call in one line of IR, or None.
 
     Args:
@@ -139,7 +139,7 @@ def parse_call(line: str, known: Container[str] = ()) -> Call | None:
     arguments = tuple((value.type, value.text) for value in one.operands)
     if not all(kind and value for kind, value in arguments):
         raise HookError(f"cannot read the arguments of {one.callee} in {line.strip()!r}")
-    return Call(base, one.type, one.result or None, arguments)
+    return IntrinsicCall(base, one.type, one.result or None, arguments)
 
 
 def intrinsics_called(names: Iterable[str]) -> set[str]:

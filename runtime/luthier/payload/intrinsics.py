@@ -8,7 +8,7 @@ from luthier.errors import HookError
 from luthier.hazards.wait_states.model import hazard_model
 from luthier.isa import registers as r
 from luthier.module.llvm_types import units_of
-from luthier.payload.calls import Call, Intrinsic, Lowering, inline_assembly
+from luthier.payload.calls import Intrinsic, IntrinsicCall, Lowering, inline_assembly
 
 _FILES = {
     "SGPRs": r.SGPRS,
@@ -50,7 +50,7 @@ def check_accessible(register: r.RegisterRange, what: str, *, write: bool = Fals
 
 
 def _register_access(
-    call: Call, lowering: Lowering, kind: str, *, write: bool = False
+    call: IntrinsicCall, lowering: Lowering, kind: str, *, write: bool = False
 ) -> tuple[range, list[str], list[str]]:
     """Return the units of a register, IR for pointers to them, and the pointers.
 
@@ -67,7 +67,7 @@ def _register_access(
     return units, text, pointers
 
 
-def _read_register(call: Call, lowering: Lowering) -> list[str]:
+def _read_register(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     kind = call.return_type
     units, text, pointers = _register_access(call, lowering, kind)
     lowering.read.update(units)
@@ -91,7 +91,7 @@ def _read_register(call: Call, lowering: Lowering) -> list[str]:
     ]
 
 
-def _write_register(call: Call, lowering: Lowering) -> list[str]:
+def _write_register(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     kind, value = call.arguments[1]
     units, text, pointers = _register_access(call, lowering, kind, write=True)
     lowering.written.update(units)
@@ -111,7 +111,7 @@ def _write_register(call: Call, lowering: Lowering) -> list[str]:
     return text
 
 
-def _write_exec(call: Call, lowering: Lowering) -> list[str]:
+def _write_exec(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     """Lower a write of EXEC like `_write_register`, as wide as it is."""
     ((kind, mask),) = call.arguments
     register = ("i32", str(r.EXEC_LO))
@@ -130,7 +130,7 @@ _ATOMIC_ADD = {
 }
 
 
-def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
+def _scalar_atomic_add(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     """Lower an atomic add of a uniform value, once per wave whatever EXEC holds.
 
     Where address or value come out of vector registers, the first active lane's are taken, and the payload does not run

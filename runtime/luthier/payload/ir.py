@@ -24,7 +24,7 @@ _EXPRESSION = re.compile(
 )
 
 
-class Value(NamedTuple):
+class IrOperand(NamedTuple):
     """An operand. A type that stands alone, as the first operand of a ``load`` does, has no text."""
 
     type: str
@@ -33,7 +33,7 @@ class Value(NamedTuple):
     """``%7``, ``@counter``, ``-3``, or a constant expression."""
     operation: str = ""
     """Operation of a constant expression."""
-    operands: tuple[Value, ...] = ()
+    operands: tuple[IrOperand, ...] = ()
     """Operands of a constant expression."""
 
     @property
@@ -44,13 +44,13 @@ class Value(NamedTuple):
         return int(self.text) if self.text.removeprefix("-").isdigit() else None
 
 
-class Instruction(NamedTuple):
+class IrInstruction(NamedTuple):
     """One instruction."""
 
     result: str
     """Name of the value that it defines, e.g. ``%7``; or empty."""
     opcode: str
-    operands: tuple[Value, ...]
+    operands: tuple[IrOperand, ...]
     words: frozenset[str]
     """Flags, orderings and attributes, of operands as well."""
     type: str = ""
@@ -59,7 +59,7 @@ class Instruction(NamedTuple):
     """Name of the function that is called, or ``asm``."""
 
 
-def read_instruction(line: str) -> Instruction | None:
+def read_instruction(line: str) -> IrInstruction | None:
     """Return the instruction in one line of a function's body; None for a label or an empty line.
 
     Raises:
@@ -117,7 +117,7 @@ class _Reader:
         self._at = 0
         self._words: list[str] = []
 
-    def instruction(self) -> Instruction:
+    def instruction(self) -> IrInstruction:
         result = ""
         if self._next(1) == "=":
             result = self._take()
@@ -129,7 +129,7 @@ class _Reader:
         operands = self._in_parentheses() if callee else self._operands()
         while self._next():
             self._word()
-        return Instruction(result, opcode, operands, frozenset(self._words), kind, callee)
+        return IrInstruction(result, opcode, operands, frozenset(self._words), kind, callee)
 
     def _next(self, behind: int = 0) -> str:
         """Return the token that comes next, or one behind it; empty beyond the end of the line."""
@@ -161,19 +161,19 @@ class _Reader:
             self._take()  # what belongs to inline assembly
         return kind, symbol_of(token) if token.startswith("@") else token
 
-    def _operands(self) -> tuple[Value, ...]:
+    def _operands(self) -> tuple[IrOperand, ...]:
         """Return the operands up to a parenthesis that closes, or to the end of the line."""
         found = []
         while self._next() not in ("", ")"):
             if self._at_type():
                 found.append(self._typed())
             elif _SIMPLE.match(self._next()):
-                found.append(Value("", self._take()))
+                found.append(IrOperand("", self._take()))
             else:
                 self._word()
         return tuple(found)
 
-    def _in_parentheses(self) -> tuple[Value, ...]:
+    def _in_parentheses(self) -> tuple[IrOperand, ...]:
         """Return the operands in the parentheses that come next."""
         if self._take() != "(":
             raise self._unreadable()
@@ -181,7 +181,7 @@ class _Reader:
         self._take()
         return operands
 
-    def _typed(self) -> Value:
+    def _typed(self) -> IrOperand:
         kind = self._type()
         while self._next() not in ("", ",", ")", "to"):
             first, token = self._at, self._next()
@@ -189,16 +189,16 @@ class _Reader:
                 while self._next() != "(":
                     self._word()
                 operands = self._in_parentheses()
-                return Value(kind, self._since(first), token, operands)
+                return IrOperand(kind, self._since(first), token, operands)
             if _LITERAL.match(token):
                 self._brackets()
-                return Value(kind, self._since(first))
+                return IrOperand(kind, self._since(first))
             if _SIMPLE.match(token):
-                return Value(kind, self._take())
+                return IrOperand(kind, self._take())
             if token == "(":
                 raise self._unreadable()
             self._word()
-        return Value(kind)
+        return IrOperand(kind)
 
     def _at_type(self) -> bool:
         token = self._next()

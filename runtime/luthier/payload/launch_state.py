@@ -16,11 +16,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from luthier.module.llvm_types import bits_of, integer_bits
-from luthier.payload.calls import Call, Intrinsic, Lowering
-from luthier.payload.ir import Instruction, Value, read_instruction
+from luthier.payload.calls import Intrinsic, IntrinsicCall, Lowering
+from luthier.payload.ir import IrInstruction, IrOperand, read_instruction
 
 
-class State(NamedTuple):
+class LaunchState(NamedTuple):
     """A value that the kernel's start determines."""
 
     units: int
@@ -31,15 +31,15 @@ class State(NamedTuple):
     """Its name for the author of a hook."""
 
 
-STATES: Mapping[str, State] = {
-    **{f"workgroup_id_{axis}": State(1, True, f"blockIdx.{axis}") for axis in "xyz"},
-    **{f"workitem_id_{axis}": State(1, False, f"threadIdx.{axis}") for axis in "xyz"},
-    "workitem_id": State(1, False, "threadIdx"),
-    "kernarg_segment_ptr": State(2, True, "the kernel's arguments"),
-    "dispatch_ptr": State(2, True, "the dispatch packet (blockDim, gridDim)"),
-    "queue_ptr": State(2, True, "the queue"),
-    "dispatch_id": State(2, True, "the dispatch id"),
-    **{f"implicit_offset{version}": State(1, True, "the kernel's hidden arguments") for version in ("", "_v4")},
+STATES: Mapping[str, LaunchState] = {
+    **{f"workgroup_id_{axis}": LaunchState(1, True, f"blockIdx.{axis}") for axis in "xyz"},
+    **{f"workitem_id_{axis}": LaunchState(1, False, f"threadIdx.{axis}") for axis in "xyz"},
+    "workitem_id": LaunchState(1, False, "threadIdx"),
+    "kernarg_segment_ptr": LaunchState(2, True, "the kernel's arguments"),
+    "dispatch_ptr": LaunchState(2, True, "the dispatch packet (blockDim, gridDim)"),
+    "queue_ptr": LaunchState(2, True, "the queue"),
+    "dispatch_id": LaunchState(2, True, "the dispatch id"),
+    **{f"implicit_offset{version}": LaunchState(1, True, "the kernel's hidden arguments") for version in ("", "_v4")},
 }
 """Name -> state.
 
@@ -114,8 +114,8 @@ def _field(source: str, shift: int, bits: int, lowering: Lowering, result: str) 
     return [f"{moved} = lshr i32 {source}, {shift}", f"{result} = and i32 {moved}, {(1 << bits) - 1}"]
 
 
-def _work_group_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
-    def lower(call: Call, lowering: Lowering) -> list[str]:
+def _work_group_id(axis: str) -> Callable[[IntrinsicCall, Lowering], list[str]]:
+    def lower(call: IntrinsicCall, lowering: Lowering) -> list[str]:
         if call.result is None:
             return []
         if lowering.target.launch_ttmps is not None and axis != "x":
@@ -125,8 +125,8 @@ def _work_group_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
     return lower
 
 
-def _work_item_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
-    def lower(call: Call, lowering: Lowering) -> list[str]:
+def _work_item_id(axis: str) -> Callable[[IntrinsicCall, Lowering], list[str]]:
+    def lower(call: IntrinsicCall, lowering: Lowering) -> list[str]:
         if call.result is None:
             return []
         if lowering.target.packed_work_item_ids:
@@ -136,14 +136,14 @@ def _work_item_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
     return lower
 
 
-def _value(name: str, kind: str) -> Callable[[Call, Lowering], list[str]]:
-    def lower(call: Call, lowering: Lowering) -> list[str]:
+def _value(name: str, kind: str) -> Callable[[IntrinsicCall, Lowering], list[str]]:
+    def lower(call: IntrinsicCall, lowering: Lowering) -> list[str]:
         return [] if call.result is None else _pair(lowering, name, call.result, kind)
 
     return lower
 
 
-def _implicit_arguments(call: Call, lowering: Lowering) -> list[str]:
+def _implicit_arguments(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     if call.result is None:
         return []
     base, offset = lowering.fresh(), lowering.fresh()
@@ -179,7 +179,7 @@ _OF_PLACES = (" call ", " getelementptr ", " load ", " extractelement ", " selec
 """Spelling of the instructions that sizes are loaded with."""
 
 
-class _Place(Struct, frozen=True):
+class _ImplicitArgument(Struct, frozen=True):
     """Place among the implicit arguments that a pointer points to."""
 
     offset: int | str
@@ -199,7 +199,7 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
     lines = body.split("\n")
     read = [read_instruction(line) if any(one in line for one in _OF_PLACES) else None for line in lines]
     by_result = {one.result: one for one in read if one is not None}
-    places = {name: _Place(0) for name, one in by_result.items() if one.callee == _IMPLICIT_ARGUMENTS}
+    places = {name: _ImplicitArgument(0) for name, one in by_result.items() if one.callee == _IMPLICIT_ARGUMENTS}
     elements = {name: one for name, one in by_result.items() if _is_element(one)}
     added: dict[str, list[str]] = {}
     grew = True
@@ -212,7 +212,7 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
                 continue
             size = bits_of(element.type) // 8
             if index.number is not None and isinstance(base.offset, int):
-                places[result] = _Place(base.offset + size * index.number)
+                places[result] = _ImplicitArgument(base.offset + size * index.number)
             else:
                 scaled, total = lowering.fresh(), lowering.fresh()
                 before, value = _index(index, by_result, lowering)
@@ -221,7 +221,7 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
                     f"{scaled} = mul i64 {value}, {size}",
                     f"{total} = add i64 {scaled}, {base.offset}",
                 ]
-                places[result] = _Place(total)
+                places[result] = _ImplicitArgument(total)
             grew = True
     halves, start = _sizes(lowering)
     result_lines = []
@@ -238,14 +238,14 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
     return ("\n".join(result_lines), start) if replaced else (body, [])
 
 
-def _is_element(one: Instruction) -> bool:
+def _is_element(one: IrInstruction) -> bool:
     """Return whether an instruction computes the address of a numbered integer in constant memory."""
     kinds = [value.type for value in one.operands]
     integer = one.opcode == "getelementptr" and kinds[0] in ("i8", "i16", "i32", "i64")
     return integer and kinds[1:] == [_CONSTANT, "i64"] and not one.operands[2].text.startswith("-")
 
 
-def _is_load(one: Instruction) -> bool:
+def _is_load(one: IrInstruction) -> bool:
     """Return whether an instruction is a plain load of an integer, or of a vector of them, from constant memory."""
     if one.opcode != "load" or not one.words.isdisjoint(("atomic", "volatile")):
         return False
@@ -253,7 +253,7 @@ def _is_load(one: Instruction) -> bool:
     return integer_bits(loaded.type.rpartition(" ")[2].rstrip(">")) > 0 and pointer.type == _CONSTANT
 
 
-def _index(index: Value, by_result: Mapping[str, Instruction], lowering: Lowering) -> tuple[list[str], str]:
+def _index(index: IrOperand, by_result: Mapping[str, IrInstruction], lowering: Lowering) -> tuple[list[str], str]:
     """Return the index of a getelementptr, with the IR that it needs.
 
     Where it is a part of a choice between vectors of constants, it becomes a choice of its own, which LLVM sees
@@ -309,7 +309,7 @@ def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
     return [*counts, *sizes, *rests], [f"  {line}" for line in lines]
 
 
-def _read(load: Instruction, place: _Place, halves: list[str], lowering: Lowering) -> list[str]:
+def _read(load: IrInstruction, place: _ImplicitArgument, halves: list[str], lowering: Lowering) -> list[str]:
     """Return IR in place of a load; empty where it loads something else."""
     loaded, pointer = load.operands
     kind, result, bits = loaded.type, load.result, bits_of(loaded.type)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from luthier.module.llvm_types import integer_bits
-from luthier.payload.ir import Instruction, Value, read_instruction, symbol_of
+from luthier.payload.ir import IrInstruction, IrOperand, read_instruction, symbol_of
 
 _MOST_LANES = 64
 """Lanes of the largest wave."""
@@ -60,7 +60,7 @@ def plain_count(body: str) -> PlainCount | None:
     return count
 
 
-def _adds(one: Instruction) -> bool:
+def _adds(one: IrInstruction) -> bool:
     """Return whether an instruction adds a 64-bit integer to memory, for the wave or for each lane."""
     if one.opcode == "atomicrmw":
         relaxed = {"add", "monotonic"} <= one.words and "volatile" not in one.words
@@ -68,7 +68,7 @@ def _adds(one: Instruction) -> bool:
     return one.callee.startswith("luthier::sAtomicAdd.i64.ptr")
 
 
-def _place(pointer: Value) -> tuple[str, int] | None:
+def _place(pointer: IrOperand) -> tuple[str, int] | None:
     """Return the variable that an address lies in, and how far; None for any other address."""
     offset = 0
     while pointer.operation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from luthier.capture.split import Part, Range, merged, part_of, ranges, run_part
+from luthier.capture.split import LaunchPart, Range, merged, part_of, ranges, run_part
 from luthier.errors import LuthierError
 from luthier.replay.jobs import CaptureJob, ReplayOutcome, ReplayStatus, outcome
 from luthier.replay.processes import replayed_elsewhere
@@ -24,7 +24,7 @@ class RangeOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
     """Outcome of a range of a launch."""
 
     part: bytes = b""
-    """`luthier.capture.split.Part.packed`; empty where it could not be run."""
+    """`luthier.capture.split.LaunchPart.packed`; empty where it could not be run."""
 
 
 class ReplayRange(CaptureJob[RangeOutcome], frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ def _replayed(job: ReplayRange, count: int, client: Client | None, limit: float 
     for row in rows:
         if row.status != ReplayStatus.EQUAL:
             return row
-    done = merged(capture, [Part.unpacked(row.part) for row in rows], time.perf_counter() - began)
+    done = merged(capture, [LaunchPart.unpacked(row.part) for row in rows], time.perf_counter() - began)
     whole = job.outcome(capture, done)
     whole.parts = len(rows)
     whole.part_seconds = tuple(row.seconds for row in rows if isinstance(row.seconds, float))

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from luthier.report.charging import COLUMNS, Place, charged, span
+from luthier.report.charging import COLUMNS, SourceLine, charged, span
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 
@@ -19,7 +19,7 @@ _TARGET = re.compile(r"^(s_(?:c?branch|call|setpc|swappc|getpc)\S*).*")
 """Pattern of branches, whose targets differ between two builds that do the same."""
 
 
-class Block(Struct):
+class ExecutedBlock(Struct):
     """A block of a kernel, as a run has it."""
 
     number: int
@@ -39,7 +39,7 @@ class Block(Struct):
         return tuple(_TARGET.sub(r"\1", text) for text in self.texts)
 
 
-def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block]]]:
+def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[ExecutedBlock]]]:
     """Return blocks whose executions were counted, in address order.
 
     They are by name and target of the kernel, then digest.
@@ -52,7 +52,7 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
     for row in run.rows("kernels", ["kernel", "digest", "name", "target"]):
         number = numbers.of(row["kernel"], row["digest"])
         names[number] = (row["name"] or row["kernel"] or "unknown", row["target"] or ""), row["digest"] or ""
-    found: dict[int, dict[int, Block]] = {}
+    found: dict[int, dict[int, ExecutedBlock]] = {}
     for number, rows in by_kernel(run, "counts", ("address", "block", "executions"), numbers, names):
         blocks = found.setdefault(number, {})
         for address, block, times in zip(*rows.values(), strict=True):
@@ -60,14 +60,14 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
                 continue
             known = blocks.get(block)
             if known is None or address < known.address:
-                blocks[block] = Block(block, address, times, executed=known.executed if known else 0)
+                blocks[block] = ExecutedBlock(block, address, times, executed=known.executed if known else 0)
             elif address == known.address and times is not None:  # another device or process
                 known.executions = times + (known.executions or 0)
             blocks[block].executed += times or 0
     if "listings" in run.names:
         with run.table("listings") as reader:
             columns = ["address", "block", "text", *(name for name in COLUMNS if name in reader.columns)]
-        places: dict[tuple[int, int], list[Place | None]] = {}
+        places: dict[tuple[int, int], list[SourceLine | None]] = {}
         for number, rows in by_kernel(run, "listings", columns, numbers, found):
             listed = zip(rows["address"], rows["block"], rows["text"], charged(rows), strict=True)
             for _, block, text, place in sorted(listed, key=lambda row: row[0] or 0):
@@ -76,7 +76,7 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Block
                     places.setdefault((number, block), []).append(place)
         for (number, block), of in places.items():
             found[number][block].lines = span(of)
-    result: dict[tuple[str, str], dict[str, list[Block]]] = {}
+    result: dict[tuple[str, str], dict[str, list[ExecutedBlock]]] = {}
     for number, blocks in found.items():
         key, digest = names[number]
         result.setdefault(key, {})[digest] = sorted(blocks.values(), key=lambda one: one.address)
@@ -88,8 +88,8 @@ class BlockChange(Struct):
 
     kernel: str
     target: str
-    run: Block | None
-    against: Block | None
+    run: ExecutedBlock | None
+    against: ExecutedBlock | None
 
     @property
     def executed(self) -> int:
@@ -103,7 +103,7 @@ class BlockChange(Struct):
         return {"kernel": self.kernel, "target": self.target, "first": texts[0] if texts else "", **sides}
 
 
-def _side(block: Block | None) -> dict[str, Any] | None:
+def _side(block: ExecutedBlock | None) -> dict[str, Any] | None:
     names = ("number", "address", "executions", "lines", "executed")
     return None if block is None else {name: getattr(block, name) for name in names}
 
@@ -134,10 +134,12 @@ def changes(run: RunFolder, against: RunFolder) -> tuple[list[BlockChange], list
     return different, left, same
 
 
-BlockPairs = list[tuple[Block | None, Block | None]]
+BlockPairs = list[tuple[ExecutedBlock | None, ExecutedBlock | None]]
 
 
-def _pairs(by_digest: Mapping[str, list[Block]], others: Mapping[str, list[Block]]) -> tuple[BlockPairs, list[str]]:
+def _pairs(
+    by_digest: Mapping[str, list[ExecutedBlock]], others: Mapping[str, list[ExecutedBlock]]
+) -> tuple[BlockPairs, list[str]]:
     """Return the blocks of a kernel in both runs, and reasons why some are not among them.
 
     Args:
@@ -164,7 +166,7 @@ def _pairs(by_digest: Mapping[str, list[Block]], others: Mapping[str, list[Block
     return pairs, reasons
 
 
-def _matched(ones: Sequence[Block], others: Sequence[Block]) -> BlockPairs | None:
+def _matched(ones: Sequence[ExecutedBlock], others: Sequence[ExecutedBlock]) -> BlockPairs | None:
     """Return pairs of blocks, with None beside one that has no counterpart; None if they cannot be matched."""
     if [(one.number, one.address, one.texts) for one in ones] == [(o.number, o.address, o.texts) for o in others]:
         return list(zip(ones, others, strict=True))

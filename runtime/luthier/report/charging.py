@@ -11,7 +11,7 @@ COLUMNS = ("file", "line", "inlined", "user_file", "user_line")
 """Columns of the table of listings that say it, as far as a run has them."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a source file."""
 
     file: str
@@ -22,7 +22,7 @@ class Place(NamedTuple):
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
 
 
-def charged(columns: Mapping[str, Sequence[Any]]) -> list[Place | None]:
+def charged(columns: Mapping[str, Sequence[Any]]) -> list[SourceLine | None]:
     """Return the line that each instruction is charged to; None for those of no line.
 
     Args:
@@ -34,17 +34,17 @@ def charged(columns: Mapping[str, Sequence[Any]]) -> list[Place | None]:
         for names in (("file", "line"), ("user_file", "user_line"))
     )
     chosen = (one if theirs[0] is None else theirs for one, theirs in zip(own, user, strict=True))
-    return [Place(file, line) if file and line else None for file, line in chosen]
+    return [SourceLine(file, line) if file and line else None for file, line in chosen]
 
 
-def span(places: Iterable[Place | None]) -> str:
+def span(places: Iterable[SourceLine | None]) -> str:
     """Return ``file:first-last``, of the file that most of the places are in and without its folders; "" if none is."""
     return lines_text([place for place in places if place is not None]).rsplit("/", 1)[-1]
 
 
-def spans(blocks: Sequence[int], block_of: Sequence[int], places: Sequence[Place | None]) -> list[str]:
+def spans(blocks: Sequence[int], block_of: Sequence[int], places: Sequence[SourceLine | None]) -> list[str]:
     """Return the span of each block; `block_of` and `places` have an element for each instruction."""
-    of: dict[int, list[Place | None]] = {}
+    of: dict[int, list[SourceLine | None]] = {}
     for block, place in zip(block_of, places, strict=True):
         of.setdefault(block, []).append(place)
     return [span(of.get(block, ())) for block in blocks]

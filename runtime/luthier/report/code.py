@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from luthier.report.charging import COLUMNS as SOURCE
-from luthier.report.charging import Place, charged, spans
+from luthier.report.charging import SourceLine, charged, spans
 from luthier.report.lines import Lines
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
@@ -25,7 +25,7 @@ _LISTING = ("address", "text", "kind", "block", "live_sgprs", "live_vgprs")
 _BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "successors", "ways")
 
 
-class Code(Struct, dict=True):
+class ReportedCode(Struct, dict=True):
     """One kernel's code. All lists but `blocks` and `heat` have one element for each instruction."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Code(Struct, dict=True):
     _positions: dict[int, int] = field(default_factory=dict)
 
     @cached_property
-    def places(self) -> list[Place | None]:
+    def places(self) -> list[SourceLine | None]:
         """The line that each instruction is charged to."""
         return charged(self.columns)
 
@@ -88,7 +88,7 @@ class Code(Struct, dict=True):
         empty = [None] * len(self.places)
         columns = (self.columns.get(name, empty) for name in ("file", "line", "inlined"))
         for place, file, line, inlined in zip(self.places, *columns, strict=True):
-            own = Place(file, line) if file and line else None
+            own = SourceLine(file, line) if file and line else None
             if inlined or own != place:
                 text = f"{file or '?'}:{line or '?'}" + (f", inlined at {inlined}" if inlined else "")
                 which.append(texts.setdefault(text, len(texts)))
@@ -99,7 +99,7 @@ class Code(Struct, dict=True):
 
 def codes(
     run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]], tables: Sequence[dict[str, Any]]
-) -> dict[int, Code]:
+) -> dict[int, ReportedCode]:
     """Return the code of the most costly kernels, as many as there is room for.
 
     Args:
@@ -120,9 +120,9 @@ def codes(
             room -= size
     with run.table("listings") as reader:
         columns = [*_LISTING, *(name for name in SOURCE if name in reader.columns)]
-    found: dict[int, Code] = {}
+    found: dict[int, ReportedCode] = {}
     for number, rows in by_kernel(run, "listings", columns, numbers, wanted):
-        code = found.setdefault(number, Code())
+        code = found.setdefault(number, ReportedCode())
         for name, values in rows.items():
             code.columns.setdefault(name, []).extend(values)
     for number, rows in by_kernel(run, "blocks", _BLOCKS, numbers, wanted):
@@ -150,7 +150,7 @@ Places = dict[int, dict[int, int]]
 """Kernel -> address -> position in its code."""
 
 
-def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
+def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, ReportedCode], places: Places) -> None:
     for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, found):
         code = found[number]
         size = len(code.columns["address"])
@@ -161,7 +161,7 @@ def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], place
                 code.lanes[at] = _sum(code.lanes[at], lanes)
 
 
-def _mark(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
+def _mark(run: RunFolder, numbers: KernelNumbers, found: dict[int, ReportedCode], places: Places) -> None:
     for code in found.values():
         code.sites = [0] * len(code.columns["address"])
     for number, rows in by_kernel(run, "sites", ("address", "status"), numbers, found):
@@ -174,7 +174,9 @@ def _sum(one: Any, other: Any) -> Any:
     return one if other is None else other if one is None else one + other
 
 
-def _warm(table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[int, Code], places: Places) -> None:
+def _warm(
+    table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[int, ReportedCode], places: Places
+) -> None:
     """Add numbers by address or block in what a tool reported, as heat over their code.
 
     The kernel is in a column ``kernel``, or is the table's title, or is the only one that has all the addresses.
@@ -220,13 +222,13 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _fits(code: Code, places: dict[int, int], key: str, keys: Sequence[int | None]) -> bool:
+def _fits(code: ReportedCode, places: dict[int, int], key: str, keys: Sequence[int | None]) -> bool:
     known = places if key == "address" else set(code.columns["block"])
     return all(one in known for one in keys)
 
 
 def _spread(
-    code: Code, places: dict[int, int], key: str, keys: Sequence[int | None], values: Sequence[Any]
+    code: ReportedCode, places: dict[int, int], key: str, keys: Sequence[int | None], values: Sequence[Any]
 ) -> list[Any]:
     """Return values by instruction; several of one address or block are added up."""
     sums: dict[int | None, Any] = {}

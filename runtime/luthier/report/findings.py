@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from luthier.report.code import Code
+from luthier.report.code import ReportedCode
 from luthier.report.measures import by_line
 
 SHOWN = 200
 """Findings that a page has at most."""
 
 
-class Kind(NamedTuple):
+class ReportedKind(NamedTuple):
     """Sort of findings."""
 
     level: str
@@ -28,13 +28,13 @@ class Kind(NamedTuple):
     text: str
 
 
-KINDS: Mapping[str, Kind] = {
-    "wrong": Kind("error", "a race, or what a tool calls a finding"),
-    "cache lines": Kind("warning", "requests touch more cache lines than they need"),
-    "bank conflicts": Kind("warning", "lanes wait for each other at banks of LDS"),
-    "idle lanes": Kind("warning", "vector instructions run with few active lanes"),
-    "scratch": Kind("note", "work-items have private memory: spilled registers, or local arrays"),
-    "not instrumented": Kind("note", "instructions lack hooks that tools asked for"),
+KINDS: Mapping[str, ReportedKind] = {
+    "wrong": ReportedKind("error", "a race, or what a tool calls a finding"),
+    "cache lines": ReportedKind("warning", "requests touch more cache lines than they need"),
+    "bank conflicts": ReportedKind("warning", "lanes wait for each other at banks of LDS"),
+    "idle lanes": ReportedKind("warning", "vector instructions run with few active lanes"),
+    "scratch": ReportedKind("note", "work-items have private memory: spilled registers, or local arrays"),
+    "not instrumented": ReportedKind("note", "instructions lack hooks that tools asked for"),
 }
 """Each kind of finding, and what it means."""
 _LEAST = 0.01
@@ -46,7 +46,7 @@ _BUSY = 0.9
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
 
 
-class Finding(Struct, frozen=True):
+class ReportedFinding(Struct, frozen=True):
     """One of them."""
 
     kind: str
@@ -58,7 +58,7 @@ class Finding(Struct, frozen=True):
     lost: float
     """Slots."""
 
-    def to_json(self, codes: Mapping[int, Code], files: dict[str, int]) -> dict[str, Any]:
+    def to_json(self, codes: Mapping[int, ReportedCode], files: dict[str, int]) -> dict[str, Any]:
         """Return plain data for the page."""
         code = codes.get(self.kernel)
         place = code.places[self.at] if code is not None and self.at is not None else None
@@ -69,10 +69,10 @@ class Finding(Struct, frozen=True):
 
 def findings(
     kernels: Sequence[dict[str, Any]],
-    codes: Mapping[int, Code],
+    codes: Mapping[int, ReportedCode],
     tables: Sequence[Mapping[str, Any]],
     limit: int | None = SHOWN,
-) -> list[Finding]:
+) -> list[ReportedFinding]:
     """Return findings: what is wrong, then losses, those that cost most first, then notes about whole kernels.
 
     Args:
@@ -89,7 +89,7 @@ def findings(
     return [*wrong, *told, *_notes(kernels)][:limit]
 
 
-def _losses(number: int, kernel: Mapping[str, Any], code: Code) -> Iterator[Finding]:
+def _losses(number: int, kernel: Mapping[str, Any], code: ReportedCode) -> Iterator[ReportedFinding]:
     # What is of no line is lost as well, and told together.
     without = [at for at, place in enumerate(code.places) if place is None]
     groups = [*code.lines.instructions, *([without] if without else [])]
@@ -106,17 +106,17 @@ def _losses(number: int, kernel: Mapping[str, Any], code: Code) -> Iterator[Find
             avoidable = min(lost, max(touched - values.get("requests", 0), 0))
             if avoidable:
                 text = f"{_number(values['lines/request'])} cache lines a request, {_number(efficiency)} % efficient"
-                yield Finding("cache lines", number, _most(which, code, "lines"), text, avoidable)
+                yield ReportedFinding("cache lines", number, _most(which, code, "lines"), text, avoidable)
         if values.get("conflicts"):
             text = f"{_count(values['conflicts'])} cycles of LDS bank conflicts"
             if values.get("cycles/needed") is not None:
                 text += f", {_number(values['cycles/needed'])} times the cycles needed"
-            yield Finding("bank conflicts", number, _most(which, code, "conflicts"), text, values["conflicts"])
+            yield ReportedFinding("bank conflicts", number, _most(which, code, "conflicts"), text, values["conflicts"])
         if wave and code.executions and code.lanes:
             yield from _idle(number, wave, code, which)
 
 
-def _idle(number: int, wave: int, code: Code, which: Sequence[int]) -> Iterator[Finding]:
+def _idle(number: int, wave: int, code: ReportedCode, which: Sequence[int]) -> Iterator[ReportedFinding]:
     ran = lanes = 0
     for at in which:
         if code.columns["kind"][at] in _VECTOR and code.executions[at] and code.lanes[at] is not None:
@@ -125,12 +125,12 @@ def _idle(number: int, wave: int, code: Code, which: Sequence[int]) -> Iterator[
     if ran and lanes < _BUSY * ran * wave:
         share = 100 * lanes / (ran * wave)
         text = f"{_number(share)} % of the lanes are active in {_count(ran)} vector instructions"
-        yield Finding(
+        yield ReportedFinding(
             "idle lanes", number, max(which, key=lambda at: code.executions[at] or 0), text, ran - lanes / wave
         )
 
 
-def _most(which: Sequence[int], code: Code, name: str) -> int:
+def _most(which: Sequence[int], code: ReportedCode, name: str) -> int:
     """Return the instruction that has most of a measure."""
     for one in code.heat:
         if one["name"] == name and one["key"] == "address" and any(one["values"][at] for at in which):
@@ -139,8 +139,8 @@ def _most(which: Sequence[int], code: Code, name: str) -> int:
 
 
 def _wrong(
-    kernels: Sequence[Mapping[str, Any]], codes: Mapping[int, Code], tables: Sequence[Mapping[str, Any]]
-) -> Iterator[Finding]:
+    kernels: Sequence[Mapping[str, Any]], codes: Mapping[int, ReportedCode], tables: Sequence[Mapping[str, Any]]
+) -> Iterator[ReportedFinding]:
     """Yield races, and what tools call a finding."""
     named: dict[str, list[int]] = {}
     for number, kernel in enumerate(kernels):
@@ -161,22 +161,22 @@ def _wrong(
                     earlier = code.at(int(first[0], 16))
                     if earlier is not None and code.places[earlier] is not None:
                         text += f", with {code.places[earlier]}"
-                yield Finding("wrong", number, at, text, 0)
+                yield ReportedFinding("wrong", number, at, text, 0)
 
 
-def _notes(kernels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _notes(kernels: Sequence[Mapping[str, Any]]) -> Iterator[ReportedFinding]:
     for number, kernel in enumerate(kernels):
         if kernel["private_segment"]:
             text = (
                 f"{_count(kernel['private_segment'])} bytes of scratch a work-item: spilled registers, or local arrays"
             )
-            yield Finding("scratch", number, None, text, 0)
+            yield ReportedFinding("scratch", number, None, text, 0)
         refused = (kernel["requested_sites"] or 0) - (kernel["sites"] or 0)
         if refused > 0:
             text = (
                 f"{_count(refused)} of {_count(kernel['requested_sites'])} instructions lack hooks that tools asked for"
             )
-            yield Finding("not instrumented", number, None, text, 0)
+            yield ReportedFinding("not instrumented", number, None, text, 0)
 
 
 def _number(value: float) -> str:

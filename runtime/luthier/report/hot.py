@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luthier.report.code import Code
+from luthier.report.code import ReportedCode
 
 SHOWN = 100
 """Lines that a page has at most."""
 
 
-def hot_lines(codes: Mapping[int, Code], files: dict[str, int]) -> dict[str, Any]:
+def hot_lines(codes: Mapping[int, ReportedCode], files: dict[str, int]) -> dict[str, Any]:
     """Return the lines at which waves executed most instructions.
 
     Args:

@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from luthier.report.charging import Place
+from luthier.report.charging import SourceLine
 from luthier.report.measures import by_line
 
 
 class Lines(Struct, frozen=True):
     """Columns with one element for each line, in the order of files and lines."""
 
-    places: list[Place]
+    places: list[SourceLine]
     instructions: list[list[int]]
     """Positions of the instructions in the kernel's code."""
     executed: list[int | None]
@@ -31,14 +31,14 @@ class Lines(Struct, frozen=True):
     @classmethod
     def of(
         cls,
-        places: Sequence[Place | None],
+        places: Sequence[SourceLine | None],
         executions: Sequence[int | None],
         lanes: Sequence[int | None],
         kinds: Sequence[str],
         heat: Sequence[Mapping[str, Any]],
     ) -> Lines:
         """Return the lines of a kernel; all arguments but `heat` have one element for each instruction, or none."""
-        groups: dict[Place, list[int]] = {}
+        groups: dict[SourceLine, list[int]] = {}
         for at, place in enumerate(places):
             if place is not None:
                 groups.setdefault(place, []).append(at)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from luthier import __version__
 from luthier.report import overview
 from luthier.report.blocks import changes
-from luthier.report.code import Code, codes
+from luthier.report.code import ReportedCode, codes
 from luthier.report.compare import compared
 from luthier.report.findings import findings
 from luthier.report.hot import hot_lines
@@ -86,7 +86,7 @@ def document(
     return data, code, sources
 
 
-def _units(code: Code | None) -> dict[str, int]:
+def _units(code: ReportedCode | None) -> dict[str, int]:
     """Return how many instructions of each unit waves executed; empty where that is not known."""
     sums: dict[str, int] = {}
     for kind, times in zip(code.columns["kind"], code.executions, strict=False) if code else ():

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from luthier.objects.names import spellings
 from luthier.report import overview
-from luthier.report.charging import Place
-from luthier.report.code import Code, codes
+from luthier.report.charging import SourceLine
+from luthier.report.code import ReportedCode, codes
 from luthier.report.conditions import Verdict, Violation
-from luthier.report.findings import KINDS, Finding, findings
+from luthier.report.findings import KINDS, ReportedFinding, findings
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
 from luthier.support.wording import counted
 
 
-class Result(Struct, frozen=True):
+class ReportResult(Struct, frozen=True):
     """One of them."""
 
     rule: str
@@ -30,7 +30,7 @@ class Result(Struct, frozen=True):
     text: str
     symbol: str = ""
     """Of the kernel; empty where it is of none."""
-    place: Place | None = None
+    place: SourceLine | None = None
     """Source line."""
     address: int | None = None
     """Virtual address of the instruction in the code object."""
@@ -50,7 +50,7 @@ class Result(Struct, frozen=True):
 class Results(Struct, frozen=True):
     """All of a run."""
 
-    results: list[Result]
+    results: list[ReportResult]
     left_out: list[str] = field(default_factory=list)
     """What was not looked at, in sentences."""
 
@@ -83,19 +83,21 @@ def violations(verdicts: Sequence[Verdict]) -> Results:
     return Results([one for verdict in verdicts for one in _violations(verdict, (), {}, {})])
 
 
-def _finding(one: Finding, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, Code]) -> Result:
+def _finding(
+    one: ReportedFinding, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, ReportedCode]
+) -> ReportResult:
     place, address = _located(found.get(one.kernel), one.at)
-    return Result(one.kind, KINDS[one.kind].level, one.text, kernels[one.kernel]["symbol"] or "", place, address)
+    return ReportResult(one.kind, KINDS[one.kind].level, one.text, kernels[one.kernel]["symbol"] or "", place, address)
 
 
-def _located(code: Code | None, at: int | None) -> tuple[Place | None, int | None]:
+def _located(code: ReportedCode | None, at: int | None) -> tuple[SourceLine | None, int | None]:
     """Return source line and address of an instruction."""
     return (None, None) if code is None or at is None else (code.places[at], code.columns["address"][at])
 
 
 def _violations(
-    verdict: Verdict, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, Code], named: Mapping[str, int]
-) -> Iterator[Result]:
+    verdict: Verdict, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, ReportedCode], named: Mapping[str, int]
+) -> Iterator[ReportResult]:
     for one in verdict.violations:
         number = named.get(one.kernel)
         symbol = one.kernel if number is None else kernels[number]["symbol"] or one.kernel
@@ -103,7 +105,7 @@ def _violations(
         code, address = None if number is None else found.get(number), _address(one)
         place, _ = _located(code, None if code is None or address is None else code.at(address))
         text = f"{verdict.condition.text}: {one.value}" + (f" ({where})" if where else "")
-        yield Result(verdict.condition.text, "error", text, symbol, place, address)
+        yield ReportResult(verdict.condition.text, "error", text, symbol, place, address)
 
 
 def _address(one: Violation) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 from luthier.tool.observation import ApiEvent
 
 
-class Calls:
+class ApiCalls:
     """Calls that have ended, and those that have only begun.
 
     Attributes:

@@ -13,19 +13,29 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, SCHEMA, Argument, Capture, Manifest, checked, room_for, write_capture
+from luthier.capture.form import (
+    COUNTS,
+    PAGE,
+    SCHEMA,
+    Capture,
+    CapturedArgument,
+    CaptureManifest,
+    checked,
+    room_for,
+    write_capture,
+)
 from luthier.capture.pages import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
 from luthier.errors import DeviceError, LackError, LuthierError
 from luthier.objects import Kernel
-from luthier.run.planner import Plan, Planner
-from luthier.run.process_memory import Memory, ProcessMemory, Room
+from luthier.run.planner import KernelPlan, Planner
+from luthier.run.process_memory import ProcessMemory, ProcessPages, Room
 from luthier.run.selection import Selection
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.support.losses import note_loss
-from luthier.wire.device_requests import Capture as CaptureRequest
 from luthier.wire.device_requests import Captured
+from luthier.wire.device_requests import CaptureRequest as CaptureRequest
 from luthier.wire.messages import CodeCounts, RecordCounts
 from luthier.wire.structures import ProtocolError
 
@@ -41,19 +51,19 @@ _HELD_PART = 4
 """Part of the memory that captures may have, for those that wait in memory for their replay."""
 
 
-class _Begun(Struct):
+class _RunningCapture(Struct):
     """A launch that runs."""
 
     wanted: CaptureRequest
     packet: tuple[int, ...]
-    plan: Plan
+    plan: KernelPlan
     target: str
     number: int
     memory: ProcessMemory
     ranges: tuple[tuple[int, int], ...]
     """Addresses that the launch may access, the devices'."""
     room: Room
-    before: Memory
+    before: ProcessPages
     """What is in the room."""
     time: float
     """When it began, by `time.monotonic`."""
@@ -89,7 +99,7 @@ class Captures(Struct):
     """Bytes of pages of those that are held."""
     _rooms: list[Room] = field(default_factory=list)
     """Rooms that nobody uses."""
-    _running: dict[int, _Begun] = field(default_factory=dict)
+    _running: dict[int, _RunningCapture] = field(default_factory=dict)
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -131,7 +141,7 @@ class Captures(Struct):
             return False
         now = time.monotonic()
         parts, target = PACKET.unpack(wanted.packet), devices[wanted.gpu].target.target.name
-        self._running[pid] = _Begun(wanted, parts, plan, target, number, memory, ranges, room, before, now)
+        self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, memory, ranges, room, before, now)
         return True
 
     def end(self, pid: int, told: Captured) -> None:
@@ -255,7 +265,7 @@ def _tally(codes: Sequence[CodeCounts], code: int) -> dict[int, tuple[int, int]]
     return {} if rows is None else {record: (executions, lanes) for record, executions, lanes in rows.tolist()}
 
 
-def _counts(plan: Plan, first: dict[int, tuple[int, int]], last: dict[int, tuple[int, int]]) -> NDArray[np.void]:
+def _counts(plan: KernelPlan, first: dict[int, tuple[int, int]], last: dict[int, tuple[int, int]]) -> NDArray[np.void]:
     addresses = plan.code.code.addresses()
     rows = []
     for record, (times, lanes) in last.items():
@@ -267,12 +277,12 @@ def _counts(plan: Plan, first: dict[int, tuple[int, int]], last: dict[int, tuple
     return np.array(sorted(rows), COUNTS)
 
 
-def _made(begun: _Begun, counts: NDArray[np.void]) -> Capture:
+def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
     """Return what a launch that has ended did. Its pages are as they come: some may have the same contents."""
     wanted, packet, kernel, code = begun.wanted, begun.packet, begun.plan.kernel, begun.plan.code
     assert code.object is not None  # such a launch was refused
     private, group, descriptor, kernarg = packet[9], packet[10], packet[11], packet[12]
-    manifest = Manifest(
+    manifest = CaptureManifest(
         schema=SCHEMA,
         target=begun.target,
         kernel=kernel.name,
@@ -295,16 +305,20 @@ def _made(begun: _Begun, counts: NDArray[np.void]) -> Capture:
     return assembled(manifest, code.object.data, begun.before, begun.memory.changed(begun.before), counts)
 
 
-def assembled(manifest: Manifest, object: bytes, before: Memory, changed: Memory, counts: NDArray[np.void]) -> Capture:
+def assembled(
+    manifest: CaptureManifest, object: bytes, before: ProcessPages, changed: ProcessPages, counts: NDArray[np.void]
+) -> Capture:
     """Return a capture of what was in memory before a launch, and of the pages that it has changed."""
     before = before.filled()
     pages = np.concatenate([before.pages, changed.pages])
     return Capture(manifest, object, pages, before.places(0), changed.places(len(before)), counts)
 
 
-def arguments_in(kernel: Kernel, memory: Memory, kernarg: int) -> tuple[Argument, ...]:
+def arguments_in(kernel: Kernel, memory: ProcessPages, kernarg: int) -> tuple[CapturedArgument, ...]:
     """Return the arguments of a kernel that are in memory at an address."""
     return tuple(
-        Argument(a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex())
+        CapturedArgument(
+            a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex()
+        )
         for a in kernel.arguments
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.channels import Drain, Printer
+from luthier.channels import ChannelDrain, Printer
 from luthier.channels.drain import Sink
 from luthier.errors import LuthierError
 from luthier.run.sessions import Session
@@ -47,8 +47,8 @@ class Channels:
         self._folder = folder
         self._lose = lose
         self._lock = threading.Lock()
-        self._drain: Drain | None = None
-        self._files: dict[tuple[int, str], _File] = {}
+        self._drain: ChannelDrain | None = None
+        self._files: dict[tuple[int, str], _ChannelTable] = {}
 
     def open(
         self,
@@ -73,12 +73,14 @@ class Channels:
             elif sink is None and self._folder is not None:
                 key = id(block.module), channel.name
                 if key not in self._files:
-                    self._files[key] = _File(self._folder, self._table_name(channel.name, owner), channel, self._lose)
+                    self._files[key] = _ChannelTable(
+                        self._folder, self._table_name(channel.name, owner), channel, self._lose
+                    )
                 sink = self._files[key].sink(channel)
             if unpack is not None:
                 sink = _unpacking(unpack, sink or (lambda batch: None))
             if self._drain is None:
-                self._drain = Drain()
+                self._drain = ChannelDrain()
             self._drain.add(channel.ring, sink or (lambda batch: None))
 
     def _table_name(self, channel: str, owner: str) -> str:
@@ -145,7 +147,7 @@ def _own_names(dtype: np.dtype[Any]) -> tuple[str, str]:
     return process, device
 
 
-class _File:
+class _ChannelTable:
     """The table of one channel.
 
     Errors of writing are reported once, and the program goes on.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import WorkerState, get_field
 from luthier.errors import DeviceError, EmulationError
@@ -18,7 +18,7 @@ from luthier.errors import DeviceError, EmulationError
 def describe(
     reason: int,
     name: str,
-    code: Code,
+    code: DecodedCode,
     context: bytes,
     group: bytes,
     waves: bytes,
@@ -30,7 +30,7 @@ def describe(
     It is derived from one of `layout`'s codes, and the memory of its thread as the native executor had it.
 
     Args:
-        elsewhere: as of `Memory`.
+        elsewhere: as of `AllocationTable`.
 
     Raises:
         DeviceError: sizes do not fit.
@@ -42,7 +42,7 @@ def describe(
     current = get_field(arrays[0], layout.CONTEXT, "current") - get_field(arrays[1], layout.GROUP, "waves")
     if len(waves) != stride * count or not 0 <= current < len(waves):
         raise DeviceError("a fault was reported with other layouts")
-    memory = Memory(1 << 62, elsewhere)
+    memory = AllocationTable(1 << 62, elsewhere)
     for address, size in ranges.tolist():
         if size:
             memory.register(address, size, "an allocation")

@@ -23,8 +23,8 @@ from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher, most_group, most_items, most_private
 from luthier.run.protocol import Handlers, first, handles
 from luthier.run.selection import Selection
-from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
-from luthier.run.view import View
+from luthier.run.sessions import RECORDS, ROWS, Session, SessionKernel, SessionVariables
+from luthier.run.view import ToolView
 from luthier.support.files import make_private
 from luthier.support.losses import note_loss
 from luthier.support.threads import Worker
@@ -166,10 +166,10 @@ class Instrumentation:
         for tool in self.tools.tools:
             self._call(tool, tool.at_exit, self.view(tool))
 
-    def view(self, tool: Tool) -> View:
+    def view(self, tool: Tool) -> ToolView:
         """Return the run as a tool sees it."""
         folder = None if self._recorder is None else self._recorder.folder
-        return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
+        return ToolView(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
 
     def _call(self, tool: Tool, function: Callable[..., Result], *arguments: object) -> Result | None:
         """Call a tool's own code and return what it does; what it raises is reported at the end, and None returned."""
@@ -220,7 +220,7 @@ class Instrumentation:
         self.channels.retire(session)
         session.close()
 
-    def _open_channels(self, session: Session, block: Block) -> None:
+    def _open_channels(self, session: Session, block: SessionVariables) -> None:
         pairs = zip(self.tools.tools, self.patcher.modules_of, strict=True)
         owners = [tool for tool, modules in pairs if id(block.block.module) in modules]
         takers = [tool for tool in owners if overrides(tool, "at_records")]
@@ -235,7 +235,7 @@ class Instrumentation:
             unpack = None if packs is None else partial(self._call, packs, packs.unpacked, channel)
             self.channels.open(session, block.block, channel, name, hand_over if takers else None, unpack)
 
-    def block(self, session: Session, gpu: int, symbol: str) -> Block:
+    def block(self, session: Session, gpu: int, symbol: str) -> SessionVariables:
         """Return memory for the variables that patched kernels refer to by a symbol, on a device of a process.
 
         Raises:
@@ -287,8 +287,8 @@ class Instrumentation:
             made.memory.size, tuple(place.start for place in made.rings), File(made.memory.fd)
         )
 
-    @handles(requests.LoadedObject)
-    def _loaded_object(self, session: Session, loaded: requests.LoadedObject) -> None:
+    @handles(requests.ObjectLoaded)
+    def _loaded_object(self, session: Session, loaded: requests.ObjectLoaded) -> None:
         session.check_device(loaded.gpu)
         told = LoadedObject(_sent(session, loaded.object), session.pid, loaded.gpu)
         for tool in self.tools.tools:
@@ -395,7 +395,7 @@ class Instrumentation:
             if row >= ROWS - 1 and counters is not None and (counters.needs_waves or counters.sums):
                 reason = f"process {session.pid} launches too many kernels to count their waves"
                 patched = Patched(None, reason, patched.report)
-            session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))
+            session.kernels.append(SessionKernel(kernel, object, gpu, patched))
         size, companion = size_of(kernel), patched.companion
         return requests.FindKernelAnswer(
             row,
@@ -407,8 +407,8 @@ class Instrumentation:
             requests.Limits(*(0 if companion is None else most(kernel, patched) for most in _LIMITS)),
         )
 
-    @handles(requests.Launch)
-    def _launch(self, session: Session, asked: requests.Launch) -> requests.LaunchAnswer:
+    @handles(requests.LaunchRequest)
+    def _launch(self, session: Session, asked: requests.LaunchRequest) -> requests.LaunchAnswer:
         session.check_device(asked.gpu)
         if asked.row >= len(session.kernels):
             raise ProtocolError(f"kernel {asked.row} was never launched: there are {len(session.kernels)}")

@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, SCHEMA, Manifest
+from luthier.capture.form import COUNTS, PAGE, SCHEMA, CaptureManifest
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.captures import PACKET, Captures, arguments_in, assembled, joined
-from luthier.run.process_memory import Memory
-from luthier.run.sessions import LaunchedKernel, Session
+from luthier.run.process_memory import ProcessPages
+from luthier.run.sessions import Session, SessionKernel
 from luthier.tool.observation import Launch
 from luthier.wire.structures import ProtocolError
 from luthier.wire.tool_requests import LaunchMemory, LaunchUnread, MemoryRange
@@ -24,14 +24,14 @@ _FIRST_FREE = 1 << 32
 """Address from which on there is a place for the packet: programs have nothing there."""
 
 
-class _Begun(Struct):
+class _RunningLaunch(Struct):
     """A launch that runs."""
 
     name: str
     """Text that messages have for it."""
     told: LaunchMemory
     target: str
-    before: Memory
+    before: ProcessPages
     ranges: tuple[tuple[int, int], ...]
     time: float
     """When it began, by `time.monotonic`."""
@@ -46,7 +46,7 @@ class LaunchCaptures:
 
     def __init__(self, captures: Captures) -> None:
         self.captures = captures
-        self._begun: dict[tuple[int, int], _Begun] = {}
+        self._begun: dict[tuple[int, int], _RunningLaunch] = {}
 
     def selects(self, launch: Launch) -> bool:
         """Return whether a launch is to be captured, whatever tools want."""
@@ -75,7 +75,7 @@ class LaunchCaptures:
             memory = _memory(table, told.contents)
             if not told.is_after:
                 ranges = joined((int(row["address"]), int(row["size"])) for row in table)
-                self._begun[key] = _Begun(_name(launch), told, told.device, memory, ranges, time.monotonic())
+                self._begun[key] = _RunningLaunch(_name(launch), told, told.device, memory, ranges, time.monotonic())
             elif begun is not None:
                 self._end(begun, session.kernels[told.row], launch, memory)
         except ProtocolError:
@@ -102,12 +102,12 @@ class LaunchCaptures:
         for begun in self._begun.values():
             self.captures.refused.append(f"{begun.name}: it had not ended when the program did")
 
-    def _end(self, begun: _Begun, launched: LaunchedKernel, launch: Launch, after: Memory) -> None:
+    def _end(self, begun: _RunningLaunch, launched: SessionKernel, launch: Launch, after: ProcessPages) -> None:
         seconds = time.monotonic() - begun.time
         kernel, told = launched.kernel, begun.told
         packet = _free_page(begun.ranges)
         before = _with_page(begun.before, packet, _packet(launch, kernel, told))
-        manifest = Manifest(
+        manifest = CaptureManifest(
             schema=SCHEMA,
             target=begun.target,
             kernel=kernel.name,
@@ -138,7 +138,7 @@ def _name(launch: Launch) -> str:
     return f"launch {launch.number} of {launch.kernel.name} in process {launch.pid}"
 
 
-def _memory(table: NDArray[np.void], file: int) -> Memory:
+def _memory(table: NDArray[np.void], file: int) -> ProcessPages:
     """Return the pages of ranges of which a file has the contents; beside the ranges are zeros.
 
     Raises:
@@ -173,25 +173,25 @@ def _read(file: int, place: int, size: int) -> NDArray[np.uint8]:
     return contents
 
 
-def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> Memory:
+def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> ProcessPages:
     addresses = sorted(pages)
     contents = np.stack([pages[one] for one in addresses]) if addresses else np.zeros((0, PAGE), np.uint8)
-    return Memory(np.array(addresses, np.uint64), contents)
+    return ProcessPages(np.array(addresses, np.uint64), contents)
 
 
-def _with_page(memory: Memory, address: int, contents: bytes) -> Memory:
+def _with_page(memory: ProcessPages, address: int, contents: bytes) -> ProcessPages:
     """Return memory with one more page."""
     page = np.zeros((1, PAGE), np.uint8)
     page[0, : len(contents)] = np.frombuffer(contents, np.uint8)
     at = int(np.searchsorted(memory.addresses, np.uint64(address)))
     addresses = np.insert(memory.addresses, at, np.uint64(address))
-    return Memory(addresses, np.concatenate([memory.pages[:at], page, memory.pages[at:]]))
+    return ProcessPages(addresses, np.concatenate([memory.pages[:at], page, memory.pages[at:]]))
 
 
-def _changed(before: Memory, after: Memory) -> Memory:
+def _changed(before: ProcessPages, after: ProcessPages) -> ProcessPages:
     """Return the pages that are no longer what they were."""
     other = (before.pages != after.pages).any(axis=1)
-    return Memory(after.addresses[other], after.pages[other])
+    return ProcessPages(after.addresses[other], after.pages[other])
 
 
 def _free_page(ranges: Sequence[tuple[int, int]]) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator.running.progress import named_places, progress_json, progress_lines
 from luthier.objects.names import spellings
-from luthier.run.planner import Plan
+from luthier.run.planner import KernelPlan
 from luthier.terminal import say
 from luthier.wire.device_requests import Running
 from luthier.wire.messages import Progress
@@ -49,10 +49,10 @@ class LongLaunches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = -_APART
-        self._states: dict[object, tuple[int, Running, Plan]] = {}
+        self._states: dict[object, tuple[int, Running, KernelPlan]] = {}
         """By process."""
 
-    def tell(self, process: object, pid: int, running: Running, plan: Plan, counts: NDArray[np.int64]) -> None:
+    def tell(self, process: object, pid: int, running: Running, plan: KernelPlan, counts: NDArray[np.int64]) -> None:
         """Take the state of a launch, and print lines about it if they are due, unless the last ones are not long ago.
 
         Args:
@@ -96,7 +96,7 @@ def say_lines(launch: LongLaunch) -> None:
         say(f"luthier run:   {line}", file=sys.stderr)
 
 
-def _launch(pid: int, running: Running, plan: Plan) -> LongLaunch:
+def _launch(pid: int, running: Running, plan: KernelPlan) -> LongLaunch:
     kernel, progress = plan.kernel, running.progress
     places = named_places(progress, plan.code.code, kernel.name, kernel.entry)
     return LongLaunch(pid, spellings(kernel.name)[-1], running.seconds, progress, places)

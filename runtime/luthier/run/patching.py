@@ -29,7 +29,7 @@ from luthier.extensions.entry_points import INTRINSICS, points_of
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, RefusedError
-from luthier.tool import Share, ToolGroup
+from luthier.tool import TaskShare, ToolGroup
 from luthier.tool.counts import Cell, KernelCounters
 from luthier.tool.options import PatchOptions
 
@@ -108,7 +108,7 @@ class Asked(Protocol):
     """Protocol of what is notified of what tools asked for in a kernel."""
 
     def asked(
-        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
         """Note what tools asked for in a kernel.
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running.plan import beyond, kernel_plan
 from luthier.emulator.running.worker import get_field, put_field
 from luthier.errors import DeviceError, LuthierError, ObjectError
@@ -25,7 +25,7 @@ from luthier.objects.loaded_image import file_of_image
 from luthier.objects.names import spellings
 from luthier.objects.origins import teller
 from luthier.run.selection import is_of_runtime
-from luthier.run.space import Part, SharedSpace
+from luthier.run.space import SharedSpace, SpacePart
 
 if TYPE_CHECKING:
     from luthier.run.watching import Watching
@@ -52,10 +52,10 @@ class PlannedCode(Struct):
     object: CodeObject | None
     """Code object that the code is from, at its virtual addresses; None if it is not known, or code of several lies
     together."""
-    code: Code
+    code: DecodedCode
     copy: NDArray[np.uint8]
     """The bytes that were decoded, from the code's base on."""
-    part: Part
+    part: SpacePart
     """The shared memory of all of this."""
     of_process: bool
     """It is at addresses of the processes that use it, and goes with the last of them."""
@@ -67,7 +67,7 @@ class PlannedCode(Struct):
     """Facts for the checks of waits and hazards, where these are made."""
 
 
-class Plan(Struct):
+class KernelPlan(Struct):
     """One kernel's plan."""
 
     number: int
@@ -113,22 +113,22 @@ class Planner:
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
-        self._plans: dict[Any, Plan] = {}
-        self.plans: dict[int, Plan] = {}
+        self._plans: dict[Any, KernelPlan] = {}
+        self.plans: dict[int, KernelPlan] = {}
         """By their numbers, which are never given to others."""
         self.codes: dict[int, PlannedCode] = {}
         """By their numbers."""
         self._numbers = itertools.count()
 
     @contextmanager
-    def holding(self, held: set[int]) -> Iterator[Callable[[Plan], Plan]]:
+    def holding(self, held: set[int]) -> Iterator[Callable[[KernelPlan], KernelPlan]]:
         """Let nobody forget a plan between its making and a process's having it.
 
         Args:
             held: gets the numbers of codes that the process keeps, until it is given to `let_go`.
         """
 
-        def hold(plan: Plan) -> Plan:
+        def hold(plan: KernelPlan) -> KernelPlan:
             if plan.code.of_process and plan.code.number not in held:
                 held.add(plan.code.number)
                 plan.code.users += 1
@@ -161,7 +161,7 @@ class Planner:
         uri: str,
         contents: bytes,
         read: ReadMemory | None = None,
-    ) -> Plan | None:
+    ) -> KernelPlan | None:
         """Return the plan of a kernel in a code object that a program has loaded; None if it has no such kernel.
 
         The kernel's descriptor is at `address` of the program's memory, and the object at its virtual addresses plus
@@ -200,7 +200,7 @@ class Planner:
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
 
-    def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> Plan:
+    def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> KernelPlan:
         """Return the plan of a kernel of which no file is known, from the memory around it.
 
         The memory begins at `start`.
@@ -232,7 +232,7 @@ class Planner:
             plan = self._plans[key, address] = self._make(target, kernel, MEMORY, code)
             return plan
 
-    def plan_code(self, target: TargetId, kernel: Kernel, object: str, code: list[tuple[int, bytes]]) -> Plan:
+    def plan_code(self, target: TargetId, kernel: Kernel, object: str, code: list[tuple[int, bytes]]) -> KernelPlan:
         """Return the plan of a kernel at its address in a program's memory, with all code that it can reach.
 
         Raises:
@@ -330,8 +330,8 @@ class Planner:
         found = self._codes.get(key)
         if found is not None:
             return found
-        part = Part(self._space)
-        code = Code(Isa.of(target, wave_size), ranges, part.zeros)
+        part = SpacePart(self._space)
+        code = DecodedCode(Isa.of(target, wave_size), ranges, part.zeros)
         copy = part.bytes(code.size)
         for start, data in ranges:
             copy[start - code.base :][: len(data)] = np.frombuffer(data, np.uint8)
@@ -339,7 +339,7 @@ class Planner:
         planned = self._codes[key] = self.codes[number] = PlannedCode(number, object, code, copy, part, of_process)
         return planned
 
-    def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
+    def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> KernelPlan:
         code = planned.code
         fields = {"stepping": 0, **kernel_plan(kernel, target.target, code)}
         entry = fields["entry"] // layout.RECORD.size
@@ -352,7 +352,7 @@ class Planner:
         if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
             fields |= self._watch(planned, planned.object.target)
         code.ensure(fields["key"], entry)
-        plan = Plan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
+        plan = KernelPlan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
         values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
         text = np.frombuffer(spellings(kernel.name)[-1].encode() + b"\0", np.uint8)
         shown = planned.part.bytes(len(text))
@@ -366,9 +366,9 @@ class Planner:
 
     def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
         """Return the fields of the plan of a kernel that tells what it accesses."""
-        from luthier.emulator.inspection.uses import Uses  # few runs need it
+        from luthier.emulator.inspection.uses import RegisterUses  # few runs need it
 
-        uses = planned.code.watcher(Uses, lambda: Uses(planned.code, planned.part.zeros))
+        uses = planned.code.watcher(RegisterUses, lambda: RegisterUses(planned.code, planned.part.zeros))
         uses.fill(())  # code may have come
         return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
 
@@ -380,7 +380,7 @@ class Planner:
             planned.watching = Watching(planned.code, target, planned.part, waits=self._waits, hazards=self._hazards)
         return {"watch": planned.watching.address}
 
-    def _look_at(self, plan: Plan) -> None:
+    def _look_at(self, plan: KernelPlan) -> None:
         """Determine which reachable code must be unchanged, and which reachable records must not be executed."""
         code = plan.code.code
         reached = code.reach(*plan.roots)

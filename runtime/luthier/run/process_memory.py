@@ -39,7 +39,7 @@ Aliases = Sequence[tuple[int, int, int]]
 """Devices' address, bytes and the process's address of each."""
 
 
-class Memory(Struct, frozen=True):
+class ProcessPages(Struct, frozen=True):
     """Pages by the devices' addresses."""
 
     addresses: NDArray[np.uint64]
@@ -55,18 +55,18 @@ class Memory(Struct, frozen=True):
         table["address"], table["page"] = self.addresses, np.arange(first, first + len(self))
         return table
 
-    def filled(self) -> Memory:
+    def filled(self) -> ProcessPages:
         """Return a copy without the pages that are all zeros."""
         some = self.pages.any(axis=1)
-        return Memory(self.addresses[some], self.pages[some])
+        return ProcessPages(self.addresses[some], self.pages[some])
 
-    def without(self, rows: NDArray[np.intp]) -> Memory:
+    def without(self, rows: NDArray[np.intp]) -> ProcessPages:
         """Return the pages but those of these numbers, each of which is given once."""
         if len(rows) == len(self):
-            return Memory(self.addresses[:0], self.pages[:0])
+            return ProcessPages(self.addresses[:0], self.pages[:0])
         others = np.ones(len(self), np.bool_)
         others[rows] = False
-        return Memory(self.addresses[others], self.pages[others])
+        return ProcessPages(self.addresses[others], self.pages[others])
 
     def read(self, address: int, size: int) -> bytes:
         """Return bytes; zeros where no page is."""
@@ -107,7 +107,7 @@ class ProcessMemory:
         self._own = np.array(pieces(own), np.uint64).reshape(-1, 2)
         self._elsewhere = elsewhere
 
-    def before(self, room: Room) -> Memory:
+    def before(self, room: Room) -> ProcessPages:
         """Return its pages, with zeros beside the ranges, until the room is taken for something else.
 
         Raises:
@@ -116,9 +116,9 @@ class ProcessMemory:
         addresses, places = self._present()
         pages = room.take(len(addresses))
         self._read(addresses, places, pages)
-        return Memory(addresses, pages)
+        return ProcessPages(addresses, pages)
 
-    def changed(self, before: Memory) -> Memory:
+    def changed(self, before: ProcessPages) -> ProcessPages:
         """Return the pages whose contents are no longer those of `before`.
 
         Raises:
@@ -138,7 +138,7 @@ class ProcessMemory:
             contents.append(read[other])
         all_addresses, all_pages = np.concatenate(found), np.concatenate(contents)
         order = np.argsort(all_addresses)
-        return Memory(all_addresses[order], all_pages[order])
+        return ProcessPages(all_addresses[order], all_pages[order])
 
     def _present(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the pages that there are: the devices' addresses, in order, and the process's.

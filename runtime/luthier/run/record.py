@@ -20,7 +20,7 @@ from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
-from luthier.run.api_calls import Calls, columns_of
+from luthier.run.api_calls import ApiCalls, columns_of
 from luthier.run.events import RANGES
 from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
@@ -30,7 +30,7 @@ from luthier.run.summary import RunSummary
 from luthier.run.tables import Picked, Schema, TableWriter
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.support.threads import Worker
-from luthier.tool import Share
+from luthier.tool import TaskShare
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import ApiEvent, LiveVariable
 from luthier.tool.task import InstrumentationTask
@@ -60,7 +60,7 @@ class Recorder:
         """The run directory."""
         self.apis: tuple[str, ...] = ("hip", *RANGES) if calls else ()
         """APIs whose calls it wants to be told of, all of them."""
-        self._calls = Calls()
+        self._calls = ApiCalls()
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
         """Not yet written: a kernel's each."""
@@ -88,7 +88,7 @@ class Recorder:
         self._thread = Worker(self._drain)
 
     def asked(
-        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
         """Record the hooks and counts that tools have asked for in a kernel."""
         same = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
@@ -232,7 +232,7 @@ def _launches(records: NDArray[np.void], session: Session) -> dict[str, Any]:
 
 
 def _sites(
-    task: InstrumentationTask, shares: Sequence[Share], tools: Sequence[str], report: KernelReport | None
+    task: InstrumentationTask, shares: Sequence[TaskShare], tools: Sequence[str], report: KernelReport | None
 ) -> dict[str, Any]:
     """Return the columns of `schema.SITES` for one kernel."""
     lifted = task.lifted

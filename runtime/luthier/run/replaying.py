@@ -12,10 +12,10 @@ from luthier.capture import Replayed
 from luthier.capture.place import NearMemory
 from luthier.capture.program import Program, isa_of
 from luthier.capture.replay import STEP_LIMIT, PreparedLaunch
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.device import WAITING
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable
 from luthier.findings.collector import instruction_site
 from luthier.findings.finding import Finding
 from luthier.objects import CodeObject
@@ -25,7 +25,7 @@ from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, digest_of, most_group, most_items, most_private
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
-from luthier.run.sessions import RECORDS, LaunchedKernel, Session
+from luthier.run.sessions import RECORDS, Session, SessionKernel
 from luthier.tool import ToolGroup
 from luthier.tool.observation import Launch
 
@@ -83,8 +83,8 @@ class ReplayedRun:
             variables.append((places[block.symbol], shared.size, "variables of tools", shared))
         goes_back = patched.companion.report.kernels[0].unknown_calls > 0
         # Its code and the original's are one code then, with a table that has an entry for all between.
-        beside = NearMemory(distance, original.capture.manifest.ranges) if goes_back else Memory(limit=1 << 62)
-        image = Image(companion, beside, places.get)
+        beside = NearMemory(distance, original.capture.manifest.ranges) if goes_back else AllocationTable(limit=1 << 62)
+        image = LoadedImage(companion, beside, places.get)
         taken = [memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
         taken += [memory.register(*one) for one in variables]
         try:
@@ -110,7 +110,7 @@ class ReplayedRun:
         if key not in self._rows:
             patched = self.instrumentation.patcher.patch(launch.object, launch.kernel.name)
             self._rows[key] = len(self._session.kernels)
-            self._session.kernels.append(LaunchedKernel(launch.kernel, launch.object, gpu, patched))
+            self._session.kernels.append(SessionKernel(launch.kernel, launch.object, gpu, patched))
         return self._rows[key]
 
     def _exceeds(self, launch: PreparedLaunch, patched: Patched) -> bool:
@@ -170,7 +170,7 @@ def _in_original(finding: Finding, loaded: LoadedCompanion) -> Finding:
 def _program(original: PreparedLaunch, loaded: LoadedCompanion) -> Program:
     """Return a patched kernel in the place of the original one."""
     kernel, before = loaded.kernel, original.kernel
-    code = Code(isa_of(loaded.object, original.device, kernel), loaded.code())
+    code = DecodedCode(isa_of(loaded.object, original.device, kernel), loaded.code())
     code.origin = loaded.origin
     return replace(
         original.program,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from luthier.errors import LuthierError
 from luthier.objects import elf as E
-from luthier.objects.place import Place
+from luthier.objects.place import FileSlice
 
 _TAGS = {"rpath": 15, "runpath": 29}
 """DT_RPATH, DT_RUNPATH."""
@@ -37,7 +37,7 @@ def find_runtime(base: Mapping[str, str], program: str) -> Path | None:
 def _values(path: Path, name: str) -> list[str]:
     """Return entries of the dynamic section; none if the file is no program or library."""
     with suppress(LuthierError):
-        elf = E.ElfFile(Place.of_file(path, str(path)).view, str(path))
+        elf = E.ElfFile(FileSlice.of_file(path, str(path)).view, str(path))
         for section in elf.sections:
             if section.type == E.SHT_DYNAMIC:
                 entries = E.DYNAMIC.unpack_all(elf.section_view(section, "dynamic section"))

@@ -29,13 +29,13 @@ from luthier.run.code_uris import read_uri
 from luthier.run.connections import Connections
 from luthier.run.executed import Executed
 from luthier.run.long_launches import LongLaunch, LongLaunches
-from luthier.run.planner import Plan, PlannedCode, Planner
+from luthier.run.planner import KernelPlan, PlannedCode, Planner
 from luthier.run.protocol import Handlers, converse, first, handles
 from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import visible_lines
 from luthier.wire import device_requests as requests
-from luthier.wire.messages import CallSite, CodeCounts, MemoryFile, RecordCounts
+from luthier.wire.messages import CodeCounts, HostCall, MemoryFile, RecordCounts
 from luthier.wire.structures import File, ProtocolError
 from luthier.wire.tool_requests import Instrument
 
@@ -247,8 +247,8 @@ class Service:
             raise DeviceError(f"nobody shares memory {wanted.name}")
         return memory
 
-    @handles(requests.Capture)
-    def _capture(self, process: Process, wanted: requests.Capture) -> bool:
+    @handles(requests.CaptureRequest)
+    def _capture(self, process: Process, wanted: requests.CaptureRequest) -> bool:
         return _asked_for(self._captures, "captures").begin(process.pid, wanted, self._devices, self._planner)
 
     @handles(requests.Captured)
@@ -393,7 +393,7 @@ class Service:
             raise ProtocolError("a malformed request for a plan")
         target = self._devices[wanted.gpu].target
         patched = self._instrumentation and self._instrumentation.companion_at(pid, wanted.gpu, load_address)
-        plan: Plan | None
+        plan: KernelPlan | None
         variables: list[requests.Bounds] = []
         unknown = ""
         is_patched = patched and is_file and patched.kernel.descriptor_address == address
@@ -465,7 +465,7 @@ def _asked_for(part: Part | None, what: str) -> Part:
     return part
 
 
-def _sites(calls: Sequence[CallSite]) -> list[tuple[int, str, str]]:
+def _sites(calls: Sequence[HostCall]) -> list[tuple[int, str, str]]:
     """Return places in files: offset, symbol and path."""
     return [(call.offset, str(call.symbol), str(call.file)) for call in calls]
 

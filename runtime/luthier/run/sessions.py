@@ -41,7 +41,7 @@ _MOST_LAUNCHES = (1 << 63) - 1
 HEAD, ROW, RECORD = (one.dtype for one in (memory.LEDGER_HEAD, memory.LEDGER_ROW, memory.LEDGER_RECORD))
 
 
-class Block(Struct, frozen=True):
+class SessionVariables(Struct, frozen=True):
     """A block of variables on one device."""
 
     block: VariableBlock
@@ -53,7 +53,7 @@ class Block(Struct, frozen=True):
     """Sums that variables lack, by their symbols."""
 
 
-class LaunchedKernel(Struct, frozen=True):
+class SessionKernel(Struct, frozen=True):
     """A kernel of one code object that a process launched on one device."""
 
     kernel: Kernel
@@ -90,8 +90,8 @@ class Session:
     taken: int = 0
     """Records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
-    kernels: list[LaunchedKernel] = field(default_factory=list)
-    blocks: dict[tuple[int, str], Block] = field(default_factory=dict)
+    kernels: list[SessionKernel] = field(default_factory=list)
+    blocks: dict[tuple[int, str], SessionVariables] = field(default_factory=dict)
     """By device and symbol."""
     companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
     """By device and what is added to their addresses."""
@@ -173,7 +173,7 @@ class Session:
         companions = [kernel.patched.companion for kernel in self.kernels]
         return [block for companion in companions if companion is not None for block in companion.blocks]
 
-    def add_block(self, gpu: int, block: VariableBlock) -> tuple[Block, bool]:
+    def add_block(self, gpu: int, block: VariableBlock) -> tuple[SessionVariables, bool]:
         """Return memory for a block on a device, and whether it was there before: it is the same each time.
 
         It holds the variables' initial values and the channels' rings.
@@ -200,7 +200,7 @@ class Session:
             ring = Ring(description, shared.bytes[start:], shared.bytes[place.start : place.stop], place.start - start)
             channels.append(LiveChannel(ring, self.pid, gpu))
         sums = {name: MissingSums(partial(self._counted, gpu, block.module, name)) for name in variables}
-        made = Block(block, shared, tuple(channels), tuple(place for *_, place in places), sums)
+        made = SessionVariables(block, shared, tuple(channels), tuple(place for *_, place in places), sums)
         self.blocks[gpu, block.symbol] = made
         return made, False
 
@@ -244,7 +244,7 @@ class Session:
             if block.block.module.variables[name].is_state
         ]
 
-    def _variable(self, gpu: int, block: Block, name: str) -> LiveVariable:
+    def _variable(self, gpu: int, block: SessionVariables, name: str) -> LiveVariable:
         variable, offset = block.block.module.variables[name], block.block.offsets[name]
         place = block.memory.bytes[offset : offset + variable.size]
         return LiveVariable(variable, self.pid, gpu, place, block.sums[name])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from luthier.emulator import agreement
 from luthier.errors import LackError
 from luthier.support.losses import lacking
-from luthier.wire.structures import Structure
+from luthier.wire.structures import WireStructure
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -63,7 +63,7 @@ def free_pages(address: int, size: int) -> None:
     _LIBC.madvise(address, size, mmap.MADV_REMOVE)
 
 
-class _Mapping:
+class _FileMapping:
     """A mapped file, as NumPy takes it: arrays hold it, and with the last of them it ends.
 
     `mmap.mmap` would keep a descriptor open for as long.
@@ -88,7 +88,7 @@ class SharedMemory:
     def __init__(self, name: str, size: int) -> None:
         self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self.fd = memory_file(name, self.size)
-        self._map = _Mapping(self.fd, self.size)
+        self._map = _FileMapping(self.fd, self.size)
         self.bytes: NDArray[np.uint8] = np.asarray(self._map)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class SharedMemory:
             os.close(self.fd)
             self.fd = -1
 
-    def head(self, structure: Structure) -> NDArray[np.void]:
+    def head(self, structure: WireStructure) -> NDArray[np.void]:
         """The structure that the memory begins with; its digest is written."""
         head = self.bytes[: structure.size].view(structure.dtype)
         head["digest"] = agreement.digest()

@@ -76,7 +76,7 @@ class SharedSpace:
         return host_bytes(address, size)
 
     def take_block(self, size: int) -> int:
-        """Return the address of a zeroed block of a size that `Part` takes."""
+        """Return the address of a zeroed block of a size that `SpacePart` takes."""
         with self._lock:
             known = self._free.get(size)
             if known:
@@ -90,7 +90,7 @@ class SharedSpace:
         self._free.setdefault(size, []).append(address)
 
 
-class Part:
+class SpacePart:
     """Memory of a shared space for one purpose, which is given back as a whole: when neither this nor an array of it is
     held any more."""
 

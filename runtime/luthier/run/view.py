@@ -109,7 +109,7 @@ class KernelResult(Struct, frozen=True):
         }
 
 
-class View:
+class ToolView:
     """`luthier.tool.observation.Run` for one tool.
 
     Args:

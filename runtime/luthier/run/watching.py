@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.hazards import HazardAutomaton, met_hazards
 from luthier.emulator.inspection.waits import WaitFacts, missing_waits
 from luthier.emulator.running.worker import put_field
 from luthier.errors import DeviceError
 from luthier.findings.collector import PairSighting
 from luthier.isa.targets import TargetId
-from luthier.run.space import Part
+from luthier.run.space import SpacePart
 
 MORE = 1 << 20
 """Instructions of other objects that a kernel may call by pointers; memory that is not touched costs nothing."""
@@ -29,7 +29,7 @@ class Watching:
         hazards: for missing wait states.
     """
 
-    def __init__(self, code: Code, target: TargetId, space: Part, *, waits: bool, hazards: bool) -> None:
+    def __init__(self, code: DecodedCode, target: TargetId, space: SpacePart, *, waits: bool, hazards: bool) -> None:
         self._code = code
         self._room = MORE
         self._facts = code.watcher(WaitFacts, lambda: WaitFacts(code, space.zeros, MORE)) if waits else None

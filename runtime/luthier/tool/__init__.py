@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from luthier.tool.task import reg as reg
     from luthier.tool.tool import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
     from luthier.tool.tool import ExecutionCounts as ExecutionCounts
-    from luthier.tool.tool import Share as Share
+    from luthier.tool.tool import TaskShare as TaskShare
     from luthier.tool.tool import Tool as Tool
     from luthier.tool.tool import ToolGroup as ToolGroup
     from luthier.tool.tool import find_entry_points as find_entry_points

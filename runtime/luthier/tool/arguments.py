@@ -61,7 +61,7 @@ _READABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, SCC))
 """Scalar units that operands may be read from."""
 
 
-class _Operands:
+class _OperandExpressions:
     """The operands of one instruction as expressions, and what these are made of."""
 
     def __init__(self, lifted: LiftedRepresentation, instruction: Instruction) -> None:
@@ -136,7 +136,7 @@ class _Operands:
         return base + distance if offset > 0 else base - distance
 
 
-def _flat(operands: _Operands, access: MemoryAccess) -> Expression:
+def _flat(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     if operands.parts("saddr"):
         address = operands.pair("saddr")
         if operands.parts("vaddr"):
@@ -147,12 +147,12 @@ def _flat(operands: _Operands, access: MemoryAccess) -> Expression:
     return operands.plus(address, operands.number("offset"))
 
 
-def _scratch(operands: _Operands, access: MemoryAccess) -> Expression:
+def _scratch(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     lanes = operands.scaled(operands.one("vaddr"), access)
     return operands.plus(lanes + operands.one("saddr"), operands.number("offset"))
 
 
-def _lds(operands: _Operands, access: MemoryAccess) -> Expression:
+def _lds(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     if operands.number("gds"):
         raise operands.error("GDS has no addresses that hooks could use")
     return operands.plus(operands.one("addr"), operands.number("offset") & 0xFFFF)
@@ -171,7 +171,7 @@ class _Descriptor(NamedTuple):
     """Not 0 where addresses are made in other ways."""
 
 
-def _descriptor(operands: _Operands, name: str) -> _Descriptor:
+def _descriptor(operands: _OperandExpressions, name: str) -> _Descriptor:
     words, target = operands.parts(name), operands.target
     if len(words) != 4:
         raise operands.error("this kind of buffer descriptor is not known")
@@ -186,7 +186,7 @@ def _descriptor(operands: _Operands, name: str) -> _Descriptor:
     return _Descriptor(base, stride, words[1] & target.buffer_swizzle | words[3] & _ADD_TID)
 
 
-def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
+def _buffer(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     descriptor = _descriptor(operands, "srsrc")
     form = _FORM.search(operands.instruction.opcode.pseudo)
     kind = form[1] if form else ""
@@ -202,7 +202,7 @@ def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
     return descriptor.special.equals(0).chooses(address, constant(-1, 64))
 
 
-def _scalar_offset(operands: _Operands, access: MemoryAccess) -> Expression:
+def _scalar_offset(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     found = operands.instruction.operand("soffset")
     immediate = operands.number("offset")
     if found is not None and found[0] != OperandKind.REGISTER:  # GFX9 has an immediate there in one form
@@ -213,17 +213,17 @@ def _scalar_offset(operands: _Operands, access: MemoryAccess) -> Expression:
     return operands.plus(register, immediate)
 
 
-def _scalar(operands: _Operands, access: MemoryAccess) -> Expression:
+def _scalar(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     address = operands.pair("sbase") + _scalar_offset(operands, access)
     return address & -min(access.size or 4, 4)
 
 
-def _scalar_buffer(operands: _Operands, access: MemoryAccess) -> Expression:
+def _scalar_buffer(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     step = min(access.size or 4, 4)
     return (_descriptor(operands, "sbase").base & -4) + (_scalar_offset(operands, access) & -step)
 
 
-_ADDRESS: dict[str, Callable[[_Operands, MemoryAccess], Expression]] = {
+_ADDRESS: dict[str, Callable[[_OperandExpressions, MemoryAccess], Expression]] = {
     "global": _flat,
     "flat": _flat,
     "scratch": _scratch,
@@ -240,7 +240,7 @@ _SCALING = ("global", "flat", "scratch", "scalar")
 
 def effective_address(lifted: LiftedRepresentation, instruction: Instruction, which: int = 0) -> SiteValue:
     """See `InstrumentationTask.effective_address`."""
-    operands = _Operands(lifted, instruction)
+    operands = _OperandExpressions(lifted, instruction)
     access = instruction.memory
     if access is None:
         raise operands.error("it accesses no memory")
@@ -259,7 +259,7 @@ def effective_address(lifted: LiftedRepresentation, instruction: Instruction, wh
     return _value(operands, address, "an effective address")
 
 
-def _value(operands: _Operands, expression: Expression, what: str) -> SiteValue:
+def _value(operands: _OperandExpressions, expression: Expression, what: str) -> SiteValue:
     """Return an expression as the value of a site, with the inputs that it needs."""
     inputs = operands.inputs
     return SiteValue(expression, tuple(inputs.sources), what, inputs.registers, operands.instruction.index)
@@ -279,7 +279,7 @@ _CONDITIONS: dict[str, tuple[tuple[int, ...], bool]] = {
 
 def predicate(lifted: LiftedRepresentation, instruction: Instruction) -> SiteValue:
     """See `InstrumentationTask.predicate`."""
-    operands = _Operands(lifted, instruction)
+    operands = _OperandExpressions(lifted, instruction)
     pseudo = instruction.opcode.pseudo
     found = _CONDITIONS.get(pseudo)
     if found is None:
@@ -298,7 +298,7 @@ def predicate(lifted: LiftedRepresentation, instruction: Instruction) -> SiteVal
 
 def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
     """See `InstrumentationTask.operand`."""
-    operands = _Operands(lifted, instruction)
+    operands = _OperandExpressions(lifted, instruction)
     described = instruction.opcode.operands
     position = instruction.opcode.operand_index.get(which) if isinstance(which, str) else which
     if position is None or not 0 <= position < min(len(described), len(instruction.operands)):

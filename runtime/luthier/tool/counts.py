@@ -19,9 +19,9 @@ from luthier.errors import HookError, PatchError, ToolError
 from luthier.isa.registers import SGPRS
 from luthier.isa.targets import TargetId
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.flow import FlowEdge, FlowGraph
 from luthier.lifting.places import Places
-from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
+from luthier.module import DeviceContents, DeviceVariable, LoadedModule, VariableStorage
 from luthier.objects.names import spellings
 from luthier.support import markup
 from luthier.tool.wave_counts import RowLayout, WaveCounts
@@ -141,7 +141,7 @@ class CountedFlow(Struct, frozen=True, eq=False):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> CountedFlow:
         """Return the flow that `to_json` gave as plain data, without the costs of counting edges."""
-        graph = FlowGraph(data["nodes"], tuple(Edge(source, to, 0.0) for source, to in data["edges"]))
+        graph = FlowGraph(data["nodes"], tuple(FlowEdge(source, to, 0.0) for source, to in data["edges"]))
         stretches = tuple((node, first, last) for node, first, last in data["stretches"])
         return cls(graph, {edge: CellSum.of_json(one) for edge, one in data["chords"]}, stretches)
 
@@ -570,7 +570,7 @@ class CellModule:
         self.name = name
         self.symbol = counters.symbol
         size = counters.size
-        storage = Storage(align=CELL_BYTES, initial=bytes(size))
+        storage = VariableStorage(align=CELL_BYTES, initial=bytes(size))
         self.variables = {
             counters.symbol: DeviceVariable(counters.symbol, counters.symbol, "", size, False, False, storage=storage)
         }

@@ -35,7 +35,7 @@ class PatchOptions(Struct, frozen=True):
     """Registers that hooks may cost; None: as with on_excess *keep*, and unknown to reports."""
 
 
-class _Holder(Protocol):
+class _OptionHolder(Protocol):
     options: PatchOptions
 
 
@@ -52,11 +52,11 @@ class Option(Generic[_Value]):
     def __get__(self, holder: None, owner: Any) -> Option[_Value]: ...
 
     @overload
-    def __get__(self, holder: _Holder, owner: Any) -> _Value: ...
+    def __get__(self, holder: _OptionHolder, owner: Any) -> _Value: ...
 
-    def __get__(self, holder: _Holder | None, owner: Any) -> Any:
+    def __get__(self, holder: _OptionHolder | None, owner: Any) -> Any:
         return self if holder is None else getattr(holder.options, self._name)
 
-    def __set__(self, holder: _Holder, value: _Value) -> None:
+    def __set__(self, holder: _OptionHolder, value: _Value) -> None:
         changed: dict[str, Any] = {self._name: value}
         holder.options = replace(holder.options, **changed)

@@ -23,7 +23,7 @@ from luthier.tool.task import InstrumentationTask
 
 
 @dataclass(frozen=True)
-class Site:
+class MeasuredSite:
     """An instruction at which something is measured."""
 
     kernel: str
@@ -47,7 +47,7 @@ class Site:
 class Measured(NamedTuple):
     """Sums of one site."""
 
-    site: Site
+    site: MeasuredSite
     sums: NDArray[np.uint64]
     """[columns] over all devices and processes."""
 
@@ -61,7 +61,7 @@ class Sites:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.sites: list[Site] = []
+        self.sites: list[MeasuredSite] = []
         """By number."""
         self.unmeasured: list[tuple[str, Instruction, str]] = []
         """Instructions that are left out: kernel, instruction and reason."""
@@ -97,7 +97,7 @@ class Sites:
             return False
         name = task.lifted.object.name
         self.sites.append(
-            Site(kernel, name, instruction.address, instruction.block, instruction.text, instruction, facts)
+            MeasuredSite(kernel, name, instruction.address, instruction.block, instruction.text, instruction, facts)
         )
         return True
 

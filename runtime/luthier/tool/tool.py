@@ -201,7 +201,7 @@ _OURS = str(Path(__file__).parent.parent) + os.sep
 """How files of Luthier's own begin."""
 
 
-class Share(NamedTuple):
+class TaskShare(NamedTuple):
     """The part of a task that one tool has asked for."""
 
     hooks: range
@@ -242,7 +242,7 @@ class ToolGroup:
         """Insert the hooks of all tools into one kernel."""
         self.instrument_each(task)
 
-    def instrument_each(self, task: InstrumentationTask) -> list[Share]:
+    def instrument_each(self, task: InstrumentationTask) -> list[TaskShare]:
         """Let each tool instrument the kernel, and return what each has asked for."""
         shares = []
         for number, tool in enumerate(self.tools):
@@ -253,7 +253,7 @@ class ToolGroup:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
                 raise ToolCodeError(failed(tool, "instrument", problem), kernel=task.lifted.kernel.name) from problem
-            share = Share(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
+            share = TaskShare(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
             shares.append(share)
             self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
         return shares

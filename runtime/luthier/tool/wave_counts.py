@@ -28,7 +28,7 @@ _Edge = tuple[tuple[int, int], NDArray[np.int64]]
 """The last instruction of a stretch and the first of one that follows it, and how often each wave went so."""
 
 
-class _Flow(Protocol):
+class _WaveFlow(Protocol):
     """`luthier.tool.counts.CountedFlow`."""
 
     @property
@@ -138,7 +138,7 @@ class WaveCounts(Struct, frozen=True, eq=False):
         cls,
         kernel: str,
         layout: RowLayout,
-        flows: tuple[Sequence[_Flow], Sequence[_Flow]],
+        flows: tuple[Sequence[_WaveFlow], Sequence[_WaveFlow]],
         block_of: NDArray[np.int32],
         memories: Iterable[bytes],
     ) -> WaveCounts:
@@ -227,7 +227,7 @@ class WaveCounts(Struct, frozen=True, eq=False):
 
 
 def _solved(
-    flows: Sequence[_Flow], cells: NDArray[np.int64]
+    flows: Sequence[_WaveFlow], cells: NDArray[np.int64]
 ) -> tuple[tuple[tuple[int, int], ...], NDArray[np.int64], list[_Edge]]:
     """Return the stretches, how often each wave ran them, and the edges between them.
 

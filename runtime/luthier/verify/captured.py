@@ -15,20 +15,20 @@ from luthier.patch import KernelReport
 from luthier.run import results
 from luthier.run.replaying import ReplayedRun
 from luthier.support.table import Table
-from luthier.tool import Share, Tool, ToolGroup
+from luthier.tool import TaskShare, Tool, ToolGroup
 from luthier.tool.counts import CellModule, KernelCounts
 from luthier.tool.task import InstrumentationTask
 from luthier.verify.side_by_side import KernelVerdict, counts_of, miscounted, predicted, refused_of, unexpected
 
 
-class _Asked:
+class _CapturedWishes:
     """Wishes of tools in the kernel of the capture."""
 
     def __init__(self) -> None:
-        self.kernel: tuple[InstrumentationTask, Sequence[Share], KernelReport | None] | None = None
+        self.kernel: tuple[InstrumentationTask, Sequence[TaskShare], KernelReport | None] | None = None
 
     def asked(
-        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
         """Note it."""
         self.kernel = task, shares, report
@@ -62,7 +62,7 @@ def verify_capture(
     group = ToolGroup.of(tools)
     launch = PreparedLaunch(capture, target or capture.manifest.target)
     checks, original, waits = _original(launch, threads)
-    asked = _Asked()
+    asked = _CapturedWishes()
     run = ReplayedRun(group, hoist=hoist, asked=asked)
     patched = run.replay(launch, threads, checks)
     instrumentation = run.instrumentation

@@ -42,7 +42,7 @@ DEFAULT_BUFFER_BYTES = 1 << 16
 Dimensions = tuple[int, int, int]
 
 
-class Structure(Struct, frozen=True):
+class StructureArgument(Struct, frozen=True):
     """A structure by value."""
 
     data: bytes
@@ -51,7 +51,7 @@ class Structure(Struct, frozen=True):
     """Offsets in bytes, and what the pointers there point to."""
 
 
-Argument = NDArray[Any] | int | float | np.generic | Structure
+Argument = NDArray[Any] | int | float | np.generic | StructureArgument
 
 
 class LaunchPlan(Struct, frozen=True):
@@ -90,7 +90,7 @@ class LaunchPlan(Struct, frozen=True):
                     buffers.append((at, value))
                 else:
                     data[at : at + size] = value.tobytes()
-            return Structure(bytes(data), tuple(buffers))
+            return StructureArgument(bytes(data), tuple(buffers))
         except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as problem:
             raise LuthierError(f"argument {index + 1} of the launch plan: {problem}", kernel=self.kernel) from None
 

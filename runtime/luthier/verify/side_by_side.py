@@ -28,11 +28,11 @@ from luthier.patch import KernelReport, PatchedObject, RefusedError
 from luthier.patch.output.object import patch_object_with
 from luthier.support.table import Table
 from luthier.support.wording import enumerated
-from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
+from luthier.tool import ExecutionCounts, TaskShare, Tool, ToolGroup
 from luthier.tool.counts import KernelCounts
 from luthier.tool.options import PatchOptions
 from luthier.tool.task import InstrumentationTask
-from luthier.verify.launch_plan import LaunchPlan, Structure, default_plan
+from luthier.verify.launch_plan import LaunchPlan, StructureArgument, default_plan
 from luthier.verify.skeleton import structures_in
 
 
@@ -169,7 +169,7 @@ def verify_kernel(
 
 
 def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, options: PatchOptions) -> KernelVerdict:
-    tasks: list[tuple[InstrumentationTask, list[Share]]] = []
+    tasks: list[tuple[InstrumentationTask, list[TaskShare]]] = []
     patched = patch_object_with(
         options, object, lambda task: tasks.append((task, group.instrument_each(task))), [plan.kernel]
     )
@@ -179,7 +179,7 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
     problems = [str(finding) for finding in instrumented.missing_waits]
     hazards, added = _hazards(object, patched, plan.kernel, original.hazards, instrumented.hazards)
     problems += added
-    asked = _Asked(group, task, shares, refused_of(report))
+    asked = _ComparedWishes(group, task, shares, refused_of(report))
     compared = _compare(object, patched, asked, original, instrumented)
     races: tuple[str, ...] = ()
     if compared.problems and (races := _races(object, plan, original)):
@@ -217,12 +217,12 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
     )
 
 
-class _Asked(Struct, frozen=True):
+class _ComparedWishes(Struct, frozen=True):
     """Wishes of tools in the kernel."""
 
     group: ToolGroup
     task: InstrumentationTask
-    shares: Sequence[Share]
+    shares: Sequence[TaskShare]
     refused: set[int]
     """Numbers of the insertions that were refused."""
 
@@ -251,7 +251,7 @@ def _outputs(object: CodeObject, run: _Run) -> dict[str, bytes]:
 
 
 def _compare(
-    object: CodeObject, patched: PatchedObject, asked: _Asked, original: _Run, instrumented: _Run
+    object: CodeObject, patched: PatchedObject, asked: _ComparedWishes, original: _Run, instrumented: _Run
 ) -> _Compared:
     """Compare outputs of two runs with each other, and counters with the emulator's own counts."""
     task, group = asked.task, asked.group
@@ -413,7 +413,7 @@ def refused_of(report: KernelReport | None) -> set[int]:
 
 
 def predicted(
-    task: InstrumentationTask, group: ToolGroup, shares: Sequence[Share], counts: ExecutionCounts, refused: set[int]
+    task: InstrumentationTask, group: ToolGroup, shares: Sequence[TaskShare], counts: ExecutionCounts, refused: set[int]
 ) -> dict[str, int]:
     """Return the values that tools' variables must have, by the emulator's own counts.
 
@@ -476,7 +476,7 @@ class _Run(Struct, frozen=True):
         for number, argument in enumerate(self.arguments, 1):
             if isinstance(argument, np.ndarray):
                 yield f"argument {number}", argument
-            elif isinstance(argument, Structure):
+            elif isinstance(argument, StructureArgument):
                 yield from ((f"argument {number}, buffer at byte {at},", array) for at, array in argument.buffers)
 
 
@@ -488,7 +488,7 @@ def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan
     buffers: list[tuple[NDArray[Any], DeviceBuffer]] = []
     given: list[Any] = []
     for argument in arguments:
-        if not isinstance(argument, Structure):
+        if not isinstance(argument, StructureArgument):
             given.append(argument)
             continue
         data = bytearray(argument.data)

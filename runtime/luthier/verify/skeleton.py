@@ -8,7 +8,7 @@ from typing import Any
 
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.arguments import Argument, arguments_of, explicit, is_number
-from luthier.objects.variables import Type, VariableMap
+from luthier.objects.variables import DwarfType, VariableMap
 from luthier.verify.launch_plan import made_up_argument, made_up_sizes
 
 _FLOATS = {"_Float16": "float16", "half": "float16", "float": "float32", "double": "float64"}
@@ -55,7 +55,7 @@ def skeleton(object: CodeObject, kernels: Iterable[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _structure(what: str, size: int, type: Type | None) -> Iterator[str]:
+def _structure(what: str, size: int, type: DwarfType | None) -> Iterator[str]:
     known = type is not None and type.kind == "record" and type.size == size
     yield f"    # {what}" + ("" if known else ": a structure, of whose fields nothing is known")
     if type is None or not known:
@@ -69,7 +69,7 @@ def _structure(what: str, size: int, type: Type | None) -> Iterator[str]:
     yield "    ] },"
 
 
-def _fields(type: Type, path: str, at: int) -> Iterator[tuple[str, int, Type]]:
+def _fields(type: DwarfType, path: str, at: int) -> Iterator[tuple[str, int, DwarfType]]:
     """Yield path, offset and type of everything in a structure that is none itself; of unions, all that overlap.
 
     Large arrays are whole.
@@ -84,7 +84,7 @@ def _fields(type: Type, path: str, at: int) -> Iterator[tuple[str, int, Type]]:
         yield from _fields(member, f"{path}{'.' * bool(path and type.members)}{name}", at + offset)
 
 
-def _field(type: Type) -> Mapping[str, Any]:
+def _field(type: DwarfType) -> Mapping[str, Any]:
     if type.kind == "pointer":
         return {"buffer": "int32", "count": 16384, "fill": "random"}
     letters = {"signed": "int", "unsigned": "uint", "float": "float", "boolean": "uint"}

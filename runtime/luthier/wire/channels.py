@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import enum
 
-from luthier.wire.structures import Structure
+from luthier.wire.structures import WireStructure
 
 MAGIC = b"luthier.channel\0"
 """Bytes that the contents of a channel begin with."""
 VERSION = 1
 LARGEST_RECORD = 128
 """Bytes."""
-CHANNEL = Structure(
+CHANNEL = WireStructure(
     magic="S16",
     version="u4",
     record_size="u4",
@@ -28,7 +28,7 @@ CHANNEL = Structure(
     unheard="u8",  # records pushed while nobody listened
 )
 """Part that all channels share: the first bytes of the variable."""
-FIELD = Structure(
+FIELD = WireStructure(
     name="S32",  # ends with a zero
     offset="u2",  # bytes
     size="u2",  # bytes of an element
@@ -37,7 +37,7 @@ FIELD = Structure(
     unused="S1",
 )
 """Description of one field of a record; one for each field follows `CHANNEL`."""
-RING = Structure(
+RING = WireStructure(
     reserved="u8",  # tickets that waves have taken
     dropped="u8",  # records
     unused="u8[6]",

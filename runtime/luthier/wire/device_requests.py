@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.wire.messages import CallSighting, CallSite, CodeCounts, MemoryFile, Progress, Sighting
+from luthier.wire.messages import CallSighting, CodeCounts, HostCall, MemoryFile, Progress, Sighting
 from luthier.wire.structures import File, ForeignText, Message, PathText, request
 
 
@@ -168,7 +168,7 @@ class Running(Message, frozen=True):
 
 
 @request(12, bool)
-class Capture(Message, frozen=True):
+class CaptureRequest(Message, frozen=True):
     """A launch that is about to begin, where captures are wanted, and waits for the reply."""
 
     gpu: int
@@ -218,9 +218,9 @@ class Found(Message, frozen=True):
     """A finding in the program's memory."""
 
     sighting: Sighting
-    calls: tuple[CallSite, ...]  # calls that it is about, the innermost first
-    allocated: tuple[CallSite, ...]  # calls that asked for the allocation
-    freed: tuple[CallSite, ...]  # calls that gave it back
+    calls: tuple[HostCall, ...]  # calls that it is about, the innermost first
+    allocated: tuple[HostCall, ...]  # calls that asked for the allocation
+    freed: tuple[HostCall, ...]  # calls that gave it back
 
 
 @request(17)
@@ -231,8 +231,8 @@ class FoundCall(Message, frozen=True):
     function: PathText
     symbol: PathText  # symbol that the call is in
     file: PathText
-    allocated: tuple[CallSite, ...]  # calls that asked for the allocation
-    freed: tuple[CallSite, ...]  # calls that gave it back
+    allocated: tuple[HostCall, ...]  # calls that asked for the allocation
+    freed: tuple[HostCall, ...]  # calls that gave it back
 
 
 @request(18)

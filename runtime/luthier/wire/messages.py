@@ -54,7 +54,7 @@ class Progress(Message, frozen=True):
     places: tuple[RunningPlace, ...]
 
 
-class CallSite(Message, frozen=True):
+class HostCall(Message, frozen=True):
     """A call in the program."""
 
     offset: int  # address in its file, from where that is loaded

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
-from luthier.wire.structures import File, ForeignText, Layout, Message, PathText, Structure
+from luthier.wire.structures import FieldLayout, File, ForeignText, Message, PathText, WireStructure
 
 
 def camel(name: str) -> str:
@@ -18,7 +18,7 @@ def camel(name: str) -> str:
     return "k" + "".join(word.capitalize() for word in name.split("_"))
 
 
-def structure(name: str, declared: Structure) -> Iterator[str]:
+def structure(name: str, declared: WireStructure) -> Iterator[str]:
     """Yield a structure, and what holds the compiler to its offsets."""
     yield f"struct {name} {{"
     for member in declared.members:
@@ -103,7 +103,7 @@ def constants(values: Mapping[str, object]) -> Iterator[str]:
             yield f"inline constexpr uint64_t {camel(name)}[] = {{{', '.join(map(str, value))}}};"
 
 
-def layout(name: str, declared: Layout) -> str:
+def layout(name: str, declared: FieldLayout) -> str:
     """Return the namespace of a layout's fields."""
     fields = "".join(
         f"inline constexpr Field {key}{{{field.offset}, {field.size}}}; " for key, field in declared.fields.items()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Field(Struct, frozen=True):
+class StructureField(Struct, frozen=True):
     """Place of a field of a record, in bytes."""
 
     offset: int
@@ -44,7 +44,7 @@ class Member(Struct, frozen=True):
         return self.width * (1 if self.count is None else self.count)
 
 
-class Structure:
+class WireStructure:
     """A structure of C whose fields leave no gaps between them (the C++ compiler checks it).
 
     Args:
@@ -75,7 +75,7 @@ class Structure:
         return np.dtype(formats)
 
 
-class Layout:
+class FieldLayout:
     """Unsigned fields at increasing offsets, each aligned to its size (at most 8 bytes). C++ reads them by their
     offsets, since compiled code does.
 
@@ -85,12 +85,12 @@ class Layout:
     """
 
     def __init__(self, start: int = 0, **fields: int) -> None:
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, StructureField] = {}
         position = start
         for name, size in fields.items():
             align = min(size, 8)
             position = (position + align - 1) // align * align
-            self.fields[name] = Field(position, size)
+            self.fields[name] = StructureField(position, size)
             position += size
         self.size = (position + 63) // 64 * 64
 

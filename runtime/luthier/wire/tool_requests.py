@@ -98,7 +98,7 @@ class Loaded(Message, frozen=True):
 
 
 @request(24)
-class LoadedObject(Message, frozen=True):
+class ObjectLoaded(Message, frozen=True):
     """A code object that has been loaded on a device."""
 
     gpu: int
@@ -114,7 +114,7 @@ class LaunchAnswer(Message, frozen=True):
 
 
 @request(25, LaunchAnswer)
-class Launch(Message, frozen=True):
+class LaunchRequest(Message, frozen=True):
     """A launch that is about to begin."""
 
     gpu: int

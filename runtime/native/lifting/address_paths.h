@@ -10,7 +10,7 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// What an operation is to that search, told by luthier.lifting.addresses.operations.Role.
+/// What an operation is to that search, told by luthier.lifting.addresses.operations.OperationRole.
 enum Role : uint16_t {
   Followed = 1,        ///< its results may be known
   ReadsCounter = 2,    ///< it reads the program counter

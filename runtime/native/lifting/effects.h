@@ -8,7 +8,7 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// How lanes' activity may change; luthier.lifting.instructions.semantics.Lanes.
+/// How lanes' activity may change; luthier.lifting.instructions.semantics.LaneChange.
 enum Lanes : uint8_t { StaysActive = 1, BecomesInactive = 2, BecomesActive = 4, StaysInactive = 8 };
 constexpr uint8_t UnchangedLanes = StaysActive | StaysInactive;
 

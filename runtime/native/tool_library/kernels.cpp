@@ -143,7 +143,7 @@ void Kernels::announce(hsa_executable_t executable) {
                    "cannot learn of a loaded code object");
     const int gpu = runtime_.number_of(agent);
     if (gpu >= 0)
-      client_.ask(wire::LoadedObject{static_cast<uint64_t>(gpu), object({executable, code, 0})});
+      client_.ask(wire::ObjectLoaded{static_cast<uint64_t>(gpu), object({executable, code, 0})});
   }
 }
 

@@ -188,7 +188,7 @@ void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *origi
     mine.begin(kernel.row, number);
     turn = &mine;
     const std::string arguments = kernel.read_arguments(packet);
-    const wire::LaunchAnswer answer = client.ask(wire::Launch{
+    const wire::LaunchAnswer answer = client.ask(wire::LaunchRequest{
         .gpu = state.gpu,
         .row = kernel.row,
         .number = number,

@@ -119,7 +119,7 @@ private:
 
 class Capturing {
 public:
-  Capturing(Service &service, const RangeTable &memory, wire::Capture launch, const hsa::DispatchPacket &packet,
+  Capturing(Service &service, const RangeTable &memory, wire::CaptureRequest launch, const hsa::DispatchPacket &packet,
             const std::function<bool()> &stopping)
       : service_(service) {
     const uint64_t patience = service.setup().capture_patience;
@@ -179,7 +179,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
         std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_, member_});
     const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
-    const wire::Capture told{gpu_,
+    const wire::CaptureRequest told{gpu_,
                              get(plan, layout::plan::kernel),
                              reinterpret_cast<uint64_t>(&packet),
                              queue,

@@ -85,7 +85,7 @@ void Service::import(const std::vector<std::string> &functions) {
 
 namespace {
 
-using Sites = std::vector<wire::CallSite>;
+using Sites = std::vector<wire::HostCall>;
 
 Sites sites_of(const CallTrace &calls) {
   Sites sites;

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from luthier.emulator import layout
 from luthier.emulator.inspection.bench import Bench as AnyBench
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.isa import Isa
 from numpy.typing import NDArray
 
@@ -67,7 +67,7 @@ class Bench:
         self.isa = isa
         self.undefined = undefined
         self.lanes = isa.wave_size
-        self.memory = Memory()
+        self.memory = AllocationTable()
         self.place = self.memory.allocate(4096)
         program = bytearray()
         self.starts = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.operations.image_tiles import Equation, equations
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from numpy.typing import NDArray
 
 TARGETS = ("gfx906", "gfx1010", "gfx1030", "gfx1100", "gfx1201")
@@ -79,7 +79,12 @@ def is_gfx9(target: str) -> bool:
 
 
 def executed(
-    target: str, text: str, given: Mapping[int, object], scalars: Mapping[int, int], memory: Memory, **more: int
+    target: str,
+    text: str,
+    given: Mapping[int, object],
+    scalars: Mapping[int, int],
+    memory: AllocationTable,
+    **more: int,
 ) -> WaveState:
     """Run an instruction, as later generations write it, on 32 lanes: on GFX9 the first ones of 64."""
     if not is_gfx9(target):
@@ -272,9 +277,9 @@ class Image:
         return out
 
 
-def allocated(image: Image, seed: int) -> tuple[Memory, Allocation]:
+def allocated(image: Image, seed: int) -> tuple[AllocationTable, DeviceAllocation]:
     """Memory with an image whose floats are ordinary numbers."""
-    memory = Memory()
+    memory = AllocationTable()
     place = memory.allocate(max(image.bytes, 256), align=1 << image.block_bits if image.mode else 256)
     assert place.address % 256 == 0
     generator = np.random.default_rng(seed)

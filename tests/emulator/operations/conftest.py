@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from luthier.emulator.ir.builder import Builder
-from luthier.emulator.ir.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.declare import DeclaredOperation, Form, OperandSpec
 from luthier.emulator.ir.exact import MASK, SCC
-from luthier.emulator.ir.values import Value, flatten
+from luthier.emulator.ir.values import TypedValue, flatten
 from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations import operations_of
 
@@ -40,7 +40,7 @@ def _engine() -> Any:
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
 
-def _load(b: Builder, address: Any, spec: OperandSpec, lanes: int) -> Value:
+def _load(b: Builder, address: Any, spec: OperandSpec, lanes: int) -> TypedValue:
     kind = spec.type
     if kind.kind in ("mask", "scc"):
         byte = b.shaped(ir.IntType(8), lanes)
@@ -49,7 +49,7 @@ def _load(b: Builder, address: Any, spec: OperandSpec, lanes: int) -> Value:
     return b.wrap(b.ir.load(address, typ=b.shaped(kind.element.llvm, lanes), align=1), kind.element)
 
 
-def _store(b: Builder, value: Value, address: Any, lanes: int) -> None:
+def _store(b: Builder, value: TypedValue, address: Any, lanes: int) -> None:
     result = value.llvm
     if value.type.kind in ("mask", "scc"):
         result = b.ir.zext(result, b.shaped(ir.IntType(8), lanes))
@@ -64,7 +64,7 @@ def _compile(
     modifiers: tuple[tuple[str, int], ...],
     constants: tuple[int, ...],
     processor: str = "",
-) -> tuple[Operation, Any, int]:
+) -> tuple[DeclaredOperation, Any, int]:
     operation = operations_of(major)[name]
     assert operation.form in (Form.LANE, Form.SCALAR, Form.PACKED), "needs a wave"
     lanes = 0 if operation.form is Form.SCALAR else LANES

@@ -10,7 +10,7 @@ import pytest
 from luthier.emulator.binding.bind import operation_name
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.inspection.samples import samples
-from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.types import ScalarType
 from luthier.emulator.operations import operations_of
 from luthier.errors import EmulationError
 from luthier.isa import Isa
@@ -129,7 +129,7 @@ def test_constants_of_scalar_halves(target: str) -> None:
     names = {operation_name(isa.opcode(number)): number for number in samples(isa)}
     tried = 0
     for name, operation in table.items():
-        if not name.startswith("s_") or [spec.type for spec in operation.sources] != [Type("f", 16)]:
+        if not name.startswith("s_") or [spec.type for spec in operation.sources] != [ScalarType("f", 16)]:
             continue
         tried += 1
         code, index = samples(isa)[names[name]]

@@ -25,7 +25,7 @@ from luthier import (
     immediate,
 )
 from luthier.errors import HookError
-from luthier.findings.finding import Allocation, Finding
+from luthier.findings.finding import Finding, NearbyAllocation
 from luthier.findings.kinds import FindingKind
 from numpy.typing import NDArray
 
@@ -121,7 +121,9 @@ class Memcheck(Tool):
             self.allocations[event.pid].tell(event)
         elif kind := BAD_FREES.get(FindingKind(event.arguments["kind"])):
             address, base, size = (event.arguments[name] for name in ("address", "base", "size"))
-            self._bad_frees.append(Finding(kind, event.pid, address=address, allocation=Allocation(base, size, 0)))
+            self._bad_frees.append(
+                Finding(kind, event.pid, address=address, allocation=NearbyAllocation(base, size, 0))
+            )
 
     def at_kernel_launch(self, launch: Launch) -> None:
         """Tell the device of the launch, and which memory there is."""
@@ -212,7 +214,7 @@ class Memcheck(Tool):
         made.group, made.address, made.count = (int(record[name]) for name in ("group", "address", "lanes"))
         made.size = site.instruction.memory.size or 0 if site.instruction.memory else 0
         made.in_lds = meant is None
-        made.allocation = Allocation(0, int(record["lds"]), 0) if meant is None else meant.allocation
+        made.allocation = NearbyAllocation(0, int(record["lds"]), 0) if meant is None else meant.allocation
         if kind == NOWHERE and not made.is_near:
             made.allocation = None
         made.first_launch = made.last_launch = int(record["launch"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from luthier import ApiEvent
-from luthier.findings.finding import Allocation
+from luthier.findings.finding import NearbyAllocation
 
 OUTSIDE, FREED, NOWHERE = "out-of-bounds", "use-after-free", "invalid-address"
 PROCESS_END, END = 1 << 47, 1 << 64
@@ -25,7 +25,7 @@ class Name(NamedTuple):
     """Name of accesses that touch a stretch."""
 
     kind: str
-    allocation: Allocation | None
+    allocation: NearbyAllocation | None
     """The nearest; None if there is none."""
     is_before: bool = False
     """It is in front of the allocation."""
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
 class _Extent:
     """An allocation with the bytes behind it that are nobody's."""
 
-    allocation: Allocation
+    allocation: NearbyAllocation
     reserved: int
     """Bytes of both."""
     is_freed: bool = False
@@ -67,7 +67,7 @@ class Allocations:
         if event.name == "allocated":
             self.made += 1
             size, reserved = event.arguments["size"], event.arguments["reserved"]
-            self._extents[address] = _Extent(Allocation(address, size, self.made), max(size, reserved))
+            self._extents[address] = _Extent(NearbyAllocation(address, size, self.made), max(size, reserved))
         elif event.name == "forgotten":
             self._extents.pop(address, None)
         elif event.name == "freed" and address in self._extents:
@@ -107,7 +107,9 @@ class Allocations:
         yield from _unknown(behind, END, one, None, mapped)
 
 
-def _divided(end: int, kind: str, one: Allocation | None, other: Allocation | None) -> Iterator[tuple[int, Name]]:
+def _divided(
+    end: int, kind: str, one: NearbyAllocation | None, other: NearbyAllocation | None
+) -> Iterator[tuple[int, Name]]:
     """Yield marks of what is between two allocations up to an address: of what is nearer to each."""
     behind, before = Name(kind, one), Name(kind, other, is_before=True)
     if one is None or other is None:
@@ -118,7 +120,7 @@ def _divided(end: int, kind: str, one: Allocation | None, other: Allocation | No
 
 
 def _unknown(
-    first: int, last: int, one: Allocation | None, other: Allocation | None, mapped: Ranges
+    first: int, last: int, one: NearbyAllocation | None, other: NearbyAllocation | None, mapped: Ranges
 ) -> Iterator[tuple[int, Name | None]]:
     """Yield marks of addresses of which nothing is known, between two allocations if these are there."""
     at = bisect_right(mapped, first, key=itemgetter(1))

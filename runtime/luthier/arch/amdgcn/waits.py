@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.arch.waits import Counter, Stream
+from luthier.arch.waits import Stream, WaitCounter
 
 UNCOUNTED = (
     *("S_PREFETCH", "S_BUFFER_PREFETCH", "S_ATC_PROBE", "DS_NOP"),
@@ -16,7 +16,7 @@ LATE_SCC = frozenset(
 )
 """Of GFX12."""
 
-EXPCNT = Counter("expcnt", 7)
+EXPCNT = WaitCounter("expcnt", 7)
 EXPORTS = (
     Stream("export sources", 0, ordered=False, locks=True),
     Stream("gds sources", 0, ordered=False, locks=True),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from luthier.arch.amdgcn.waits import EXPCNT, EXPORTS, LATE_SCC, TO_LDS, UNCOUNTED
-from luthier.arch.waits import Counter, Field, Stream, Waits, streams, waitcnt
+from luthier.arch.waits import LimitField, Stream, WaitCounter, Waits, streams, waitcnt
 
-COUNTERS = (Counter("vmcnt", 63), Counter("vscnt", 63), Counter("lgkmcnt", 63), EXPCNT)
+COUNTERS = (WaitCounter("vmcnt", 63), WaitCounter("vscnt", 63), WaitCounter("lgkmcnt", 63), EXPCNT)
 SPLIT = {
-    "S_WAITCNT_VMCNT": (Field("vmcnt", ((0, 6),)),),
-    "S_WAITCNT_VSCNT": (Field("vscnt", ((0, 6),)),),
-    "S_WAITCNT_LGKMCNT": (Field("lgkmcnt", ((0, 6),)),),
-    "S_WAITCNT_EXPCNT": (Field("expcnt", ((0, 3),)),),
+    "S_WAITCNT_VMCNT": (LimitField("vmcnt", ((0, 6),)),),
+    "S_WAITCNT_VSCNT": (LimitField("vscnt", ((0, 6),)),),
+    "S_WAITCNT_LGKMCNT": (LimitField("lgkmcnt", ((0, 6),)),),
+    "S_WAITCNT_EXPCNT": (LimitField("expcnt", ((0, 3),)),),
 }
 # The counter goes down in the order of issue; only results of different kinds may be written in another (LLVM,
 # SIInsertWaitcnts, hasOtherPendingVmemTypes).

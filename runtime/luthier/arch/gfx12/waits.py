@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from luthier.arch.amdgcn.waits import EXPCNT, EXPORTS, LATE_SCC, TO_LDS, UNCOUNTED
-from luthier.arch.waits import Counter, Field, Stream, Waits, streams
+from luthier.arch.waits import LimitField, Stream, WaitCounter, Waits, streams
 
 COUNTERS = (
-    Counter("loadcnt", 63),
-    Counter("storecnt", 63),
-    Counter("samplecnt", 63),
-    Counter("bvhcnt", 7),
-    Counter("dscnt", 63),
-    Counter("kmcnt", 31),
+    WaitCounter("loadcnt", 63),
+    WaitCounter("storecnt", 63),
+    WaitCounter("samplecnt", 63),
+    WaitCounter("bvhcnt", 7),
+    WaitCounter("dscnt", 63),
+    WaitCounter("kmcnt", 31),
     EXPCNT,
 )
-_IDLE = tuple(Field(counter.name, ()) for counter in COUNTERS)
+_IDLE = tuple(LimitField(counter.name, ()) for counter in COUNTERS)
 WAITS = Waits(
     counters=COUNTERS,
     streams=streams(
@@ -31,15 +31,15 @@ WAITS = Waits(
         *(("expcnt", stream) for stream in (EXPORTS[0], EXPORTS[2])),
     ),
     fields={
-        "S_WAIT_LOADCNT": (Field("loadcnt", ((0, 6),)),),
-        "S_WAIT_STORECNT": (Field("storecnt", ((0, 6),)),),
-        "S_WAIT_SAMPLECNT": (Field("samplecnt", ((0, 6),)),),
-        "S_WAIT_BVHCNT": (Field("bvhcnt", ((0, 3),)),),
-        "S_WAIT_DSCNT": (Field("dscnt", ((0, 6),)),),
-        "S_WAIT_KMCNT": (Field("kmcnt", ((0, 5),)),),
-        "S_WAIT_EXPCNT": (Field("expcnt", ((0, 3),)),),
-        "S_WAIT_LOADCNT_DSCNT": (Field("loadcnt", ((8, 6),)), Field("dscnt", ((0, 6),))),
-        "S_WAIT_STORECNT_DSCNT": (Field("storecnt", ((8, 6),)), Field("dscnt", ((0, 6),))),
+        "S_WAIT_LOADCNT": (LimitField("loadcnt", ((0, 6),)),),
+        "S_WAIT_STORECNT": (LimitField("storecnt", ((0, 6),)),),
+        "S_WAIT_SAMPLECNT": (LimitField("samplecnt", ((0, 6),)),),
+        "S_WAIT_BVHCNT": (LimitField("bvhcnt", ((0, 3),)),),
+        "S_WAIT_DSCNT": (LimitField("dscnt", ((0, 6),)),),
+        "S_WAIT_KMCNT": (LimitField("kmcnt", ((0, 5),)),),
+        "S_WAIT_EXPCNT": (LimitField("expcnt", ((0, 3),)),),
+        "S_WAIT_LOADCNT_DSCNT": (LimitField("loadcnt", ((8, 6),)), LimitField("dscnt", ((0, 6),))),
+        "S_WAIT_STORECNT_DSCNT": (LimitField("storecnt", ((8, 6),)), LimitField("dscnt", ((0, 6),))),
         "S_WAIT_IDLE": _IDLE,
     },
     halves=True,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from luthier.arch.amdgcn.waits import EXPCNT, EXPORTS, LATE_SCC, TO_LDS, UNCOUNTED
-from luthier.arch.waits import Counter, Stream, Waits, streams, waitcnt
+from luthier.arch.waits import Stream, WaitCounter, Waits, streams, waitcnt
 
-_COUNTERS = (Counter("vmcnt", 63), Counter("lgkmcnt", 15), EXPCNT)
+_COUNTERS = (WaitCounter("vmcnt", 63), WaitCounter("lgkmcnt", 15), EXPCNT)
 
 WAITS = Waits(
     counters=_COUNTERS,

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.emulator import layout
-from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
+from luthier.emulator.binding.shapes import MODIFIER, Fill, RegisterPlaces, Step
 from luthier.emulator.constants import BFLOAT, HALF, OPEN, SINGLES, inline_offset, own_float
-from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
-from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
+from luthier.emulator.ir.declare import DeclaredOperation, Form, OperandSpec, Unsupported
+from luthier.emulator.ir.variant import Dpp, FloatMode, OperandAccess, Variant
 from luthier.emulator.operations import begins_with, compiled_for, gates, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
@@ -54,7 +54,7 @@ def operation_name(opcode: Opcode) -> str:
     return _SUFFIX.sub("", opcode.mnemonic)
 
 
-class _Place(Struct, frozen=True):
+class _OperandPlace(Struct, frozen=True):
     """Place of a declared operand in an opcode's operand list."""
 
     operand: int
@@ -67,10 +67,10 @@ class _Place(Struct, frozen=True):
 class _Plan(Struct, frozen=True):
     """Binding plan that is the same for every instruction of one opcode."""
 
-    operation: Operation
+    operation: DeclaredOperation
     name: str
-    results: tuple[_Place, ...]
-    sources: tuple[_Place, ...]
+    results: tuple[_OperandPlace, ...]
+    sources: tuple[_OperandPlace, ...]
     packed: bool
     selects_halves: bool
     """Packed, and with op_sel and op_sel_hi; else both halves of each source are where they are."""
@@ -97,7 +97,7 @@ _NOT_INDEXED = ("v_mfma_", "v_smfmac_", "v_swap_", "v_permlane")
 """Vector operations of which documents do not say what VGPR indexing does."""
 
 
-def _is_relative(plan: _Plan, spec: OperandSpec, place: _Place, relative: int) -> bool:
+def _is_relative(plan: _Plan, spec: OperandSpec, place: _OperandPlace, relative: int) -> bool:
     """Return whether VGPR indexing applies to a vector register: to those of vector operations, by M0's four bits.
 
     Source: ISA documents of GFX9, "VGPR Indexing Details". A source that is the result's register goes with it, and the
@@ -144,7 +144,7 @@ class Binder:
         self._clears_halves = ecc or target.target.small_loads_clear
         """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
-        self._registers = Registers(isa)
+        self._registers = RegisterPlaces(isa)
         self._banked = self.target.addressable_vgprs > self.target.named_vgprs
         """VGPR numbers have upper bits elsewhere (``s_set_vgpr_msb``)."""
         self._has_index_mode = "s_set_gpr_idx_on" in operations_of(self.target.emulated_major)
@@ -205,7 +205,7 @@ class Binder:
             )
         return (self._one_plan(opcode, table, operation_name(opcode), ""),)
 
-    def _one_plan(self, opcode: Opcode, table: dict[str, Operation], name: str, suffix: str) -> _Plan:
+    def _one_plan(self, opcode: Opcode, table: dict[str, DeclaredOperation], name: str, suffix: str) -> _Plan:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
@@ -279,9 +279,9 @@ class Binder:
 
     @staticmethod
     def _roles(
-        operation: Operation,
+        operation: DeclaredOperation,
         name: str,
-        places: tuple[_Place, ...],
+        places: tuple[_OperandPlace, ...],
         positions: dict[str, int],
         static: tuple[tuple[str, int], ...],
     ) -> tuple[tuple[int, int], ...]:
@@ -293,11 +293,11 @@ class Binder:
                 roles.setdefault(place.operand, 64 if spec.type.bits == 64 else _role(name))
         return tuple(roles.items())
 
-    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _Place:
+    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _OperandPlace:
         if spec.type.kind == "scc" or spec.name in ("target", "following", "following_high"):
-            return _Place(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
+            return _OperandPlace(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
         if spec.name == "vcc":
-            return _Place(-1, -1, "vcc")
+            return _OperandPlace(-1, -1, "vcc")
         names = [f"{spec.name}{suffix}", f"v{spec.name}{suffix}"]
         if suffix and spec.name == "imm":
             names.append("imm")
@@ -305,16 +305,16 @@ class Binder:
             names = ["vdst_in", "vdst"]
         for name in names:
             if name in positions:
-                return _Place(positions[name], positions.get(f"{name}_modifiers", -1), name)
+                return _OperandPlace(positions[name], positions.get(f"{name}_modifiers", -1), name)
         if spec.is_immediate:
-            return _Place(-1, -1, "zero")
+            return _OperandPlace(-1, -1, "zero")
         if spec.type.kind == "mask":
-            return _Place(-1, -1, "vcc")
+            return _OperandPlace(-1, -1, "vcc")
         if spec.name == "src2" and f"vdst{suffix}" in positions:
-            return _Place(positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
+            return _OperandPlace(positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
         if spec.name.startswith("src") and not spec.is_result and "simm16" in positions:
-            return _Place(positions["simm16"], -1, "simm16")
-        return _Place(-1, -1, "none")
+            return _OperandPlace(positions["simm16"], -1, "simm16")
+        return _OperandPlace(-1, -1, "none")
 
     # Instructions ---------------------------------------------------------------------------------------------------
 
@@ -393,7 +393,7 @@ class Binder:
         constants = (place for place in plan.sources if place.operand >= 0 and operands[place.operand][0] != _REGISTER)
         return {f"{place.name}_modifiers" for place in constants}
 
-    def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
+    def _scales(self, operation: DeclaredOperation, name: str, mode: FloatMode) -> bool:
         """Return whether OMOD has an effect.
 
         It does for results that are one float, and up to GFX11 only where MODE has neither IEEE nor denormal results of
@@ -404,7 +404,7 @@ class Binder:
             return False
         return not self.target.ieee_mode or not (mode.ieee or mode.denormals(result.bits) & 2)
 
-    def _float_mode(self, operation: Operation, name: str, mode: FloatMode) -> FloatMode:
+    def _float_mode(self, operation: DeclaredOperation, name: str, mode: FloatMode) -> FloatMode:
         """Return the part of MODE that the code depends on.
 
         FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither DX10_CLAMP nor IEEE: it clamps as under the
@@ -443,12 +443,12 @@ class Binder:
         self,
         plan: _Plan,
         spec: OperandSpec,
-        place: _Place,
+        place: _OperandPlace,
         operands: list[tuple[int, int]],
         recipe: list[Step],
         target: int | None,
         relative: int,
-    ) -> Access:
+    ) -> OperandAccess:
         if place.operand < 0:
             return self._implicit(plan, place, recipe, target)
         kind, value = operands[place.operand]
@@ -456,7 +456,7 @@ class Binder:
             access = self._register_access(spec, place.operand, value, recipe)
         elif spec.is_immediate:
             recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
-            return Access("i")
+            return OperandAccess("i")
         else:
             access = self._constant(plan, spec, place.operand, operands[place.operand], recipe)
         if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
@@ -473,29 +473,29 @@ class Binder:
             access = self._half_result(plan, access, operands)
         return access
 
-    def _implicit(self, plan: _Plan, place: _Place, recipe: list[Step], target: int | None) -> Access:
+    def _implicit(self, plan: _Plan, place: _OperandPlace, recipe: list[Step], target: int | None) -> OperandAccess:
         if place.name == "target":
             if target is None:
                 raise Unsupported("a branch to no instruction")
             recipe.append((Fill.TARGET, 0))
-            return Access("i")
+            return OperandAccess("i")
         if place.name == "following":
             recipe.append((Fill.FOLLOWING, 0))
-            return Access("i")
+            return OperandAccess("i")
         if place.name == "following_high":
             recipe.append((Fill.FOLLOWING_HIGH, 0))
-            return Access("i")
+            return OperandAccess("i")
         if place.name == "zero":
             recipe.append((Fill.FIXED, 0))
-            return Access("i")
+            return OperandAccess("i")
         if place.name == "vcc":
             recipe.append((Fill.FIXED, layout.WAVE["sink"] if plan.results_dropped else layout.VCC))
-            return Access("s")
-        return Access("-")
+            return OperandAccess("s")
+        return OperandAccess("-")
 
     def _constant(
         self, plan: _Plan, spec: OperandSpec, position: int, operand: tuple[int, int], recipe: list[Step]
-    ) -> Access:
+    ) -> OperandAccess:
         kind, value = operand
         if value in SINGLES and (position, OPEN) in plan.roles:
             raise Unsupported(f"{plan.name} of a float that is encoded inline: no source says which bits it has")
@@ -503,34 +503,34 @@ class Binder:
         if inline_offset(value, bits) is not None:
             recipe.append((Fill.INLINE64 if bits == 64 else Fill.INLINE32, position))
             splat = spec.type.count > 1 and spec.type.units > 1
-            return Access("c" if splat or (plan.operation.form is Form.PACKED and bits == 32) else "s")
+            return OperandAccess("c" if splat or (plan.operation.form is Form.PACKED and bits == 32) else "s")
         recipe.append((Fill.IMMEDIATE, position))
         if bits == 32:
-            return Access("k")
+            return OperandAccess("k")
         # A literal of 32 bits is extended with its sign only where the operand is a signed number (ISA documents,
         # "Literal Constants"); LLVM gives it without.
         signed = spec.type.is_signed and kind != _WIDE_LITERAL
         recipe.append((Fill.HIGH_SIGNED if signed else Fill.HIGH, position))
-        return Access("K")
+        return OperandAccess("K")
 
-    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:
+    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> OperandAccess:
         token = self._registers.place(number).token
         kind, half = token[0], token[1:]
         if kind == "?":
             raise Unsupported(f"register {half}")
         if kind == "-":
-            return Access("-")
+            return OperandAccess("-")
         if kind == "c" and (spec.type.units > 1 or (spec.type.kind == "mask" and self.wave_size > 32)):
             raise Unsupported("SCC as a number of 64 bits: of the upper half no source says anything")
         if kind == "0" and spec.is_result:
             recipe.append((Fill.FIXED, layout.WAVE["sink"]))
-            return Access("s")
+            return OperandAccess("s")
         recipe.append((Fill.REGISTER, position))
         if kind == "v":
-            return Access("v", high=half == "h", whole=not half)
-        return Access("s", high=half == "h")
+            return OperandAccess("v", high=half == "h", whole=not half)
+        return OperandAccess("s", high=half == "h")
 
-    def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
+    def _modified(self, plan: _Plan, spec: OperandSpec, access: OperandAccess, bits: int) -> OperandAccess:
         """Return an access with source modifiers.
 
         They are LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext.
@@ -549,7 +549,7 @@ class Binder:
         high = access.high or (bool(bits & 4) and spec.type.bits == 16)
         return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
 
-    def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
+    def _half_result(self, plan: _Plan, access: OperandAccess, operands: list[tuple[int, int]]) -> OperandAccess:
         """Return the access of a 16-bit result.
 
         GFX9 mostly clears the other half (unless op_sel picks the high one), later generations keep it.

@@ -14,8 +14,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.records import NO_BRANCH, Mode, RecordBinder
-from luthier.emulator.ir.variant import Access, FloatMode, Variant
+from luthier.emulator.binding.records import NO_BRANCH, RecordBinder, RecordMode
+from luthier.emulator.ir.variant import FloatMode, OperandAccess, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.errors import DeviceError
 from luthier.isa import InstructionArray, Isa
@@ -97,7 +97,7 @@ class RecordTable:
                 del self.run_lengths[first]
 
 
-class Instruction(NamedTuple):
+class BoundInstruction(NamedTuple):
     """Operation of a record, with its operands."""
 
     variant: Variant | None
@@ -106,7 +106,7 @@ class Instruction(NamedTuple):
     slots: tuple[int, ...]
 
 
-class Refusal(Struct, frozen=True):
+class RefusedInstruction(Struct, frozen=True):
     """Reason why an instruction cannot be executed."""
 
     index: int
@@ -130,7 +130,7 @@ class Watcher(Forgetful, Protocol):
 _Watching = TypeVar("_Watching", bound=Watcher)
 
 
-class Code:
+class DecodedCode:
     """The decoded code of one object for one wave size.
 
     Instructions are bound to operations only when control can reach them: from a kernel's entry, then from wherever an
@@ -167,7 +167,7 @@ class Code:
         self._stops, self._falls_through, self._leads_to = self._find_stops()
         self._lock = threading.RLock()
         self._tables: dict[int, RecordTable] = {}
-        self.refusals: dict[int, Refusal] = {}
+        self.refusals: dict[int, RefusedInstruction] = {}
         self.vgprs = np.zeros(count, np.int32)
         """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
         self.agprs = np.zeros(count, np.int32)
@@ -336,7 +336,7 @@ class Code:
     def start_at(self, key: int, entry: int) -> None:
         """Let the begin record of a table lead to `entry`."""
         records = self.table(key).records
-        variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(Access("i"),))
+        variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(OperandAccess("i"),))
         records["function"][self.begin] = machine_code().address(variant)
         records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
 
@@ -356,8 +356,8 @@ class Code:
             table.bound[reached] = True
             self._tell(key, table)
 
-    def _mode(self, key: int) -> Mode:
-        return Mode(
+    def _mode(self, key: int) -> RecordMode:
+        return RecordMode(
             float_mode(key),
             stepping=bool(key & layout.STEPPING),
             skipping=bool(key & layout.SKIPPING),
@@ -392,7 +392,7 @@ class Code:
         ends = np.flatnonzero(inside & (begins[1:] | ~np.concatenate([inside[1:], [False]])))
         return [range(first, last + 1) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def instructions(self, key: int, records: range) -> list[Instruction]:
+    def instructions(self, key: int, records: range) -> list[BoundInstruction]:
         """Return what is executed in a stretch; nothing if not all of it is bound, or if something is refused."""
         table, mode = self.table(key), self._mode(key)
         with self._lock:
@@ -404,9 +404,9 @@ class Code:
             variants = self._binder.variants(part, range(first, first + len(records)), mode)
             rows = table.records[records.start : records.stop]
             functions, slots = rows["function"].tolist(), map(tuple, rows["slots"].tolist())
-        return list(map(Instruction, variants, functions, slots))
+        return list(map(BoundInstruction, variants, functions, slots))
 
-    def run_at(self, key: int, records: range, function: int, instructions: Sequence[Instruction]) -> None:
+    def run_at(self, key: int, records: range, function: int, instructions: Sequence[BoundInstruction]) -> None:
         """Let a function do the work of a stretch, unless other instructions are there by now."""
         table = self.table(key)
         with self._lock:
@@ -469,7 +469,7 @@ class Code:
         start: int,
         part: InstructionArray,
         reached: NDArray[np.intp],
-        mode: Mode,
+        mode: RecordMode,
     ) -> None:
         """Fill in the records of one range."""
         positions = reached - start
@@ -499,7 +499,7 @@ class Code:
             self._refuse(records, int(reached[row]), reason)
 
     def _refuse(self, records: NDArray[np.void], record: int, reason: str) -> None:
-        self.refusals[record] = Refusal(record, reason)
+        self.refusals[record] = RefusedInstruction(record, reason)
         records["function"][record] = self._unsupported
 
     def reach(self, *records: int) -> NDArray[np.intp]:

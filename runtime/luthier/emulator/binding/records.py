@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
+from luthier.emulator.binding.shapes import MODIFIER, Fill, RegisterPlaces, Step
 from luthier.emulator.constants import HALF, OPEN, SINGLES, inline_offsets, own_float
 from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
@@ -55,7 +55,7 @@ class _Known(NamedTuple):
     """Reason why there is no code; then the rest is empty."""
 
 
-class Mode(Struct, frozen=True):
+class RecordMode(Struct, frozen=True):
     """Properties of the table that records are for which affect their code."""
 
     float_mode: FloatMode
@@ -112,12 +112,12 @@ class RecordBinder:
     def __init__(self, isa: Isa) -> None:
         self.isa = isa
         self._lock = threading.RLock()
-        self._registers = Registers(isa)
+        self._registers = RegisterPlaces(isa)
         self._places = np.full((4, isa.register_count), -1, np.int64)
         """By LLVM register number: token, offset in a wave, VGPRs and AGPRs up to its last one."""
         self._roles: dict[int, tuple[tuple[int, int], ...] | str] = {}
         """By opcode: operand positions that decide the code with their roles, or why there is no operation."""
-        self._shapes: dict[tuple[Mode, bytes], _Known] = {}
+        self._shapes: dict[tuple[RecordMode, bytes], _Known] = {}
 
     @functools.cached_property
     def _binder(self) -> Binder:
@@ -133,7 +133,7 @@ class RecordBinder:
         indices: NDArray[np.intp],
         targets: NDArray[np.int64],
         following: NDArray[np.int64],
-        mode: Mode,
+        mode: RecordMode,
     ) -> Records:
         """Bind the instructions at `indices`, which are decodable.
 
@@ -150,7 +150,7 @@ class RecordBinder:
         indices: NDArray[np.intp],
         targets: NDArray[np.int64],
         following: NDArray[np.int64],
-        mode: Mode,
+        mode: RecordMode,
     ) -> Records:
         opcodes = code.opcode[indices]
         starts = code.operand_start[indices].astype(np.intp)
@@ -259,7 +259,7 @@ class RecordBinder:
         code: InstructionArray,
         indices: NDArray[np.intp],
         targets: NDArray[np.int64],
-        mode: Mode,
+        mode: RecordMode,
     ) -> list[_Known]:
         """Return the shape of each key, for each of which an instruction is given."""
         missing = {key: row for row, key in enumerate(keys) if (mode, key) not in self._shapes}
@@ -280,7 +280,7 @@ class RecordBinder:
             keeper.put(fresh)
         return [self._shapes[mode, key] for key in keys]
 
-    def _find(self, code: InstructionArray, index: int, target: int, mode: Mode) -> _Known:
+    def _find(self, code: InstructionArray, index: int, target: int, mode: RecordMode) -> _Known:
         from luthier.emulator.ir.declare import Unsupported
 
         try:
@@ -289,7 +289,9 @@ class RecordBinder:
             return _Known("", (), str(problem))
         return _Known(variant.symbol, recipe)
 
-    def _variant(self, code: InstructionArray, index: int, target: int, mode: Mode) -> tuple[Variant, tuple[Step, ...]]:
+    def _variant(
+        self, code: InstructionArray, index: int, target: int, mode: RecordMode
+    ) -> tuple[Variant, tuple[Step, ...]]:
         if mode.skipping and not self.isa.opcode(int(code.opcode[index])).pseudo.startswith("S_"):
             return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
@@ -298,7 +300,7 @@ class RecordBinder:
         variant = replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats)
         return replace(variant, undefined=mode.undefined), shape.recipe
 
-    def variants(self, code: InstructionArray, indices: range, mode: Mode) -> list[Variant | None]:
+    def variants(self, code: InstructionArray, indices: range, mode: RecordMode) -> list[Variant | None]:
         """Return the operations of decodable instructions that are not refused; None for branches."""
         branches = code.target[indices.start : indices.stop] != NO_TARGET
         with self._lock:
@@ -328,7 +330,7 @@ class RecordBinder:
         code: InstructionArray,
         indices: NDArray[np.intp],
         targets: NDArray[np.int64],
-        mode: Mode,
+        mode: RecordMode,
     ) -> tuple[NDArray[np.uint64], dict[int, str]]:
         """Return the host address of each shape's function, 0 where there is none, and by shape why."""
         rows = {shape.symbol: row for row, shape in enumerate(shapes) if not shape.refusal}

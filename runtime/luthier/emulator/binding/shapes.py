@@ -60,7 +60,7 @@ class RegisterPlace(NamedTuple):
     agprs: int = 0
 
 
-class Registers:
+class RegisterPlaces:
     """Places of the registers of one processor in a wave."""
 
     def __init__(self, isa: Isa) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.uses import uses_of
 from luthier.emulator.running.execution import execute
 from luthier.emulator.running.executor import Executor
-from luthier.emulator.running.memory import Arena, Memory
+from luthier.emulator.running.memory import AllocationTable, Arena
 from luthier.emulator.running.plan import code_plan
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import worker_at
@@ -54,9 +54,9 @@ class Bench:
         scratch: bytes of scratch a lane.
     """
 
-    def __init__(self, isa: Isa, program: bytes, memory: Memory | None = None, scratch: int = 0) -> None:
-        self.code = Code(isa, [(0, program)])
-        self._memory = memory or Memory()
+    def __init__(self, isa: Isa, program: bytes, memory: AllocationTable | None = None, scratch: int = 0) -> None:
+        self.code = DecodedCode(isa, [(0, program)])
+        self._memory = memory or AllocationTable()
         self._executor = Executor(0)
         self._stack = Arena(isa.wave_size * scratch + 64)
         self._host = np.zeros(max(self.code.size, 1), np.uint8)
@@ -151,7 +151,7 @@ def run_assembly(
     scc: int = 0,
     lds: bytes | int = 0,
     scratch: int = 0,
-    memory: Memory | None = None,
+    memory: AllocationTable | None = None,
     floats: int = 0,
     undefined: bool = False,
 ) -> WaveState:

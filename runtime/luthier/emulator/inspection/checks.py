@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.hazards import HAZARD, HazardWatch, hazard_watch
 from luthier.emulator.inspection.uses import uses_of
 from luthier.emulator.inspection.waits import MISSING_WAIT, WaitWatch, wait_watch
-from luthier.emulator.running.executor import Block, Executor
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.executor import Executor, StructureBlock
+from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.observation import Observation
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.findings.collector import FindingSet, KernelCode, instruction_site
-from luthier.findings.finding import Allocation, Finding
+from luthier.findings.finding import Finding, NearbyAllocation
 from luthier.findings.floats import has_flow, looked_for
 from luthier.findings.kinds import CHECKS, DECISIONS, FLOAT_KINDS, KINDS, UNDEFINED, kinds_of_check, named_checks
 from luthier.objects import CodeObject
@@ -62,19 +62,19 @@ class DeviceFindings(FindingSet):
         memory: of the device.
     """
 
-    def __init__(self, kinds: Collection[str], memory: Memory) -> None:
+    def __init__(self, kinds: Collection[str], memory: AllocationTable) -> None:
         super().__init__(kinds)
         self._memory = memory
 
-    def allocation(self, process: int, seen: Sighting) -> Allocation | None:
+    def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
         """Return the allocation that something was seen of; None: none is known."""
         inside = None if seen.in_lds else self._memory.find(seen.address)
         if inside is None:
             return super().allocation(process, seen)
-        return Allocation(inside.address, inside.size, 0)
+        return NearbyAllocation(inside.address, inside.size, 0)
 
 
-def kernel_code(code: Code, kernel: str, object: CodeObject) -> KernelCode:
+def kernel_code(code: DecodedCode, kernel: str, object: CodeObject) -> KernelCode:
     """Return a kernel of an object as findings refer to it."""
     return KernelCode(
         kernel,
@@ -95,7 +95,7 @@ class LaunchChecks(Observation):
     """
 
     def __init__(
-        self, findings: FindingSet, code: Code, kernel: KernelCode, launch: int = 0, *, filled: bool = False
+        self, findings: FindingSet, code: DecodedCode, kernel: KernelCode, launch: int = 0, *, filled: bool = False
     ) -> None:
         self._findings, self._code, self._kernel, self._launch = findings, code, kernel, launch
         kinds = findings.kinds
@@ -109,7 +109,7 @@ class LaunchChecks(Observation):
         self._watches: list[WaitWatch | HazardWatch] = [hazard_watch(code)] if HAZARD in kinds else []
         self._watches += [wait_watch(code)] if MISSING_WAIT in kinds else []
         fields = {name: value for watch in self._watches for name, value in watch.fields.items()}
-        self._block = Block(layout.WATCH, fields) if fields else None
+        self._block = StructureBlock(layout.WATCH, fields) if fields else None
 
     def begin(self) -> int:
         """Return the address of what the launch is to know of its instructions (`uses` of `layout.PLAN`)."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from luthier.emulator.binding.bind import Binder, operation_name
 from luthier.emulator.inspection.samples import Samples, samples
-from luthier.emulator.ir.declare import Operation, Unsupported
+from luthier.emulator.ir.declare import DeclaredOperation, Unsupported
 from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.refused import is_graphics
@@ -85,7 +85,7 @@ def coverage(target: str, wave_size: int | None = None) -> Coverage:
     return replace(_examined[key], target=target)
 
 
-def _examine(isa: Isa, table: Mapping[str, Operation], instructions: Samples) -> Coverage:
+def _examine(isa: Isa, table: Mapping[str, DeclaredOperation], instructions: Samples) -> Coverage:
     binder = Binder(isa)
     result = Coverage(str(isa.target))
     for number, (code, index) in instructions.items():

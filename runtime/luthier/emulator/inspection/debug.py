@@ -8,15 +8,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState, get_field
 
 
-class Step(Struct, frozen=True):
+class WaveStep(Struct, frozen=True):
     """A wave about to execute an instruction."""
 
-    code: Code
+    code: DecodedCode
     worker: WorkerState
     record: int
     workgroup: int
@@ -38,11 +38,11 @@ class Step(Struct, frozen=True):
         return f"work-group {self.workgroup} wave {self.wave} {self.address:#x} {self.text}"
 
 
-Trace = Callable[[Step], object]
+Trace = Callable[[WaveStep], object]
 """Called before an instruction; returning False ends the launch."""
 
 
-def observer_of(code: Code, trace: Trace, breakpoints: Collection[int] | None) -> Callable[[WorkerState], bool]:
+def observer_of(code: DecodedCode, trace: Trace, breakpoints: Collection[int] | None) -> Callable[[WorkerState], bool]:
     """Return what an execution calls before every instruction, for a trace.
 
     `breakpoints` are virtual addresses to which calls of the trace are limited.
@@ -56,10 +56,10 @@ def observer_of(code: Code, trace: Trace, breakpoints: Collection[int] | None) -
     return observe
 
 
-def step_of(code: Code, worker: WorkerState) -> Step:
+def step_of(code: DecodedCode, worker: WorkerState) -> WaveStep:
     """Return where the wave that stopped last is."""
     wave = worker.current()
-    return Step(
+    return WaveStep(
         code,
         worker,
         worker.record_of(wave),
@@ -92,7 +92,7 @@ class TraceRecorder:
         self.entries: list[TraceEntry] = []
         self._texts: dict[int, str] = {}
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: WaveStep) -> None:
         """Keep one step, as a launch calls it."""
         if len(self.entries) >= self.limit:
             return

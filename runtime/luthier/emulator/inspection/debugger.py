@@ -10,16 +10,16 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.debug import Step, Trace
-from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.inspection.debug import Trace, WaveStep
+from luthier.emulator.running.memory import AllocationTable, host_bytes
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.stats import LaunchStats
 from luthier.errors import DeviceError
 from luthier.objects import Kernel
 from luthier.support.threads import Worker
 
-Stop = Callable[[Step], bool]
+Stop = Callable[[WaveStep], bool]
 
 
 class DebugSession:
@@ -37,27 +37,27 @@ class DebugSession:
     def __init__(
         self,
         kernel: Kernel,
-        code: Code,
-        memory: Memory,
+        code: DecodedCode,
+        memory: AllocationTable,
         launch: Callable[[Trace], LaunchStats | None],
     ) -> None:
         self.kernel = kernel
         self._code = code
         self._memory = memory
-        self.where: Step | None = None
+        self.where: WaveStep | None = None
         """The wave about to execute an instruction; None when the kernel has ended."""
         self.stats: LaunchStats | None = None
         """Counts of the launch, once it has ended; None where nobody counts."""
         self._breakpoints: set[int] = set()
         self._until: Stop = lambda step: True
-        self._events: queue.SimpleQueue[Step | LaunchStats | BaseException | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[WaveStep | LaunchStats | BaseException | None] = queue.SimpleQueue()
         self._go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._thread = Worker(self._launch, launch)
         self._wait()
 
     # Going on -------------------------------------------------------------------------------------------------------
 
-    def step(self, count: int = 1) -> Step | None:
+    def step(self, count: int = 1) -> WaveStep | None:
         """Execute `count` instructions, of whatever waves are next; where that leads, None at the end of the kernel.
 
         Raises:
@@ -67,14 +67,14 @@ class DebugSession:
             raise DeviceError(f"cannot make {count} steps", kernel=self.kernel.name)
         left = count
 
-        def enough(step: Step) -> bool:
+        def enough(step: WaveStep) -> bool:
             nonlocal left
             left -= 1
             return left <= 0
 
         return self._resume(enough)
 
-    def step_wave(self) -> Step | None:
+    def step_wave(self) -> WaveStep | None:
         """Execute until the wave that is stopped now is about to execute its next instruction, or a breakpoint is
         reached; None if the kernel ends first.
 
@@ -87,7 +87,7 @@ class DebugSession:
             lambda step: (step.workgroup == group and step.wave == wave) or step.address in self._breakpoints
         )
 
-    def run(self, until: Stop | None = None) -> Step | None:
+    def run(self, until: Stop | None = None) -> WaveStep | None:
         """Execute up to a breakpoint, or to a step for which `until` holds; None at the end of the kernel.
 
         Raises:
@@ -200,27 +200,27 @@ class DebugSession:
             outcome = problem
         self._events.put(outcome)
 
-    def _trace(self, step: Step) -> bool:
+    def _trace(self, step: WaveStep) -> bool:
         """Hand over a step and wait, if it is one to stop at; runs on the launch's thread."""
         if not self._until(step):
             return True
         self._events.put(step)
         return self._go_on.get()
 
-    def _stopped(self) -> Step:
+    def _stopped(self) -> WaveStep:
         if self.where is None:
             raise DeviceError("the kernel has ended", kernel=self.kernel.name)
         return self.where
 
-    def _resume(self, until: Stop) -> Step | None:
+    def _resume(self, until: Stop) -> WaveStep | None:
         self._stopped()
         self._until = until
         self._go_on.put(True)
         return self._wait()
 
-    def _wait(self) -> Step | None:
+    def _wait(self) -> WaveStep | None:
         event = self._events.get()
-        if isinstance(event, Step):
+        if isinstance(event, WaveStep):
             self.where = event
             return event
         self.where = None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from luthier import _mc
 from luthier.arch.parties import DS_NOPS
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
@@ -15,7 +15,7 @@ CONTEXT = max(DS_NOPS.values())
 """Instructions before one that may matter to what it does."""
 
 
-class Place(NamedTuple):
+class InstructionPlace(NamedTuple):
     """Place of an instruction."""
 
     columns: Columns
@@ -27,13 +27,13 @@ class Place(NamedTuple):
 class Decoded:
     """The instructions of one code."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: DecodedCode) -> None:
         self._code = code
         self.table = EffectTable(code.isa, code.isa.wave_size, r.VECTOR_MASK)
         self._columns = [Columns(part) for part in code.parts]
         self._rewritten: dict[int, tuple[Columns, int]] = {}
 
-    def place(self, record: int) -> Place | None:
+    def place(self, record: int) -> InstructionPlace | None:
         """Return the place of a record; None where there is no instruction."""
         found = self._rewritten.get(record)
         if found is None:
@@ -43,7 +43,7 @@ class Decoded:
             self._columns += [Columns(part) for part in self._code.parts[len(self._columns) :]]  # other objects' code
             found = self._columns[place[0]], place[1]
         columns, index = found
-        return None if columns.opcode[index] < 0 else Place(columns, self.table.code(columns), index)
+        return None if columns.opcode[index] < 0 else InstructionPlace(columns, self.table.code(columns), index)
 
     def forget(self, records: Iterable[int]) -> None:
         """Decode anew consecutive records, where other instructions are now."""
@@ -59,7 +59,7 @@ class Decoded:
             self._rewritten[first - index + at] = columns, at - begin
 
 
-def decoded(code: Code) -> Decoded:
+def decoded(code: DecodedCode) -> Decoded:
     """Return the decoded form of a code, made once."""
     found = code.decoded
     if not isinstance(found, Decoded):

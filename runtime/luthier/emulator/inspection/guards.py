@@ -19,7 +19,7 @@ from luthier.isa import NO_TARGET, InstructionArray, Isa
 from luthier.isa import registers as r
 from luthier.isa.access_kinds import AccessKind, is_memory, kind_in_lds, kind_of, mnemonic_at
 from luthier.lifting.instructions.effects import Columns, Effects, effect_table
-from luthier.lifting.instructions.semantics import Control, Lanes
+from luthier.lifting.instructions.semantics import Control, LaneChange
 
 NEAR = 512
 """Instructions before and behind the load that are looked at."""
@@ -218,9 +218,9 @@ class _Walk:
             written=state.written | effects.writes & _SGPRS,
             tried=state.tried or tries,
         )
-        if effects.lanes & Lanes.BECOMES_ACTIVE:
-            return self._widened(state, index, depends=depends, flips=bool(effects.lanes & Lanes.BECOMES_INACTIVE))
-        if effects.lanes & Lanes.BECOMES_INACTIVE and all(region.begin != index for region in state.regions):
+        if effects.lanes & LaneChange.BECOMES_ACTIVE:
+            return self._widened(state, index, depends=depends, flips=bool(effects.lanes & LaneChange.BECOMES_INACTIVE))
+        if effects.lanes & LaneChange.BECOMES_INACTIVE and all(region.begin != index for region in state.regions):
             return replace(state, regions=(*state.regions, _Region(index, depends, -1)))
         return state
 

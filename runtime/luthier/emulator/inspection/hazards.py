@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, Zeros, own_zeros
+from luthier.emulator.binding.program import DecodedCode, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import CONTEXT, decoded
 from luthier.errors import EmulationError
 from luthier.findings.collector import PairSighting
@@ -27,8 +27,8 @@ from luthier.findings.kinds import FindingKind
 from luthier.hazards.wait_states.findings import lacking
 from luthier.hazards.wait_states.model import START, Rule, Ticks, hazard_model, ticks
 from luthier.hazards.wait_states.operands import Taking, opcodes_of
-from luthier.hazards.wait_states.state import EMPTY, Machine, Near, State
-from luthier.hazards.wait_states.steps import Step, known_fields
+from luthier.hazards.wait_states.state import EMPTY, HazardMachine, State, TooNear
+from luthier.hazards.wait_states.steps import HazardStep, known_fields
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import TargetId
 
@@ -72,19 +72,21 @@ class HazardAutomaton:
         target: that of the object, which may say more than the device's: XNACK is off, or that it is for several.
     """
 
-    def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0, target: TargetId | None = None) -> None:
+    def __init__(
+        self, code: DecodedCode, zeros: Zeros = own_zeros, more: int = 0, target: TargetId | None = None
+    ) -> None:
         self._code, self._zeros = code, zeros
         self._count, self._most = code.count, code.count + 1 + more
         target = target or code.isa.target
         self._model = hazard_model(target.target, code.isa.wave_size, target.xnack is not False)
-        self._machine = Machine(self._model)
+        self._machine = HazardMachine(self._model)
         self._opcodes = {number for part in code.parts for number in part.opcode.tolist()} - {-1}
         self._rules = self._met()
         self._known = opcodes_of(self._model, code.isa)
         self._shared: dict[int, _Shared] = {}
         """By opcode number."""
         self._decoded = decoded(code)
-        self._steps: dict[int, Step | None] = {}
+        self._steps: dict[int, HazardStep | None] = {}
         self._states: list[State] = [EMPTY]
         self._numbers: dict[State, int] = {EMPTY: 0}
         self._next: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -178,7 +180,7 @@ class HazardAutomaton:
             return layout.FOLLOW_ENDS
         hits: list[_Hit] = []
 
-        def report(near: Near) -> None:
+        def report(near: TooNear) -> None:
             rule = self._model.rules[near.rule]
             only_on = self._model.only_on(rule, near.tag, near.there, near.needed)
             hits.append(_Hit(rule, near.units, near.there, near.needed, only_on))
@@ -215,7 +217,7 @@ class HazardAutomaton:
                 found[record] = bool(made & units) or not units
         return found
 
-    def _step(self, record: int) -> Step | None:
+    def _step(self, record: int) -> HazardStep | None:
         if record in self._steps:
             return self._steps[record]
         made = self._steps[record] = self._make(record)
@@ -226,7 +228,7 @@ class HazardAutomaton:
                     possible[record] = 1
         return made
 
-    def _make(self, record: int) -> Step | None:
+    def _make(self, record: int) -> HazardStep | None:
         place = self._decoded.place(record) if record < self._count else None
         if place is None:
             return None
@@ -239,7 +241,7 @@ class HazardAutomaton:
             return None
         own = shared.own or ticks(self._code.isa.opcode(number), columns.values(index))
         does = known_fields(self._known, self._decoded.table, native, columns, index, shared.taking)
-        return Step(record, START, own, *does)
+        return HazardStep(record, START, own, *does)
 
     def _share(self, number: int) -> _Shared:
         opcode = self._code.isa.opcode(number)
@@ -315,7 +317,7 @@ def _sighting(hit: _Hit, row: np.void) -> PairSighting:
     )
 
 
-def hazard_watch(code: Code) -> HazardWatch:
+def hazard_watch(code: DecodedCode) -> HazardWatch:
     """Return the watch of a launch of a kernel in this code."""
     automaton = code.hazards
     if not isinstance(automaton, HazardAutomaton):

@@ -29,7 +29,7 @@ _DPP8_ALL_LANES = 0xE9
 _VECTOR, _SCALAR = re.compile(r"[VA]GPR0(_|$)"), re.compile(r"SGPR0(_|$)")
 
 
-class _Operands(Struct, frozen=True):
+class _OperandChoice(Struct, frozen=True):
     """Choice of operands."""
 
     registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)
@@ -39,9 +39,9 @@ class _Operands(Struct, frozen=True):
 
 
 _ATTEMPTS = (
-    _Operands(),
-    _Operands((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1), ("simm16", 1))),
-    _Operands(immediates=(("cpol", 16), ("simm16", 1))),
+    _OperandChoice(),
+    _OperandChoice((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1), ("simm16", 1))),
+    _OperandChoice(immediates=(("cpol", 16), ("simm16", 1))),
 )
 """The later ones for opcodes whose encoding means another with the earlier operands."""
 
@@ -88,7 +88,7 @@ def _encodings(widest: str, wave_size: int, attempt: int) -> Mapping[int, bytes]
 
 
 def _encoded(
-    isa: Isa, opcodes: tuple[Opcode, ...], choice: _Operands, register: Callable[[str], int]
+    isa: Isa, opcodes: tuple[Opcode, ...], choice: _OperandChoice, register: Callable[[str], int]
 ) -> dict[int, bytes]:
     """Return encodings of some opcodes, without those for which LLVM does not take the operands."""
     while True:
@@ -105,7 +105,7 @@ def _encoded(
         return dict(zip((opcode.number for opcode in opcodes), pieces, strict=True))
 
 
-def _register_choice(isa: Isa, choice: _Operands) -> Callable[[str], int]:
+def _register_choice(isa: Isa, choice: _OperandChoice) -> Callable[[str], int]:
     @functools.cache
     def register(name: str) -> int:
         numbers = isa.registers_in_class(name)
@@ -118,7 +118,9 @@ def _register_choice(isa: Isa, choice: _Operands) -> Callable[[str], int]:
     return register
 
 
-def _instructions(opcodes: Iterable[Opcode], choice: _Operands, register: Callable[[str], int]) -> InstructionArray:
+def _instructions(
+    opcodes: Iterable[Opcode], choice: _OperandChoice, register: Callable[[str], int]
+) -> InstructionArray:
     """Return one instruction per opcode, in columns without code."""
     immediates = dict(choice.immediates)
     starts = [0]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, Zeros, own_zeros
+from luthier.emulator.binding.program import DecodedCode, Zeros, own_zeros
 from luthier.emulator.inspection.guards import guards
 from luthier.emulator.inspection.waiting import waits
 from luthier.isa.access_kinds import ACCESSES, AccessKind, kind_in_lds, kind_of
@@ -27,14 +27,14 @@ _PLAIN = re.compile(r"2st64|read2|2addr|b96|b128")
 """What is in the names of loads of LDS that no atomic load becomes: of several places, or of more than 64 bits."""
 
 
-class Uses:
+class RegisterUses:
     """Table of what instructions do, by record of a code, as `layout.USE_READS` and the like: a `Watcher` of the code.
 
     Args:
         zeros: makes the array that native code reads.
     """
 
-    def __init__(self, code: Code, zeros: Zeros) -> None:
+    def __init__(self, code: DecodedCode, zeros: Zeros) -> None:
         self._code, self._zeros = code, zeros
         self.table: NDArray[np.uint16] = zeros(code.count + 1, np.uint16)
 
@@ -105,6 +105,6 @@ def is_coherent(text: str) -> bool:
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
 
 
-def uses_of(code: Code) -> int:
+def uses_of(code: DecodedCode) -> int:
     """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
-    return int(code.watcher(Uses, lambda: Uses(code, own_zeros)).table.ctypes.data)
+    return int(code.watcher(RegisterUses, lambda: RegisterUses(code, own_zeros)).table.ctypes.data)

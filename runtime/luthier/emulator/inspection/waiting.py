@@ -28,11 +28,11 @@ def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
     ):
         return False
     first = max(0, position - LOOP)
-    code = _Near(isa, part.part(first, min(len(part), position + 2 * LOOP)))
+    code = _LoadSurroundings(isa, part.part(first, min(len(part), position + 2 * LOOP)))
     return code.is_in_loop(position - first) or code.is_before_loop(position - first)
 
 
-class _Near:
+class _LoadSurroundings:
     """The instructions around a load."""
 
     def __init__(self, isa: Isa, code: InstructionArray) -> None:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from luthier.cache.memory import BoundedCache
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, Zeros, own_zeros
+from luthier.emulator.binding.program import DecodedCode, Zeros, own_zeros
 from luthier.emulator.inspection.decoded import decoded
 from luthier.errors import EmulationError
 from luthier.findings.collector import PairSighting
 from luthier.findings.kinds import FindingKind
 from luthier.hazards.wait_counters.model import WaitModel, wait_model
-from luthier.hazards.wait_counters.steps import HALVES, MOST_KNOWN, Step, fills_half, step_of
+from luthier.hazards.wait_counters.steps import HALVES, MOST_KNOWN, WaitStep, fills_half, step_of
 from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns
@@ -48,7 +48,7 @@ class WaitFacts:
         more: number of records that may come from other objects.
     """
 
-    def __init__(self, code: Code, zeros: Zeros = own_zeros, more: int = 0) -> None:
+    def __init__(self, code: DecodedCode, zeros: Zeros = own_zeros, more: int = 0) -> None:
         self.model: WaitModel = wait_model(code.isa.target.target)
         self.facts: NDArray[np.void] = zeros(code.count + 1 + more, _FACT)
         self.streams: NDArray[np.void] = zeros(len(self.model.streams), layout.STREAM.dtype())
@@ -93,7 +93,7 @@ class WaitFacts:
             "poison": POISON,
         }
 
-    def _fact(self, columns: Columns, index: int, step: Step) -> NDArray[np.void]:
+    def _fact(self, columns: Columns, index: int, step: WaitStep) -> NDArray[np.void]:
         opcode = columns.opcode[index]
         entry = self._decoded.table.opcode(opcode)
         pseudo = entry.opcode.pseudo
@@ -143,7 +143,7 @@ def _known_facts(isa: Isa) -> BoundedCache[tuple[int, ...], NDArray[np.void]]:
     return BoundedCache(MOST_KNOWN)
 
 
-def wait_watch(code: Code) -> WaitWatch:
+def wait_watch(code: DecodedCode) -> WaitWatch:
     """Return the watch of a launch of a kernel in this code."""
     return WaitWatch(code.watcher(WaitFacts, lambda: WaitFacts(code)), code)
 
@@ -176,7 +176,7 @@ class WaitWatch:
         facts: of its code.
     """
 
-    def __init__(self, facts: WaitFacts, code: Code) -> None:
+    def __init__(self, facts: WaitFacts, code: DecodedCode) -> None:
         self._facts, self._code = facts, code
         self._found = np.zeros(MOST, _FOUND)
         self.fields = {**facts.fields, "found": self._found.ctypes.data, "capacity": MOST}

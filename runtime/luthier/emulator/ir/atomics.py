@@ -14,11 +14,11 @@ from msgspec import Struct
 from luthier.emulator.ir.exact import I32, PTR
 from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
 from luthier.emulator.ir.operands import flush_denormal, flush_input
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
-Combine = Callable[[WaveBuilder, Value, list[Value]], Value]
+Combine = Callable[[WaveBuilder, TypedValue, list[TypedValue]], TypedValue]
 
 
 class Atomic(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Atomic(Struct, frozen=True):
     """After ``global_atomic_``."""
     lds_names: tuple[str, ...]
     """Without return, after ``ds_``."""
-    type: Type
+    type: ScalarType
     combine: Combine
     """New value from the old one and the data."""
     rmw: str = ""
@@ -50,11 +50,11 @@ class Atomic(Struct, frozen=True):
 def atomic_lanes(
     w: WaveBuilder,
     atomic: Atomic,
-    hosts: Value,
-    rows: list[Value],
-    result: Slot | None,
-    mask: Value | None = None,
-    writing: Value | None = None,
+    hosts: TypedValue,
+    rows: list[TypedValue],
+    result: OperandSlot | None,
+    mask: TypedValue | None = None,
+    writing: TypedValue | None = None,
 ) -> None:
     """Do the operation for each active lane in ascending order; write old values to `result` if it is there.
 
@@ -83,9 +83,9 @@ def atomic_lanes(
             result.store_row(index, row, w.exec if writing is None else writing)
 
 
-def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:
+def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[TypedValue]) -> TypedValue:
     """Emit one lane's read-modify-write; return the old value, as an integer."""
-    integer = Type("u", 32 * atomic.units)
+    integer = ScalarType("u", 32 * atomic.units)
     if atomic.rmw:
         return w.wrap(w.ir.atomic_rmw(atomic.rmw, pointer, data[0].llvm, "seq_cst"), integer)
     function = w.llvm_function
@@ -111,16 +111,16 @@ def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[V
 # What the operations compute (ISA documents, "FLAT, Scratch and Global", "LDS") -------------------------------------
 
 
-def _add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _add(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     return old + data[0]
 
 
-def _swap_if_equal(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _swap_if_equal(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the result of compare-and-swap; the data are the new value, then the one to compare with."""
     return w.select(old == data[1], data[0], old)
 
 
-def _swap_if_equal_lds(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _swap_if_equal_lds(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the result of compare-and-swap of LDS instructions before GFX11, whose data have the comparison first."""
     return w.select(old == data[0], data[1], old)
 
@@ -128,19 +128,22 @@ def _swap_if_equal_lds(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 # MODE decides about denormals in LDS alone: `w.mode` keeps them elsewhere (CDNA4's document, 9.2.2; RDNA4's, 13.2).
 
 
-def _add_floats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _add_floats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     total = flush_input(w, old) + flush_input(w, data[0])
     return total if w.mode.denormals(total.type.bits) & 2 else flush_denormal(w, total)
 
 
-def _quieted(w: WaveBuilder, value: Value) -> Value:
+def _quieted(w: WaveBuilder, value: TypedValue) -> TypedValue:
     """Return a float, with its quiet bit set if it is NaN."""
     fraction = {32: 23, 64: 52}[value.type.bits]
     return w.select(w.is_nan(value), (value.as_(f"u{value.type.bits}") | 1 << fraction - 1).as_(value.type), value)
 
 
 def _choice(
-    better: Callable[[Value, Value], Value], sign: Callable[[Value, Value], Value], *, flushed: bool
+    better: Callable[[TypedValue, TypedValue], TypedValue],
+    sign: Callable[[TypedValue, TypedValue], TypedValue],
+    *,
+    flushed: bool,
 ) -> Combine:
     """Return the choice of one of two floats; denormals that are flushed count as zeros.
 
@@ -150,7 +153,7 @@ def _choice(
         flushed: whether the result is flushed, and one of two NaN quieted, too, as it is from GFX12 on.
     """
 
-    def choose(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    def choose(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
         left, right = flush_input(w, old), flush_input(w, data[0])
         chosen, other = (left, _quieted(w, right)) if flushed else (old, data[0])
         value = w.select(better(right, left) | w.is_nan(left), other, chosen)
@@ -168,40 +171,40 @@ _MAX, _MAX_NUM = (_choice(operator.gt, operator.and_, flushed=flushed) for flush
 def swap_if_equal_floats(new: int, wanted: int) -> Combine:
     """Return the compare-and-swap of floats in LDS, whose data are at these places: -0 equals +0, NaN nothing."""
 
-    def swap(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    def swap(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
         return w.select(flush_input(w, old) == flush_input(w, data[wanted]), flush_input(w, data[new]), old)
 
     return swap
 
 
-def _increment(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _increment(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the old value plus one, wrapped to 0 at the data."""
     return w.select(old >= data[0], w.like(0, old), old + 1)
 
 
-def _decrement(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _decrement(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the old value minus one, wrapped to the data at 0 and from above it."""
     return w.select((old == 0) | (old > data[0]), data[0], old - 1)
 
 
-def _reverse_subtract(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _reverse_subtract(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     return data[0] - old
 
 
-def _subtract_clamp(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _subtract_clamp(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the difference, saturated at 0."""
     return w.select(old < data[0], w.like(0, old), old - data[0])
 
 
-def _conditional_subtract(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _conditional_subtract(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     return w.select(old >= data[0], old - data[0], old)
 
 
-def _masked_or(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _masked_or(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     return (old & ~data[0]) | data[1]
 
 
-def _add_bfloats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+def _add_bfloats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the sum of bfloats, of which MODE's denormals of 16 bits decide."""
     kept = w.mode.denormals(16)
     left, right = (value.to("f32") if kept & 1 else flush_denormal(w, value.to("f32")) for value in (old, data[0]))
@@ -210,7 +213,7 @@ def _add_bfloats(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
 
 
 def _packed(kind: str) -> Combine:
-    def add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    def add(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
         halves = []
         for shift in (0, 16):
             left, right = (
@@ -236,7 +239,7 @@ def _integer(
             new_style = name[-1] in "ubi" and name[-2] == "_"
             vectors.append(f"{name}{bits}" if new_style else f"{name}{wide}")
         names = tuple(f"{name}{bits}" for name in lds.split())
-        rows.append(Atomic(tuple(vectors), names, Type(kinds, bits), combine, rmw, data_count))
+        rows.append(Atomic(tuple(vectors), names, ScalarType(kinds, bits), combine, rmw, data_count))
     return rows
 
 
@@ -258,18 +261,18 @@ ATOMICS: tuple[Atomic, ...] = (
     *_integer("", "cmpst_b", _swap_if_equal_lds, data_count=2),
     *_integer("", "cmpstore_b", _swap_if_equal, data_count=2),
     *_integer("", "mskor_b", _masked_or, data_count=2),
-    Atomic(("csub", "csub_u32", "sub_clamp_u32"), ("sub_clamp_u32",), Type("u", 32), _subtract_clamp),
-    Atomic(("cond_sub_u32",), ("cond_sub_u32",), Type("u", 32), _conditional_subtract),
-    Atomic(("add_f32",), ("add_f32",), Type("f", 32), _add_floats),
-    Atomic(("add_f64",), ("add_f64",), Type("f", 64), _add),
-    Atomic(("fmin", "min_f32"), ("min_f32",), Type("f", 32), _MIN),
-    Atomic(("fmax", "max_f32"), ("max_f32",), Type("f", 32), _MAX),
-    Atomic(("fmin_x2", "min_f64"), ("min_f64",), Type("f", 64), _MIN),
-    Atomic(("fmax_x2", "max_f64"), ("max_f64",), Type("f", 64), _MAX),
-    *(Atomic((name,), (name,), Type("f", int(name[-2:])), _MIN_NUM) for name in ("min_num_f32", "min_num_f64")),
-    *(Atomic((name,), (name,), Type("f", int(name[-2:])), _MAX_NUM) for name in ("max_num_f32", "max_num_f64")),
-    Atomic(("fcmpswap", "cmpswap_f32"), (), Type("f", 32), _swap_if_equal, "", 2),
-    Atomic(("fcmpswap_x2", "cmpswap_f64"), (), Type("f", 64), _swap_if_equal, "", 2),
-    Atomic(("pk_add_f16",), ("pk_add_f16",), Type("f", 16, 2), _packed("f16")),
-    Atomic(("pk_add_bf16",), ("pk_add_bf16",), Type("bf", 16, 2), _packed("bf16")),
+    Atomic(("csub", "csub_u32", "sub_clamp_u32"), ("sub_clamp_u32",), ScalarType("u", 32), _subtract_clamp),
+    Atomic(("cond_sub_u32",), ("cond_sub_u32",), ScalarType("u", 32), _conditional_subtract),
+    Atomic(("add_f32",), ("add_f32",), ScalarType("f", 32), _add_floats),
+    Atomic(("add_f64",), ("add_f64",), ScalarType("f", 64), _add),
+    Atomic(("fmin", "min_f32"), ("min_f32",), ScalarType("f", 32), _MIN),
+    Atomic(("fmax", "max_f32"), ("max_f32",), ScalarType("f", 32), _MAX),
+    Atomic(("fmin_x2", "min_f64"), ("min_f64",), ScalarType("f", 64), _MIN),
+    Atomic(("fmax_x2", "max_f64"), ("max_f64",), ScalarType("f", 64), _MAX),
+    *(Atomic((name,), (name,), ScalarType("f", int(name[-2:])), _MIN_NUM) for name in ("min_num_f32", "min_num_f64")),
+    *(Atomic((name,), (name,), ScalarType("f", int(name[-2:])), _MAX_NUM) for name in ("max_num_f32", "max_num_f64")),
+    Atomic(("fcmpswap", "cmpswap_f32"), (), ScalarType("f", 32), _swap_if_equal, "", 2),
+    Atomic(("fcmpswap_x2", "cmpswap_f64"), (), ScalarType("f", 64), _swap_if_equal, "", 2),
+    Atomic(("pk_add_f16",), ("pk_add_f16",), ScalarType("f", 16, 2), _packed("f16")),
+    Atomic(("pk_add_bf16",), ("pk_add_bf16",), ScalarType("bf", 16, 2), _packed("bf16")),
 )

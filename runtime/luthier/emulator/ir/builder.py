@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from luthier.emulator.ir.exact import ExactBuilder
 from luthier.emulator.ir.rounding import rounded
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Operand, Value
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import Operand, TypedValue
 
 Result = TypeVar("Result")
 
@@ -19,13 +19,13 @@ Result = TypeVar("Result")
 class Builder(ExactBuilder):
     """Makes values; see README.md for the list with examples."""
 
-    def convert(self, value: Value, type: str | Type) -> Value:
+    def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type.
 
         Integers are extended by the value's sign or truncated; floats are rounded as MODE says, also those made of
         integers.
         """
-        kind = Type.parse(type) if isinstance(type, str) else type
+        kind = ScalarType.parse(type) if isinstance(type, str) else type
         source = value.type
         if source == kind or source.kind == "bf" or not kind.is_float:
             return super().convert(value, kind)
@@ -35,13 +35,13 @@ class Builder(ExactBuilder):
             return self._rounded("sitofp" if source.is_signed else "uitofp", [value], kind)
         return super().convert(value, kind) if kind.bits > source.bits else self._rounded("fptrunc", [value], kind)
 
-    def _to_bfloat(self, value: Value, kind: Type) -> Value:
+    def _to_bfloat(self, value: TypedValue, kind: ScalarType) -> TypedValue:
         """Round a float to bfloat, nearest even; NaN stays NaN (quieted)."""
         bits = value.as_("u32")
         chosen = self.select(self.is_nan(value), (bits >> 16) | 0x40, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
         return self.wrap(self.ir.trunc(chosen.llvm, self.shaped(ir.IntType(16), value.lanes)), kind)
 
-    def binary(self, name: str, left: Value, right: Value) -> Value:
+    def binary(self, name: str, left: TypedValue, right: TypedValue) -> TypedValue:
         """Return one of add, sub, mul, and_, or_, xor, shl, shr on two values of one type."""
         if left.type.kind != "f" or name not in ("add", "sub", "mul"):
             return super().binary(name, left, right)
@@ -50,19 +50,19 @@ class Builder(ExactBuilder):
             raise TypeError(f"{name} of {left.type} and {right.type}")
         return self._rounded(f"f{name}", [left, right], left.type)
 
-    def fma(self, a: Value, x: Operand, c: Operand) -> Value:
+    def fma(self, a: TypedValue, x: Operand, c: Operand) -> TypedValue:
         """Return ``a * x + c`` with one rounding."""
         return self._rounded("fma", [a, self.like(x, a), self.like(c, a)], a.type)
 
-    def sqrt(self, value: Value) -> Value:
+    def sqrt(self, value: TypedValue) -> TypedValue:
         """Return the correctly rounded square root."""
         return self._rounded("sqrt", [value], value.type)
 
-    def divide(self, left: Operand, right: Value) -> Value:
+    def divide(self, left: Operand, right: TypedValue) -> TypedValue:
         """Return the correctly rounded quotient of floats."""
         return self._rounded("fdiv", [self.like(left, right), right], right.type)
 
-    def _rounded(self, name: str, values: list[Value], result: Type) -> Value:
+    def _rounded(self, name: str, values: list[TypedValue], result: ScalarType) -> TypedValue:
         """Return the result of a floating-point operation that rounds to `result` as MODE says."""
         return rounded(self, name, values, result, self.mode.rounding(result.bits))
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.types import ScalarType
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,14 +42,14 @@ class OperandSpec(Struct, frozen=True):
     """One operand of a signature: the MC operand's name and the type its bits are read as."""
 
     name: str
-    type: Type
+    type: ScalarType
     """For an immediate, u32."""
     is_result: bool = False
     is_immediate: bool = False
     """A number of the instruction, known when the kernel is decoded and read from the record."""
 
 
-class Operation(Struct, frozen=True):
+class DeclaredOperation(Struct, frozen=True):
     """One declared operation."""
 
     names: tuple[str, ...]
@@ -104,14 +104,14 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
     position = 0
     for word in left.split():
         if word.startswith("#"):
-            sources.append(OperandSpec(word[1:], Type.parse("u32"), is_immediate=True))
+            sources.append(OperandSpec(word[1:], ScalarType.parse("u32"), is_immediate=True))
             continue
         name, colon, type_name = word.rpartition(":")
         if not colon:
             name = "scc" if type_name == "scc" else f"src{position}"
         if type_name != "scc":
             position += 1
-        sources.append(OperandSpec(name, Type.parse(type_name)))
+        sources.append(OperandSpec(name, ScalarType.parse(type_name)))
     results: list[OperandSpec] = []
     for word in right.split():
         name, colon, type_name = word.rpartition(":")
@@ -119,23 +119,23 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
             name = "scc" if type_name == "scc" else results_default.pop(0)
             if type_name == "mask" and not results:
                 name = "sdst"
-        results.append(OperandSpec(name, Type.parse(type_name), is_result=True))
+        results.append(OperandSpec(name, ScalarType.parse(type_name), is_result=True))
     return tuple(sources), tuple(results)
 
 
 class OperationTable(Struct):
     """The operations of one family module."""
 
-    rows: list[Operation] = field(default_factory=list)
+    rows: list[DeclaredOperation] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[Operation]:
+    def __iter__(self) -> Iterator[DeclaredOperation]:
         return iter(self.rows)
 
     def _declare(self, form: Form, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
         sources, results = parse_signature(signature, form)
 
         def add(function: Function) -> Function:
-            self.rows.append(Operation(tuple(names.split()), form, sources, results, function, **settings))
+            self.rows.append(DeclaredOperation(tuple(names.split()), form, sources, results, function, **settings))
             return function
 
         return add

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.variant import Dpp
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def _source(dpp: Dpp, lane: int, lanes: int) -> int | None:
     raise ValueError(f"reserved DPP control {control:#x}")
 
 
-def apply_dpp(w: WaveBuilder, rows: list[Value], dpp: Dpp, enabled: Value) -> tuple[list[Value], Value]:
+def apply_dpp(
+    w: WaveBuilder, rows: list[TypedValue], dpp: Dpp, enabled: TypedValue
+) -> tuple[list[TypedValue], TypedValue]:
     """Return source rows after the permutation, and the lanes that may be written.
 
     A lane whose source is outside or inactive reads 0 with bound_ctrl and is not written without; row_mask and

@@ -11,8 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Operand, Value, constant
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import Operand, TypedValue, constant
 from luthier.emulator.ir.variant import FloatMode
 
 I1 = ir.IntType(1)
@@ -20,8 +20,8 @@ I8 = ir.IntType(8)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 PTR = ir.PointerType()
-MASK = Type("mask", 1)
-SCC = Type("scc", 1)
+MASK = ScalarType("mask", 1)
+SCC = ScalarType("scc", 1)
 
 
 class ExactBuilder:
@@ -38,40 +38,40 @@ class ExactBuilder:
         """``gfx942``, of operations declared ``processors=True``."""
         self.modifiers: dict[str, int] = {}
         """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
-        self.floats_read: list[Value] = []
+        self.floats_read: list[TypedValue] = []
         """Floats that the operation reads; it says so itself where its operands are declared as bits."""
-        self.floats_made: list[Value] = []
+        self.floats_made: list[TypedValue] = []
         """Floats that it makes in results that are declared as bits."""
 
     # Making values --------------------------------------------------------------------------------------------------
 
-    def wrap(self, llvm: Any, type: Type | str) -> Value:
+    def wrap(self, llvm: Any, type: ScalarType | str) -> TypedValue:
         """Return an LLVM value, read as `type`."""
-        return Value(self, llvm, Type.parse(type) if isinstance(type, str) else type)
+        return TypedValue(self, llvm, ScalarType.parse(type) if isinstance(type, str) else type)
 
-    def const(self, type: str | Type, number: int | float) -> Value:
+    def const(self, type: str | ScalarType, number: int | float) -> TypedValue:
         """Return the number in every lane."""
-        kind = Type.parse(type) if isinstance(type, str) else type
+        kind = ScalarType.parse(type) if isinstance(type, str) else type
         return self.wrap(constant(kind, number, self.lanes), kind)
 
-    def bits_const(self, type: str, pattern: int) -> Value:
+    def bits_const(self, type: str, pattern: int) -> TypedValue:
         """Return a float constant given by its bit pattern: ``b.bits_const("f32", 0x7FC00000)``."""
-        kind = Type.parse(type)
+        kind = ScalarType.parse(type)
         return self.const(f"u{kind.bits}", pattern).as_(kind)
 
-    def like(self, other: Operand, model: Value) -> Value:
+    def like(self, other: Operand, model: TypedValue) -> TypedValue:
         """Return `other` with type and shape of `model`; numbers become constants."""
-        if isinstance(other, Value):
+        if isinstance(other, TypedValue):
             return other
         return self.wrap(constant(model.type, other, model.lanes), model.type)
 
-    def lane_id(self, type: str = "u32") -> Value:
+    def lane_id(self, type: str = "u32") -> TypedValue:
         """Return 0, 1, 2, … along the lanes."""
-        kind = Type.parse(type)
+        kind = ScalarType.parse(type)
         elements = [ir.Constant(kind.llvm, i) for i in range(self.lanes)]
         return self.wrap(ir.Constant(ir.VectorType(kind.llvm, self.lanes), elements), kind)
 
-    def splat(self, scalar: Value) -> Value:
+    def splat(self, scalar: TypedValue) -> TypedValue:
         """Return a scalar in every lane."""
         if not self.lanes or scalar.lanes:
             return scalar
@@ -86,21 +86,21 @@ class ExactBuilder:
 
     # Bits and conversions -------------------------------------------------------------------------------------------
 
-    def bitcast(self, value: Value, type: str | Type) -> Value:
+    def bitcast(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the same bits read as another type of the same size."""
-        kind = Type.parse(type) if isinstance(type, str) else type
+        kind = ScalarType.parse(type) if isinstance(type, str) else type
         if kind.llvm == value.type.llvm:
             return self.wrap(value.llvm, kind)
         if kind.bits != value.type.bits:
             raise TypeError(f"cannot read {value.type} as {kind}")
         return self.wrap(self.ir.bitcast(value.llvm, self.shaped(kind.llvm, value.lanes)), kind)
 
-    def convert(self, value: Value, type: str | Type) -> Value:
+    def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type.
 
         Integers are extended by the value's sign or truncated, floats widened.
         """
-        kind = Type.parse(type) if isinstance(type, str) else type
+        kind = ScalarType.parse(type) if isinstance(type, str) else type
         source = value.type
         target = self.shaped(kind.llvm, value.lanes)
         if source == kind:
@@ -123,9 +123,9 @@ class ExactBuilder:
         extend = self.ir.sext if source.is_signed else self.ir.zext
         return self.wrap(extend(value.llvm, target), kind)
 
-    def float_to_int(self, value: Value, type: str) -> Value:
+    def float_to_int(self, value: TypedValue, type: str) -> TypedValue:
         """Truncate toward zero; out of range saturates, NaN gives 0 (ISA documents, V_CVT_*)."""
-        kind = Type.parse(type)
+        kind = ScalarType.parse(type)
         if value.type.bits == 16:
             # Hosts with arithmetic of 16 bits: LLVM's code for the conversion there gives the least integer for NaN.
             value = value.to("f32")
@@ -134,7 +134,7 @@ class ExactBuilder:
 
     # Arithmetic -----------------------------------------------------------------------------------------------------
 
-    def binary(self, name: str, left: Value, right: Value) -> Value:
+    def binary(self, name: str, left: TypedValue, right: TypedValue) -> TypedValue:
         """Return one of add, sub, mul, and_, or_, xor, shl, shr on two integers or masks of one type."""
         left, right = self._same_shape(left, right)
         kind = left.type
@@ -146,14 +146,14 @@ class ExactBuilder:
             name = "ashr" if kind.is_signed else "lshr"
         return self.wrap(getattr(self.ir, name)(left.llvm, right.llvm), kind)
 
-    def _same_shape(self, left: Value, right: Value) -> tuple[Value, Value]:
+    def _same_shape(self, left: TypedValue, right: TypedValue) -> tuple[TypedValue, TypedValue]:
         if left.lanes and not right.lanes:
             right = self.splat(right)
         elif right.lanes and not left.lanes:
             left = self.splat(left)
         return left, right
 
-    def compare(self, relation: str, left: Value, other: Operand) -> Value:
+    def compare(self, relation: str, left: TypedValue, other: Operand) -> TypedValue:
         """Return the mask (or scc) of one of `==  !=  <  <=  >  >=`.
 
         Of floats they are ordered, but `!=` is true on NaN.
@@ -166,86 +166,86 @@ class ExactBuilder:
         result = make(relation, left.llvm, right.llvm)
         return self.wrap(result, MASK if left.lanes else SCC)
 
-    def is_nan(self, value: Value) -> Value:
+    def is_nan(self, value: TypedValue) -> TypedValue:
         """Return where a float is NaN: a mask (or scc)."""
         result = self.ir.fcmp_unordered("uno", value.llvm, value.llvm)
         return self.wrap(result, MASK if value.lanes else SCC)
 
-    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
+    def select(self, condition: TypedValue, yes: Operand, no: Operand) -> TypedValue:
         """Return `yes` where the condition holds, else `no`; one of the two may be a number."""
-        model = yes if isinstance(yes, Value) else no
-        if not isinstance(model, Value):
+        model = yes if isinstance(yes, TypedValue) else no
+        if not isinstance(model, TypedValue):
             raise TypeError("select needs a value on one side")
         left, right = self._same_shape(self.like(yes, model), self.like(no, model))
         if condition.lanes and not left.lanes:
             left, right = self.splat(left), self.splat(right)
         return self.wrap(self.ir.select(condition.llvm, left.llvm, right.llvm), left.type)
 
-    def negate(self, value: Value) -> Value:
+    def negate(self, value: TypedValue) -> TypedValue:
         """Flip the sign bit, of NaN too."""
         integer = f"u{value.type.bits}"
         return (value.as_(integer) ^ (1 << (value.type.bits - 1))).as_(value.type)
 
-    def absolute(self, value: Value) -> Value:
+    def absolute(self, value: TypedValue) -> TypedValue:
         """Clear a float's sign bit; of a signed integer the wrapped absolute value."""
         if value.type.is_float:
             integer = f"u{value.type.bits}"
             return (value.as_(integer) & ((1 << (value.type.bits - 1)) - 1)).as_(value.type)
         return self.select(value < 0, -value, value)
 
-    def minimum(self, left: Value, right: Operand) -> Value:
+    def minimum(self, left: TypedValue, right: Operand) -> TypedValue:
         """Return the smaller of two integers."""
         other = self.like(right, left)
         return self.select(left < other, left, other)
 
-    def maximum(self, left: Value, right: Operand) -> Value:
+    def maximum(self, left: TypedValue, right: Operand) -> TypedValue:
         """Return the larger of two integers."""
         other = self.like(right, left)
         return self.select(left > other, left, other)
 
-    def add_saturate(self, left: Value, right: Operand) -> Value:
+    def add_saturate(self, left: TypedValue, right: Operand) -> TypedValue:
         """Sum of integers, the type's nearest number where it does not fit."""
         name = "llvm.sadd.sat" if left.type.is_signed else "llvm.uadd.sat"
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
-    def sub_saturate(self, left: Value, right: Operand) -> Value:
+    def sub_saturate(self, left: TypedValue, right: Operand) -> TypedValue:
         """Return the difference of integers, or the type's nearest number where it does not fit."""
         name = "llvm.ssub.sat" if left.type.is_signed else "llvm.usub.sat"
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
-    def popcount(self, value: Value) -> Value:
+    def popcount(self, value: TypedValue) -> TypedValue:
         """Return the number of set bits, as a number of the same type."""
         return self.intrinsic("llvm.ctpop", [value], value.type)
 
-    def bit_reverse(self, value: Value) -> Value:
+    def bit_reverse(self, value: TypedValue) -> TypedValue:
         """Return the bits in opposite order."""
         return self.intrinsic("llvm.bitreverse", [value], value.type)
 
-    def leading_zeros(self, value: Value) -> Value:
+    def leading_zeros(self, value: TypedValue) -> TypedValue:
         """Return the number of zeros above the highest set bit; all bits for 0."""
         return self.intrinsic("llvm.ctlz", [value], value.type, flags=[0])
 
-    def trailing_zeros(self, value: Value) -> Value:
+    def trailing_zeros(self, value: TypedValue) -> TypedValue:
         """Return the number of zeros below the lowest set bit; all bits for 0."""
         return self.intrinsic("llvm.cttz", [value], value.type, flags=[0])
 
-    def funnel_shift_right(self, high: Value, low: Value, amount: Value) -> Value:
+    def funnel_shift_right(self, high: TypedValue, low: TypedValue, amount: TypedValue) -> TypedValue:
         """Return the low half of ``{high, low} >> amount``; the amount counts modulo the width."""
         return self.intrinsic("llvm.fshr", [high, low, amount], low.type)
 
-    def floor(self, value: Value) -> Value:
+    def floor(self, value: TypedValue) -> TypedValue:
         """Round a float to an integral value, down."""
         return self.intrinsic("llvm.floor", [value], value.type)
 
-    def ceil(self, value: Value) -> Value:
+    def ceil(self, value: TypedValue) -> TypedValue:
         """Round a float to an integral value, up."""
         return self.intrinsic("llvm.ceil", [value], value.type)
 
-    def truncate(self, value: Value) -> Value:
+    def truncate(self, value: TypedValue) -> TypedValue:
         """Round a float to an integral value, toward zero."""
         return self.intrinsic("llvm.trunc", [value], value.type)
 
-    def round_even(self, value: Value) -> Value:
+    def round_even(self, value: TypedValue) -> TypedValue:
         """Round a float to an integral value, nearest even, whatever MODE says."""
         return self.intrinsic("llvm.roundeven", [value], value.type)
 
@@ -262,12 +262,12 @@ class ExactBuilder:
     def intrinsic(
         self,
         name: str,
-        values: Sequence[Value],
-        result: Type,
+        values: Sequence[TypedValue],
+        result: ScalarType,
         *,
-        overload: Sequence[Type] | None = None,
+        overload: Sequence[ScalarType] | None = None,
         flags: Sequence[int] = (),
-    ) -> Value:
+    ) -> TypedValue:
         """Call an LLVM intrinsic; overloaded on the result's type unless told otherwise."""
         lanes = values[0].lanes
         shapes = [self.shaped(kind.llvm, lanes) for kind in (overload or [result])]

@@ -9,7 +9,7 @@ from functools import reduce
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OBSERVE_TYPE, WaveBuilder
 
 PTR = ir.PointerType()
@@ -53,19 +53,19 @@ def is_matrix(name: str) -> bool:
     return bool(_MATRIX.match(name))
 
 
-def halves_of(name: str, value: Value) -> list[Value]:
+def halves_of(name: str, value: TypedValue) -> list[TypedValue]:
     """Return the floats in a result that is declared as bits; most have none."""
     kind = _HALVES.get(name)
     return [] if kind is None else [(value >> shift).to("u16").as_(kind) for shift in (0, 16)]
 
 
-Element = tuple[Sequence[Value], Sequence[Value]]
+Element = tuple[Sequence[TypedValue], Sequence[TypedValue]]
 """Floats that an operation read, with modifiers applied, and those that it made of them."""
-Lanes = Mapping[int, Value]
+Lanes = Mapping[int, TypedValue]
 """Lanes with floats of a kind, by kind."""
 
 
-def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled: Value) -> None:
+def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled: TypedValue) -> None:
     """Emit code by which watched code tells of exceptional results.
 
     All numbers have a lane of the wave; of scalar operations they are scalars.
@@ -84,13 +84,13 @@ def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled:
             elements = [([sources[place] for place in places], results) for sources, results in elements]
     none = w.number(0, "u64")
 
-    def lanes(where: Value) -> Value:
+    def lanes(where: TypedValue) -> TypedValue:
         """Return the lanes of a mask, as a scalar."""
         if where.type.kind == "scc":
             return w.wrap(w.ir.zext(where.llvm, ir.IntType(64)), "u64")
         return w.mask_bits(where & enabled).to("u64")
 
-    def gather(values: Sequence[Value], kind: int) -> Value:
+    def gather(values: Sequence[TypedValue], kind: int) -> TypedValue:
         return reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, kind)) for value in values), none)
 
     wide = layout.FLOAT_NAN | layout.FLOAT_INFINITY
@@ -142,7 +142,7 @@ def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
     w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
 
 
-def is_of_kind(w: WaveBuilder, value: Value, kind: int) -> Value:
+def is_of_kind(w: WaveBuilder, value: TypedValue, kind: int) -> TypedValue:
     """Return where a float is of a kind: a mask, or a flag of a scalar."""
     bits = value.type.bits
     fraction = 7 if value.type.kind == "bf" else {16: 10, 32: 23, 64: 52}[bits]

@@ -13,18 +13,18 @@ from llvmlite import ir
 
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OBSERVE_TYPE, TRANSLATE_TYPE, WaveBuilder
 from luthier.emulator.questions import QUESTIONS
 
 
-def _scalar(w: WaveBuilder, size: int | Value, kind: str) -> Value:
+def _scalar(w: WaveBuilder, size: int | TypedValue, kind: str) -> TypedValue:
     """Return a number of bytes, known at compile time or only later."""
-    return size.to(kind) if isinstance(size, Value) else w.number(size, kind)
+    return size.to(kind) if isinstance(size, TypedValue) else w.number(size, kind)
 
 
-def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: int) -> None:
+def fault(w: WaveBuilder, address: TypedValue, lane: TypedValue, size: int | TypedValue, kind: int) -> None:
     """Stop the wave here."""
     w.store(address.to("u64"), w.context_field("fault_address"))
     w.store(lane.to("u32"), w.context_field("fault_lane"))
@@ -33,14 +33,14 @@ def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: 
     w.stop(layout.FAULT)
 
 
-def unanswered(w: WaveBuilder, arises: Value, question: str) -> None:
+def unanswered(w: WaveBuilder, arises: TypedValue, question: str) -> None:
     """Stop the wave where a scalar condition says that what happens depends on one of `QUESTIONS`."""
     with w.when(arises):
         fault(w, w.number(QUESTIONS.index(question)), w.number(0), 0, layout.FAULT_OPEN)
 
 
 def note_access(
-    w: WaveBuilder, places: Value, size: int | Value, mask: Value | None = None, *, outside: bool = False
+    w: WaveBuilder, places: TypedValue, size: int | TypedValue, mask: TypedValue | None = None, *, outside: bool = False
 ) -> None:
     """Emit code by which stepped code logs what it is about to access, and observed code tells it, for the checks.
 
@@ -75,7 +75,7 @@ def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
 
 
 def _put_access(
-    w: WaveBuilder, entry: Any, places: Value, size: int | Value, mask: Value | None, *, outside: bool
+    w: WaveBuilder, entry: Any, places: TypedValue, size: int | TypedValue, mask: TypedValue | None, *, outside: bool
 ) -> None:
     scalar = not isinstance(places.llvm.type, ir.VectorType)
     kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
@@ -99,12 +99,12 @@ def _put_access(
         w.ir.store(places.llvm, addresses, align=8)
 
 
-def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
+def extract_at(w: WaveBuilder, value: TypedValue, lane: TypedValue) -> TypedValue:
     """Return one lane of a vector, the lane a scalar."""
     return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
 
 
-def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int | Value, kind: int) -> None:
+def fault_if_any(w: WaveBuilder, bad: TypedValue, addresses: TypedValue, size: int | TypedValue, kind: int) -> None:
     """Stop at the first active lane for which `bad` holds."""
     bits = w.mask_bits(bad & w.exec)
     with w.when(bits != 0):
@@ -113,8 +113,8 @@ def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int | Value
 
 
 def check_global(
-    w: WaveBuilder, addresses: Value, size: int | Value, *, flat: bool, mask: Value | None = None
-) -> Value:
+    w: WaveBuilder, addresses: TypedValue, size: int | TypedValue, *, flat: bool, mask: TypedValue | None = None
+) -> TypedValue:
     """Return the host addresses (u64) of lanes that access `size` bytes each.
 
     Lanes outside `mask` (EXEC) may hold anything.
@@ -160,7 +160,7 @@ def check_global(
     return hosts
 
 
-def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]:
+def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedValue, TypedValue]:
     """Return the host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32), and which lanes do.
 
     A lane that reaches beyond the end of LDS reads zeros and writes nothing (ISA documents, "Out-of-Range Behavior").
@@ -187,7 +187,7 @@ def lds_access(w: WaveBuilder, offsets: Value, size: int) -> tuple[Value, Value]
     return hosts, inside
 
 
-def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
+def check_scratch(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
     """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
     w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
     limit = w.load(w.wave_field("scratch_size"), "u64")
@@ -197,7 +197,7 @@ def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
     return offsets.to("u64") + rows + w.splat(w.load(w.wave_field("scratch"), "u64"))
 
 
-def check_scalar(w: WaveBuilder, address: Value, size: int | Value) -> Any:
+def check_scalar(w: WaveBuilder, address: TypedValue, size: int | TypedValue) -> Any:
     """Return a pointer to `size` readable bytes at a scalar address."""
     w.decide(layout.DECIDES_ADDRESS, address)
     position = w.free_slot
@@ -228,7 +228,7 @@ def check_scalar(w: WaveBuilder, address: Value, size: int | Value) -> Any:
     return w.ir.inttoptr(host.llvm, PTR)
 
 
-def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:
+def check_aligned(w: WaveBuilder, addresses: TypedValue, size: int) -> None:
     """Stop at a lane whose address is not a multiple of `size`."""
     fault_if_any(w, (addresses & (size - 1)) != 0, addresses, size, layout.FAULT_ALIGNMENT)
 
@@ -236,16 +236,16 @@ def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:
 # Loads and stores at checked addresses ------------------------------------------------------------------------------
 
 
-def _pointers(w: WaveBuilder, addresses: Value) -> Any:
+def _pointers(w: WaveBuilder, addresses: TypedValue) -> Any:
     return w.ir.inttoptr(addresses.llvm, ir.VectorType(PTR, w.wave_size))
 
 
-def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None = None) -> Value:
+def gather(w: WaveBuilder, addresses: TypedValue, offset: int = 0, mask: TypedValue | None = None) -> TypedValue:
     """Return the dword at each active lane's address plus `offset`; 0 in other lanes."""
     return gather_rows(w, addresses + offset if offset else addresses, 1, mask)[0]
 
 
-def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None = None) -> list[Value]:
+def gather_rows(w: WaveBuilder, addresses: TypedValue, count: int, mask: TypedValue | None = None) -> list[TypedValue]:
     """Return the `count` dwords from each active lane's address; 0 in other lanes.
 
     A lane's dwords are read at once: on hardware, too, an aligned load of 64 or 128 bits never sees half of a store.
@@ -261,7 +261,7 @@ def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None
     )
 
 
-def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: Value) -> list[Value]:
+def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: TypedValue) -> list[TypedValue]:
     """Return `count` dwords of each lane that is enabled, of lanes that are one behind the other in memory.
 
     Args:
@@ -273,7 +273,7 @@ def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: Value) -> list[V
     return split_lanes(w, loaded, count)
 
 
-def gather_each(w: WaveBuilder, addresses: Value, count: int, enabled: Value) -> list[Value]:
+def gather_each(w: WaveBuilder, addresses: TypedValue, count: int, enabled: TypedValue) -> list[TypedValue]:
     """Return `count` dwords of each lane that is enabled, wherever those of others are."""
     if count == 1:
         name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
@@ -287,14 +287,14 @@ def gather_each(w: WaveBuilder, addresses: Value, count: int, enabled: Value) ->
     return split_lanes(w, w.ir.load(rows, typ=wide), count)
 
 
-def split_lanes(w: WaveBuilder, loaded: Any, count: int) -> list[Value]:
+def split_lanes(w: WaveBuilder, loaded: Any, count: int) -> list[TypedValue]:
     """Return the rows of what has the dwords of each lane one after the other."""
     joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
     lanes = range(w.wave_size)
     return [w.shuffle(joined, [lane * count + row for lane in lanes]) for row in range(count)]
 
 
-def _elements(w: WaveBuilder, enabled: Value, count: int) -> tuple[Any, Value]:
+def _elements(w: WaveBuilder, enabled: TypedValue, count: int) -> tuple[Any, TypedValue]:
     """Return a vector type for `count` dwords of each lane, and which of its elements are of active lanes.
 
     Elements are pairs of dwords where that is possible: processors without masked accesses move them one by one.
@@ -304,7 +304,9 @@ def _elements(w: WaveBuilder, enabled: Value, count: int) -> tuple[Any, Value]:
 
 
 @contextmanager
-def _each_row(w: WaveBuilder, addresses: Value, rows: Any, count: int, enabled: Value) -> Iterator[tuple[Any, Any]]:
+def _each_row(
+    w: WaveBuilder, addresses: TypedValue, rows: Any, count: int, enabled: TypedValue
+) -> Iterator[tuple[Any, Any]]:
     """Emit code that runs for each active lane, with pointers to its memory and to its `count` dwords in `rows`."""
     places = spill(w, addresses)
     with each_lane(w, w.mask_bits(enabled)) as lane:
@@ -312,19 +314,19 @@ def _each_row(w: WaveBuilder, addresses: Value, rows: Any, count: int, enabled: 
         yield memory, w.ir.gep(rows, [(lane * count).llvm], source_etype=I32)
 
 
-def _repeat(w: WaveBuilder, mask: Value, count: int) -> Value:
+def _repeat(w: WaveBuilder, mask: TypedValue, count: int) -> TypedValue:
     """Return each lane's bit `count` times."""
     return mask if count == 1 else w.shuffle(mask, [lane for lane in range(w.wave_size) for _ in range(count)])
 
 
 def _by_pattern(
     w: WaveBuilder,
-    addresses: Value,
+    addresses: TypedValue,
     size: int,
-    enabled: Value,
-    in_a_row: Callable[[Any], list[Value]],
-    anywhere: Callable[[], list[Value]],
-) -> list[Value]:
+    enabled: TypedValue,
+    in_a_row: Callable[[Any], list[TypedValue]],
+    anywhere: Callable[[], list[TypedValue]],
+) -> list[TypedValue]:
     """Emit a fast path for consecutive lanes and a general one, and return the results of either.
 
     On the fast path the lanes are each `size` bytes after the one before, from the pointer given on.
@@ -351,7 +353,7 @@ def _by_pattern(
     return merged
 
 
-def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
+def gather_small(w: WaveBuilder, addresses: TypedValue, bits: int, mask: TypedValue | None = None) -> TypedValue:
     """Return the 8 or 16 bits at each active lane's address, zero-extended."""
     enabled = w.exec if mask is None else mask
     wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 0, enabled)
@@ -365,27 +367,31 @@ def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None
     return value & ((1 << bits) - 1)
 
 
-def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mask: Value | None = None) -> None:
+def scatter(
+    w: WaveBuilder, addresses: TypedValue, value: TypedValue, offset: int = 0, mask: TypedValue | None = None
+) -> None:
     """Store each active lane's dword; where lanes coincide the highest wins."""
     scatter_rows(w, addresses + offset if offset else addresses, [value], mask)
 
 
-def scatter_rows(w: WaveBuilder, addresses: Value, values: Sequence[Value], mask: Value | None = None) -> None:
+def scatter_rows(
+    w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedValue], mask: TypedValue | None = None
+) -> None:
     """Store each active lane's dwords from its address on, at once; where lanes coincide the highest wins."""
     enabled = w.exec if mask is None else mask
 
-    def in_a_row(pointer: Any) -> list[Value]:
+    def in_a_row(pointer: Any) -> list[TypedValue]:
         store_row(w, pointer, values, enabled)
         return []
 
-    def anywhere() -> list[Value]:
+    def anywhere() -> list[TypedValue]:
         scatter_each(w, addresses, values, enabled)
         return []
 
     _by_pattern(w, addresses, 4 * len(values), enabled, in_a_row, anywhere)
 
 
-def store_row(w: WaveBuilder, pointer: Any, values: Sequence[Value], enabled: Value) -> None:
+def store_row(w: WaveBuilder, pointer: Any, values: Sequence[TypedValue], enabled: TypedValue) -> None:
     """Store the dwords of each lane that is enabled, of lanes that are one behind the other in memory.
 
     Args:
@@ -405,7 +411,7 @@ def store_row(w: WaveBuilder, pointer: Any, values: Sequence[Value], enabled: Va
             w.ir.call(callee, [joined, pointer, ir.Constant(I32, 1), each.llvm])
 
 
-def scatter_each(w: WaveBuilder, addresses: Value, values: Sequence[Value], enabled: Value) -> None:
+def scatter_each(w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedValue], enabled: TypedValue) -> None:
     """Store the dwords of each lane that is enabled, wherever those of others are."""
     count = len(values)
     if count == 1:
@@ -418,7 +424,7 @@ def scatter_each(w: WaveBuilder, addresses: Value, values: Sequence[Value], enab
         w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
 
 
-def join_rows(w: WaveBuilder, values: Sequence[Value]) -> Value:
+def join_rows(w: WaveBuilder, values: Sequence[TypedValue]) -> TypedValue:
     """Return rows as what has the dwords of each lane one after the other."""
     joined = [value.as_("u32") for value in values]
     while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
@@ -427,7 +433,9 @@ def join_rows(w: WaveBuilder, values: Sequence[Value]) -> Value:
     return w.shuffle(joined[0], [row * w.wave_size + lane for lane in lanes for row in rows])
 
 
-def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None) -> None:
+def scatter_small(
+    w: WaveBuilder, addresses: TypedValue, value: TypedValue, bits: int, mask: TypedValue | None = None
+) -> None:
     """Store the low 8 or 16 bits of each active lane, lane by lane."""
     places = spill(w, addresses)
     values = spill(w, value.as_("u32"))
@@ -437,7 +445,7 @@ def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mas
         w.ir.store(narrow, pointer, align=1)
 
 
-def spill(w: WaveBuilder, value: Value) -> Any:
+def spill(w: WaveBuilder, value: TypedValue) -> Any:
     """Return the place in memory of a vector, for access by lane number."""
     with w.ir.goto_entry_block():
         place = w.ir.alloca(value.llvm.type)
@@ -446,20 +454,20 @@ def spill(w: WaveBuilder, value: Value) -> Any:
     return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
 
 
-def fetch(w: WaveBuilder, place: Any, lane: Value, type: str) -> Value:
+def fetch(w: WaveBuilder, place: Any, lane: TypedValue, type: str) -> TypedValue:
     """Return one lane of a spilled vector."""
-    kind = Type.parse(type)
+    kind = ScalarType.parse(type)
     address = w.ir.gep(place, [lane.llvm], source_etype=kind.llvm)
     return w.wrap(w.ir.load(address, typ=kind.llvm), kind)
 
 
-def put(w: WaveBuilder, place: Any, lane: Value, value: Value) -> None:
+def put(w: WaveBuilder, place: Any, lane: TypedValue, value: TypedValue) -> None:
     """Set one lane of a spilled vector."""
     w.ir.store(value.llvm, w.ir.gep(place, [lane.llvm], source_etype=value.type.llvm))
 
 
 @contextmanager
-def each_lane(w: WaveBuilder, bits: Value | None = None) -> Iterator[Value]:
+def each_lane(w: WaveBuilder, bits: TypedValue | None = None) -> Iterator[TypedValue]:
     """Emit code that runs for each active lane in ascending order; the lane is a scalar u64."""
     function = w.llvm_function
     head, body, done = (function.append_basic_block(name) for name in ("lanes", "lane", "lanes_done"))

@@ -8,9 +8,9 @@ from llvmlite import ir
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.exact import I32
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.variant import Access, FloatMode
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.variant import FloatMode, OperandAccess
 
 BYTE_0, WORD_0, DWORD = 0, 4, 6
 SIGN, PRESERVE = 1, 2
@@ -18,8 +18,8 @@ SIGN, PRESERVE = 1, 2
 
 
 def read_typed(
-    w: Builder, rows: list[Value], kind: Type, access: Access, *, flush: bool = True
-) -> Value | tuple[Value, ...]:
+    w: Builder, rows: list[TypedValue], kind: ScalarType, access: OperandAccess, *, flush: bool = True
+) -> TypedValue | tuple[TypedValue, ...]:
     """Return rows of 32 bits as a value of type `kind`, with modifiers applied.
 
     It is a tuple if the type has several elements.
@@ -38,7 +38,7 @@ def read_typed(
     return tuple(elements)
 
 
-def _element(w: Builder, rows: list[Value], index: int, kind: Type, access: Access) -> Value:
+def _element(w: Builder, rows: list[TypedValue], index: int, kind: ScalarType, access: OperandAccess) -> TypedValue:
     if kind.bits == 64:
         low, high = rows[2 * index], rows[2 * index + 1]
         return (low.to("u64") | (high.to("u64") << 32)).as_(kind.element)
@@ -59,7 +59,7 @@ def _element(w: Builder, rows: list[Value], index: int, kind: Type, access: Acce
     return w.wrap(narrow, f"u{kind.bits}").as_(kind.element)
 
 
-def _sdwa_select(row: Value, access: Access) -> Value:
+def _sdwa_select(row: TypedValue, access: OperandAccess) -> TypedValue:
     if access.sdwa == DWORD:
         return row
     bits, position = (8, access.sdwa) if access.sdwa < WORD_0 else (16, access.sdwa - WORD_0)
@@ -67,7 +67,7 @@ def _sdwa_select(row: Value, access: Access) -> Value:
     return field.as_("u32")
 
 
-def _modified(w: Builder, value: Value, neg: bool, absolute: bool, flush: bool) -> Value:
+def _modified(w: Builder, value: TypedValue, neg: bool, absolute: bool, flush: bool) -> TypedValue:
     if value.type.is_float and flush and value.type.kind == "f":
         value = flush_input(w, value)
     if absolute:
@@ -77,14 +77,14 @@ def _modified(w: Builder, value: Value, neg: bool, absolute: bool, flush: bool) 
     return value
 
 
-def _sign(value: Value, *, clear: bool) -> Value:
+def _sign(value: TypedValue, *, clear: bool) -> TypedValue:
     bits = value.type.bits
     integer = value.as_(f"u{bits}")
     changed = integer & ((1 << (bits - 1)) - 1) if clear else integer ^ (1 << (bits - 1))
     return changed.as_(value.type)
 
 
-def flush_denormal(w: Builder, value: Value) -> Value:
+def flush_denormal(w: Builder, value: TypedValue) -> TypedValue:
     """Return a value with denormals replaced by zeros of their sign."""
     bits = value.type.bits
     fraction = {16: 10, 32: 23, 64: 52}[bits]
@@ -94,14 +94,14 @@ def flush_denormal(w: Builder, value: Value) -> Value:
     return w.select(is_small, integer & (1 << (bits - 1)), integer).as_(value.type)
 
 
-def flush_input(w: Builder, value: Value) -> Value:
+def flush_input(w: Builder, value: TypedValue) -> TypedValue:
     """Return a float source, flushed as the denormal mode demands."""
     if value.type.kind != "f" or w.mode.denormals(value.type.bits) & 1:
         return value
     return flush_denormal(w, value)
 
 
-def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
+def finish_float(w: Builder, value: TypedValue, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> TypedValue:
     """Return a float result with output modifiers: denormal flush, omod, clamp to [0, 1].
 
     OMOD applies where MODE lets it (see `bind`).
@@ -127,9 +127,9 @@ def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: Floa
     return value
 
 
-def typed_rows(w: Builder, values: list[Value], kind: Type) -> list[Value]:
+def typed_rows(w: Builder, values: list[TypedValue], kind: ScalarType) -> list[TypedValue]:
     """Return rows of 32 bits that hold the elements."""
-    rows: list[Value] = []
+    rows: list[TypedValue] = []
     if (kind.bits == 16 and kind.count == 1) or (kind.bits == 8 and kind.count == 1):
         value = values[0].as_(f"u{kind.bits}")
         return [w.wrap(w.ir.zext(value.llvm, w.shaped(I32, value.lanes)), "u32")]
@@ -154,8 +154,12 @@ def typed_rows(w: Builder, values: list[Value], kind: Type) -> list[Value]:
 
 
 def merged_rows(
-    rows: list[Value], old: Callable[[], Value], kind: Type, access: Access, modifiers: dict[str, int]
-) -> list[Value]:
+    rows: list[TypedValue],
+    old: Callable[[], TypedValue],
+    kind: ScalarType,
+    access: OperandAccess,
+    modifiers: dict[str, int],
+) -> list[TypedValue]:
     """Return the rows to write for a vector operation's result.
 
     They have what the register keeps where the encoding names a part of it; `old` gives what is in its first row.
@@ -168,7 +172,7 @@ def merged_rows(
     return rows
 
 
-def _sdwa_merge(row: Value, old: Callable[[], Value], modifiers: dict[str, int]) -> Value:
+def _sdwa_merge(row: TypedValue, old: Callable[[], TypedValue], modifiers: dict[str, int]) -> TypedValue:
     selection, unused = modifiers["dst_sel"], modifiers["dst_unused"]
     if selection == DWORD:
         return row

@@ -12,15 +12,15 @@ from typing import Any
 from llvmlite import ir
 
 from luthier.emulator.ir.exact import I32, ExactBuilder, overload_name
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
 
 _CONSTRAINED = ("fadd", "fsub", "fmul", "fdiv", "fma", "sqrt", "fptrunc", "sitofp", "uitofp")
 _SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
 """FP_ROUND code to the argument of llvm.set.rounding (C's FLT_ROUNDS numbering)."""
 
 
-def rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def rounded(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int) -> TypedValue:
     """Return the result of the operation `name`, rounded once to `result`.
 
     16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the
@@ -34,7 +34,7 @@ def rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, r
     return answer
 
 
-def _largest(b: ExactBuilder, name: str, values: Sequence[Value], answer: Value) -> Value:
+def _largest(b: ExactBuilder, name: str, values: Sequence[TypedValue], answer: TypedValue) -> TypedValue:
     """Return the result under MODE.FP16_OVFL.
 
     Infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA documents, "MODE
@@ -49,7 +49,7 @@ def _largest(b: ExactBuilder, name: str, values: Sequence[Value], answer: Value)
     return b.select(too_large, answer.as_("u16") - 1, answer.as_("u16")).as_("f16")
 
 
-def _rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def _rounded(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int) -> TypedValue:
     if result.bits == 16 and name in ("fadd", "fsub", "fmul", "fdiv", "sqrt", "fma"):
         return _half(b, name, values, result, rounding)
     if result.bits == 16 and name in ("sitofp", "uitofp") and values[0].type.bits > 16:
@@ -60,7 +60,7 @@ def _rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, 
     return _plain(b, name, values, result) if rounding == 0 else _constrained(b, name, values, result, rounding)
 
 
-def _half(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def _half(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int) -> TypedValue:
     """Return a 16-bit result, computed in a wider type.
 
     Significands have 11 bits: 24 bits hold every sum, product, quotient and root closely enough to round again.
@@ -87,14 +87,14 @@ def _half(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rou
             exact = b.select(cancelled, -0.0, exact)
         return rounded(b, "fptrunc", [exact], result, rounding)
     if rounding == 0:
-        wide = _plain(b, name, [value.to("f32") for value in values], Type("f", 32))
+        wide = _plain(b, name, [value.to("f32") for value in values], ScalarType("f", 32))
         return _plain(b, "fptrunc", [wide], result)
     # Directed rounding twice in the same direction is rounding once.
-    wide = _constrained(b, name, [value.to("f32") for value in values], Type("f", 32), rounding)
+    wide = _constrained(b, name, [value.to("f32") for value in values], ScalarType("f", 32), rounding)
     return _half_directed(b, wide, result, rounding)
 
 
-def _half_directed(b: ExactBuilder, value: Value, result: Type, rounding: int) -> Value:
+def _half_directed(b: ExactBuilder, value: TypedValue, result: ScalarType, rounding: int) -> TypedValue:
     """Return a 32-bit float rounded up, down or toward zero to 16 bits.
 
     LLVM has no host code for it at every width.
@@ -117,12 +117,12 @@ def _half_directed(b: ExactBuilder, value: Value, result: Type, rounding: int) -
     return b.select(special, _plain(b, "fptrunc", [value], result), signed)
 
 
-def _int_to_half(b: ExactBuilder, value: Value, result: Type, rounding: int) -> Value:
-    wide = _plain(b, "sitofp" if value.type.is_signed else "uitofp", [value], Type("f", 64))
+def _int_to_half(b: ExactBuilder, value: TypedValue, result: ScalarType, rounding: int) -> TypedValue:
+    wide = _plain(b, "sitofp" if value.type.is_signed else "uitofp", [value], ScalarType("f", 64))
     return rounded(b, "fptrunc", [wide], result, rounding)
 
 
-def sticky(b: ExactBuilder, total: Value, lost: Value) -> Value:
+def sticky(b: ExactBuilder, total: TypedValue, lost: TypedValue) -> TypedValue:
     """Return `total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
     bits = total.as_("u64")
     toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude
@@ -131,7 +131,7 @@ def sticky(b: ExactBuilder, total: Value, lost: Value) -> Value:
     return b.select(inexact, even_down, bits).as_("f64")
 
 
-def _to_odd(b: ExactBuilder, value: Value) -> Value:
+def _to_odd(b: ExactBuilder, value: TypedValue) -> TypedValue:
     """Return a 64-bit float as a 32-bit one with a sticky last bit.
 
     Rounding it to 16 bits is then a single rounding.
@@ -144,10 +144,10 @@ def _to_odd(b: ExactBuilder, value: Value) -> Value:
     sticky = b.select((bits & 0x1FFFFFFF) != 0, b.like(1 << 29, bits), b.like(0, bits))
     cut = (bits & 0xFFFFFFFFE0000000) | sticky
     whole = b.select(b.is_nan(value), value.as_("u64"), cut | (value.as_("u64") & (1 << 63)))
-    return _plain(b, "fptrunc", [whole.as_("f64")], Type("f", 32))
+    return _plain(b, "fptrunc", [whole.as_("f64")], ScalarType("f", 32))
 
 
-def _plain(b: ExactBuilder, name: str, values: Sequence[Value], result: Type) -> Value:
+def _plain(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType) -> TypedValue:
     operands = [value.llvm for value in values]
     if name in ("fadd", "fsub", "fmul", "fdiv"):
         return b.wrap(getattr(b.ir, name)(*operands), result)
@@ -160,7 +160,9 @@ _METADATA = ir.MetaDataType()
 """One object: a type of llvmlite equals only itself."""
 
 
-def _constrained(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def _constrained(
+    b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int
+) -> TypedValue:
     lanes = values[0].lanes
     shape = b.shaped(result.llvm, lanes)
     spelled = [overload_name(shape)]

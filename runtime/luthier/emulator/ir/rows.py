@@ -14,17 +14,17 @@ from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.memory_code import gather_each, gather_rows, load_row, scatter_each, scatter_rows, store_row
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 _LINE = 64
 """Bytes of a line of the host's caches."""
 
 
-class Row(Struct, frozen=True):
+class AccessRow(Struct, frozen=True):
     """Accesses of active lanes that may be one behind the other."""
 
-    holds: Value
+    holds: TypedValue
     """Whether they are, and are all allowed: a scalar."""
     pointer: Any
     """Where lane 0's is, or would be, if so."""
@@ -46,8 +46,8 @@ class Row(Struct, frozen=True):
 
 
 def row_in_memory(
-    w: WaveBuilder, place: Slot, base: Value, size: int, *, wide: bool, signed: bool = False
-) -> Row | None:
+    w: WaveBuilder, place: OperandSlot, base: TypedValue, size: int, *, wide: bool, signed: bool = False
+) -> AccessRow | None:
     """Return whether all active lanes access `size` bytes each, one behind the other, in the allocation that this
     instruction used last; None for code that is to say more of its accesses.
 
@@ -60,13 +60,13 @@ def row_in_memory(
         wide: they have 64 bits; otherwise 32, extended by their sign where `signed` says so.
     """
 
-    def address(lane: Value) -> Value:
+    def address(lane: TypedValue) -> TypedValue:
         word = place.word_of_lane(lane, 0)
         if wide:
             return base + (word.to("u64") | place.word_of_lane(lane, 1).to("u64") << 32)
         return base + (word.as_("i32").to("i64").as_("u64") if signed else word.to("u64"))
 
-    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
+    def pointer(begin: TypedValue, bytes_: TypedValue) -> tuple[TypedValue, TypedValue]:
         entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(w.free_slot) << 4).llvm, I64))
         offset, length = begin - w.load(entry, "u64"), w.load(w.address(entry, 8), "u64")
         return begin, (offset < length) & (offset + bytes_ <= length)
@@ -74,7 +74,7 @@ def row_in_memory(
     return _row(w, place, size, address, pointer, wide=wide, goes_on=True)
 
 
-def row_in_lds(w: WaveBuilder, place: Slot, offset: Value, size: int) -> Row | None:
+def row_in_lds(w: WaveBuilder, place: OperandSlot, offset: TypedValue, size: int) -> AccessRow | None:
     """Return whether all active lanes access `size` bytes each of LDS, one behind the other; None for code that is to
     say more of its accesses.
 
@@ -83,10 +83,10 @@ def row_in_lds(w: WaveBuilder, place: Slot, offset: Value, size: int) -> Row | N
         offset: what is added to each, a scalar u32.
     """
 
-    def address(lane: Value) -> Value:
+    def address(lane: TypedValue) -> TypedValue:
         return (place.word_of_lane(lane, 0) + offset).to("u64")
 
-    def pointer(begin: Value, bytes_: Value) -> tuple[Value, Value]:
+    def pointer(begin: TypedValue, bytes_: TypedValue) -> tuple[TypedValue, TypedValue]:
         inside = begin + bytes_ <= w.load(w.wave_field("lds_size"), "u64")
         return w.load(w.wave_field("lds"), "u64") + begin, inside
 
@@ -95,14 +95,14 @@ def row_in_lds(w: WaveBuilder, place: Slot, offset: Value, size: int) -> Row | N
 
 def _row(
     w: WaveBuilder,
-    place: Slot,
+    place: OperandSlot,
     size: int,
-    address: Callable[[Value], Value],
-    pointer: Callable[[Value, Value], tuple[Value, Value]],
+    address: Callable[[TypedValue], TypedValue],
+    pointer: Callable[[TypedValue, TypedValue], tuple[TypedValue, TypedValue]],
     *,
     wide: bool,
     goes_on: bool,
-) -> Row | None:
+) -> AccessRow | None:
     """Return a row, whose registers of 32 bits, or of 64 where `wide`, are at `place`.
 
     Args:
@@ -121,11 +121,15 @@ def _row(
     # Registers that overflow on the way do not reach the last lane's address.
     is_row = (w.mask_bits((different != 0) & w.exec) == 0) & (address(last) - begin == span)
     host, allowed = pointer(begin, span + size)
-    return Row(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
+    return AccessRow(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
 
 
 def load_lanes(
-    w: WaveBuilder, result: Slot, count: int, row: Row | None, places: Callable[[], tuple[Value, Value]]
+    w: WaveBuilder,
+    result: OperandSlot,
+    count: int,
+    row: AccessRow | None,
+    places: Callable[[], tuple[TypedValue, TypedValue]],
 ) -> None:
     """Load `count` dwords of each active lane into the registers of `result`.
 
@@ -134,7 +138,7 @@ def load_lanes(
         places: emits code for any accesses, and returns their host addresses and which lanes have one.
     """
 
-    def write(rows: Sequence[Value]) -> None:
+    def write(rows: Sequence[TypedValue]) -> None:
         for index, value in enumerate(rows):
             result.store_row(index, value, w.exec)
 
@@ -152,7 +156,10 @@ def load_lanes(
 
 
 def store_lanes(
-    w: WaveBuilder, values: Sequence[Value], row: Row | None, places: Callable[[], tuple[Value, Value]]
+    w: WaveBuilder,
+    values: Sequence[TypedValue],
+    row: AccessRow | None,
+    places: Callable[[], tuple[TypedValue, TypedValue]],
 ) -> None:
     """Store dwords of each active lane, one behind the other; arguments as of `load_lanes`."""
     if row is None:

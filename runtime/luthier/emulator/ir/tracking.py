@@ -38,7 +38,7 @@ _STORES = ("llvm.masked.store.", "llvm.masked.scatter.")
 _NO_RESULT = ("ptrtoint", "inttoptr", "getelementptr", "alloca", "store", "br", "ret", "switch", "fence")
 
 
-class _Place(Struct, frozen=True):
+class _PointerTarget(Struct, frozen=True):
     """Target of a pointer."""
 
     kind: str
@@ -68,7 +68,7 @@ class Tracker:
     def __init__(self, w: WaveBuilder) -> None:
         self.w, self.b = w, w.ir
         self._shadows: dict[int, Shadow] = {}
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, _PointerTarget] = {}
         self._last: dict[int, Any] = {}
         """Block -> the one in which its code now ends."""
         self._phis: list[tuple[Any, Any]] = []
@@ -133,27 +133,27 @@ class Tracker:
             return True
         return any(id(value) in reached for value in _operands(instruction))
 
-    def place(self, pointer: Any) -> _Place:
+    def place(self, pointer: Any) -> _PointerTarget:
         """Return what a pointer leads to."""
         found = self._places.get(id(pointer))
         if found is None:
             found = self._places[id(pointer)] = self._find_place(pointer)
         return found
 
-    def _find_place(self, pointer: Any) -> _Place:
+    def _find_place(self, pointer: Any) -> _PointerTarget:
         if pointer is self.w.wave:
-            return _Place("wave")
+            return _PointerTarget("wave")
         if isinstance(pointer, forms.GEPInstr):
             base = self.place(pointer.pointer)
             late = tuple(index for index in pointer.indices if not isinstance(index, ir.Constant))
             if late or base.offset is None or base.kind != "wave":
-                return _Place(base.kind, None, (*base.indices, *late))
-            return _Place(base.kind, base.offset + pointer.indices[0].constant)  # of bytes
+                return _PointerTarget(base.kind, None, (*base.indices, *late))
+            return _PointerTarget(base.kind, base.offset + pointer.indices[0].constant)  # of bytes
         if isinstance(pointer, (forms.AllocaInstr, forms.CastInstr)):
-            return _Place("memory")
+            return _PointerTarget("memory")
         if isinstance(pointer, (forms.PhiInstr, forms.SelectInstr)):
             raise TypeError("a pointer that is one of several")
-        return _Place("other")
+        return _PointerTarget("other")
 
     # Rewriting ------------------------------------------------------------------------------------------------------
 

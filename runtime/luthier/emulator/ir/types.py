@@ -14,7 +14,7 @@ from llvmlite import ir
 from msgspec import Struct
 
 
-class Type(Struct, frozen=True):
+class ScalarType(Struct, frozen=True):
     """A scalar element type, possibly several of it."""
 
     kind: str
@@ -26,15 +26,15 @@ class Type(Struct, frozen=True):
 
     @staticmethod
     @functools.cache
-    def parse(text: str) -> Type:
+    def parse(text: str) -> ScalarType:
         """Return the type called `text`."""
         if text in ("mask", "scc"):
-            return Type(text, 1)
+            return ScalarType(text, 1)
         match = re.fullmatch(r"(u|i|f|bf|b)(8|16|32|64|128)(?:x(\d+))?", text)
         if match is None:
             raise ValueError(f"no such operand type: {text!r}")
         kind = "u" if match[1] == "b" else match[1]
-        return Type(kind, int(match[2]), int(match[3] or 1))
+        return ScalarType(kind, int(match[2]), int(match[3] or 1))
 
     def __str__(self) -> str:
         if self.kind in ("mask", "scc"):
@@ -52,9 +52,9 @@ class Type(Struct, frozen=True):
         return self.kind == "i"
 
     @property
-    def element(self) -> Type:
+    def element(self) -> ScalarType:
         """Return the type of one element."""
-        return Type(self.kind, self.bits)
+        return ScalarType(self.kind, self.bits)
 
     @property
     def units(self) -> int:

@@ -1,6 +1,7 @@
 """Values: what the semantic functions of operations compute with.
 
-A `Value` is an LLVM value with an operand type. It is a scalar, or a vector with one element a lane; the same semantic
+A `TypedValue` is an LLVM value with an operand type.
+It is a scalar, or a vector with one element a lane; the same semantic
 function serves both. Python operators and numbers work as in the ISA documents' pseudo-code. Nothing here knows
 registers.
 """
@@ -13,9 +14,9 @@ from typing import Any, Protocol, Union
 
 from llvmlite import ir
 
-from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.types import ScalarType
 
-Operand = Union["Value", int, float]
+Operand = Union["TypedValue", int, float]
 
 
 class Arithmetic(Protocol):
@@ -24,37 +25,37 @@ class Arithmetic(Protocol):
     ir: Any
     """llvmlite's builder."""
 
-    def wrap(self, llvm: Any, type: Type | str) -> Value:
+    def wrap(self, llvm: Any, type: ScalarType | str) -> TypedValue:
         """Return an LLVM value, read as `type`."""
 
-    def like(self, other: Operand, model: Value) -> Value:
+    def like(self, other: Operand, model: TypedValue) -> TypedValue:
         """Return `other` with type and shape of `model`."""
 
-    def bitcast(self, value: Value, type: str | Type) -> Value:
+    def bitcast(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the same bits read as another type."""
 
-    def convert(self, value: Value, type: str | Type) -> Value:
+    def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type."""
 
-    def binary(self, name: str, left: Value, right: Value) -> Value:
+    def binary(self, name: str, left: TypedValue, right: TypedValue) -> TypedValue:
         """Return ``left name right``."""
 
-    def compare(self, relation: str, left: Value, other: Operand) -> Value:
+    def compare(self, relation: str, left: TypedValue, other: Operand) -> TypedValue:
         """Return ``left relation other``: a mask, or scc."""
 
-    def negate(self, value: Value) -> Value:
+    def negate(self, value: TypedValue) -> TypedValue:
         """Return a float with its sign flipped."""
 
-    def absolute(self, value: Value) -> Value:
+    def absolute(self, value: TypedValue) -> TypedValue:
         """Return the number without its sign."""
 
 
-class Value:
+class TypedValue:
     """An LLVM value and how its bits are read. Operators follow the type: ``>>`` and ``<`` of an ``i32`` are signed."""
 
     __slots__ = ("b", "llvm", "type")
 
-    def __init__(self, builder: Arithmetic, llvm: Any, type: Type) -> None:
+    def __init__(self, builder: Arithmetic, llvm: Any, type: ScalarType) -> None:
         self.b = builder
         self.llvm = llvm
         self.type = type
@@ -67,16 +68,16 @@ class Value:
 
     # Conversions ----------------------------------------------------------------------------------------------------
 
-    def as_(self, type: str | Type) -> Value:
+    def as_(self, type: str | ScalarType) -> TypedValue:
         """Return the same bits read as another type of the same size."""
         return self.b.bitcast(self, type)
 
-    def to(self, type: str | Type) -> Value:
+    def to(self, type: str | ScalarType) -> TypedValue:
         """Convert the number: integers are extended by this value's sign or truncated, floats rounded, ints to
         floats."""
         return self.b.convert(self, type)
 
-    def bits(self, low: int, count: int) -> Value:
+    def bits(self, low: int, count: int) -> TypedValue:
         """Return the field of `count` bits from bit `low`.
 
         It is an integer of the same type (sign-extended if signed).
@@ -86,90 +87,90 @@ class Value:
 
     # Arithmetic -----------------------------------------------------------------------------------------------------
 
-    def _binary(self, name: str, other: Operand, swap: bool = False) -> Value:
+    def _binary(self, name: str, other: Operand, swap: bool = False) -> TypedValue:
         right = self.b.like(other, self)
         left = self
         if swap:
             left, right = right, left
         return self.b.binary(name, left, right)
 
-    def __add__(self, other: Operand) -> Value:
+    def __add__(self, other: Operand) -> TypedValue:
         return self._binary("add", other)
 
-    def __radd__(self, other: Operand) -> Value:
+    def __radd__(self, other: Operand) -> TypedValue:
         return self._binary("add", other, True)
 
-    def __sub__(self, other: Operand) -> Value:
+    def __sub__(self, other: Operand) -> TypedValue:
         return self._binary("sub", other)
 
-    def __rsub__(self, other: Operand) -> Value:
+    def __rsub__(self, other: Operand) -> TypedValue:
         return self._binary("sub", other, True)
 
-    def __mul__(self, other: Operand) -> Value:
+    def __mul__(self, other: Operand) -> TypedValue:
         return self._binary("mul", other)
 
-    def __rmul__(self, other: Operand) -> Value:
+    def __rmul__(self, other: Operand) -> TypedValue:
         return self._binary("mul", other, True)
 
-    def __and__(self, other: Operand) -> Value:
+    def __and__(self, other: Operand) -> TypedValue:
         return self._binary("and_", other)
 
-    def __rand__(self, other: Operand) -> Value:
+    def __rand__(self, other: Operand) -> TypedValue:
         return self._binary("and_", other)
 
-    def __or__(self, other: Operand) -> Value:
+    def __or__(self, other: Operand) -> TypedValue:
         return self._binary("or_", other)
 
-    def __ror__(self, other: Operand) -> Value:
+    def __ror__(self, other: Operand) -> TypedValue:
         return self._binary("or_", other)
 
-    def __xor__(self, other: Operand) -> Value:
+    def __xor__(self, other: Operand) -> TypedValue:
         return self._binary("xor", other)
 
-    def __rxor__(self, other: Operand) -> Value:
+    def __rxor__(self, other: Operand) -> TypedValue:
         return self._binary("xor", other)
 
-    def __lshift__(self, other: Operand) -> Value:
+    def __lshift__(self, other: Operand) -> TypedValue:
         return self._binary("shl", other)
 
-    def __rlshift__(self, other: Operand) -> Value:
+    def __rlshift__(self, other: Operand) -> TypedValue:
         return self._binary("shl", other, True)
 
-    def __rshift__(self, other: Operand) -> Value:
+    def __rshift__(self, other: Operand) -> TypedValue:
         return self._binary("shr", other)
 
-    def __rrshift__(self, other: Operand) -> Value:
+    def __rrshift__(self, other: Operand) -> TypedValue:
         return self._binary("shr", other, True)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> TypedValue:
         return self.b.wrap(self.b.ir.not_(self.llvm), self.type)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> TypedValue:
         if self.type.is_float:
             return self.b.negate(self)
         return self.b.wrap(self.b.ir.neg(self.llvm), self.type)
 
-    def __abs__(self) -> Value:
+    def __abs__(self) -> TypedValue:
         return self.b.absolute(self)
 
     # Comparisons: of floats all are false on NaN except != ----------------------------------------------------------
 
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+    def __eq__(self, other: object) -> TypedValue:  # type: ignore[override]
         return self.b.compare("==", self, other)  # type: ignore[arg-type]
 
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+    def __ne__(self, other: object) -> TypedValue:  # type: ignore[override]
         return self.b.compare("!=", self, other)  # type: ignore[arg-type]
 
-    def __lt__(self, other: Operand) -> Value:
+    def __lt__(self, other: Operand) -> TypedValue:
         return self.b.compare("<", self, other)
 
-    def __le__(self, other: Operand) -> Value:
+    def __le__(self, other: Operand) -> TypedValue:
         return self.b.compare("<=", self, other)
 
-    def __gt__(self, other: Operand) -> Value:
+    def __gt__(self, other: Operand) -> TypedValue:
         return self.b.compare(">", self, other)
 
-    def __ge__(self, other: Operand) -> Value:
+    def __ge__(self, other: Operand) -> TypedValue:
         return self.b.compare(">=", self, other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -178,7 +179,7 @@ class Value:
         raise TypeError("a value is not known while code is generated; use b.select")
 
 
-def constant(type: Type, number: int | float, lanes: int) -> Any:
+def constant(type: ScalarType, number: int | float, lanes: int) -> Any:
     """Return an LLVM constant of `type`, splat over `lanes` (0: scalar)."""
     element = type.llvm
     if type.kind == "f":
@@ -194,6 +195,6 @@ def constant(type: Type, number: int | float, lanes: int) -> Any:
     return splat
 
 
-def flatten(result: Value | Sequence[Value]) -> tuple[Value, ...]:
+def flatten(result: TypedValue | Sequence[TypedValue]) -> tuple[TypedValue, ...]:
     """Return a semantic function's result as a tuple."""
-    return (result,) if isinstance(result, Value) else tuple(result)
+    return (result,) if isinstance(result, TypedValue) else tuple(result)

@@ -35,7 +35,7 @@ class FloatMode(Struct, frozen=True):
         return self.denorm32 if bits == 32 else self.denorm16_64
 
 
-class Access(Struct, frozen=True):
+class OperandAccess(Struct, frozen=True):
     """Access to one operand."""
 
     kind: str
@@ -88,8 +88,8 @@ class Variant(Struct, frozen=True):
     """A declared name, without encoding suffix; of a dual operation both, joined by ``+``."""
     wave_size: int
     major: int
-    results: tuple[Access, ...] = ()
-    sources: tuple[Access, ...] = ()
+    results: tuple[OperandAccess, ...] = ()
+    sources: tuple[OperandAccess, ...] = ()
     modifiers: tuple[tuple[str, int], ...] = ()
     mode: FloatMode | None = None
     dpp: Dpp | None = None
@@ -113,7 +113,7 @@ class Variant(Struct, frozen=True):
         return f"{self.operation.replace('+', '_')}.{digest}"
 
 
-class Run(Struct, frozen=True):
+class FusedKey(Struct, frozen=True):
     """Key of a function that executes several instructions, one after the other, in the place of the first."""
 
     variants: tuple[Variant, ...]

@@ -14,9 +14,9 @@ from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperandSpec
 from luthier.emulator.ir.exact import I8, I32, I64, MASK, PTR, SCC, overload_name
 from luthier.emulator.ir.operands import merged_rows, read_typed, typed_rows
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.variant import Access, FloatMode, Variant
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.variant import FloatMode, OperandAccess, Variant
 
 NEXT = ir.FunctionType(I32, [PTR, PTR])
 """``i32 operation(wave, record)``: one of layout's reasons."""
@@ -46,8 +46,8 @@ class WaveBuilder(Builder):
         """Whether the host has masks of lanes, of AVX-512: without them masked stores take long themselves."""
         self.only_defined: set[int] = set()
         """The identities of the instructions of `but_undefined`."""
-        self._exec_bits: Value | None = None
-        self._exec: Value | None = None
+        self._exec_bits: TypedValue | None = None
+        self._exec: TypedValue | None = None
 
     def begin(self, variant: Variant) -> None:
         """Take a variant, one after the other in the same function, for the one whose code is made."""
@@ -55,9 +55,9 @@ class WaveBuilder(Builder):
         self.major = variant.major
         self.processor = variant.processor
 
-    def slot(self, spec: OperandSpec, access: Access, position: int) -> Slot:
+    def slot(self, spec: OperandSpec, access: OperandAccess, position: int) -> OperandSlot:
         """Return one operand, named by a place in the record."""
-        return Slot(self, spec, access, position)
+        return OperandSlot(self, spec, access, position)
 
     # Memory of the wave and the record ------------------------------------------------------------------------------
 
@@ -66,16 +66,16 @@ class WaveBuilder(Builder):
         index = ir.Constant(I64, offset) if isinstance(offset, int) else offset
         return self.ir.gep(base, [index], source_etype=I8)
 
-    def load(self, address: Any, type: str, *, align: int | None = None) -> Value:
+    def load(self, address: Any, type: str, *, align: int | None = None) -> TypedValue:
         """Return a scalar in memory."""
-        kind = Type.parse(type)
+        kind = ScalarType.parse(type)
         return self.wrap(self.ir.load(address, typ=kind.llvm, align=align), kind)
 
-    def store(self, value: Value, address: Any, *, align: int | None = None) -> None:
+    def store(self, value: TypedValue, address: Any, *, align: int | None = None) -> None:
         """Write a scalar or a vector; `align`: bytes, those of an element if None."""
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
 
-    def store_where(self, mask: Value, row: Value, address: Any, *, hidden: bool) -> None:
+    def store_where(self, mask: TypedValue, row: TypedValue, address: Any, *, hidden: bool) -> None:
         """Write a row where `mask` holds, by a store of all of it.
 
         Args:
@@ -101,9 +101,9 @@ class WaveBuilder(Builder):
         """Return a pointer in memory."""
         return self.ir.load(address, typ=PTR)
 
-    def number(self, value: int, type: str = "u32") -> Value:
+    def number(self, value: int, type: str = "u32") -> TypedValue:
         """Return a scalar constant."""
-        kind = Type.parse(type)
+        kind = ScalarType.parse(type)
         return self.wrap(ir.Constant(kind.llvm, value & ((1 << kind.bits) - 1)), kind)
 
     def constant_table(self, name: str, words: Sequence[int]) -> ir.GlobalVariable:
@@ -116,11 +116,11 @@ class WaveBuilder(Builder):
             found.linkage, found.global_constant = "internal", True
         return found
 
-    def constant_word(self, table: ir.GlobalVariable, index: Value) -> Value:
+    def constant_word(self, table: ir.GlobalVariable, index: TypedValue) -> TypedValue:
         """Return a word of a constant table, a scalar of u32."""
         return self.wrap(self.ir.load(self.ir.gep(table, [ir.Constant(I32, 0), index.llvm]), typ=I32), "u32")
 
-    def slot_value(self, position: int) -> Value:
+    def slot_value(self, position: int) -> TypedValue:
         """Return what the record holds in a slot."""
         return self.load(self.address(self.record, layout.RECORD["slots"] + 4 * position), "u32")
 
@@ -134,11 +134,11 @@ class WaveBuilder(Builder):
         return ir.VectorType(I32, self.wave_size)
 
     @property
-    def m0(self) -> Value:
+    def m0(self) -> TypedValue:
         """Return M0, a scalar u32."""
         return self.load(self.address(self.wave, layout.M0), "u32")
 
-    def relative_rows(self, offset: Value, index: Value, *, write: bool) -> Any:
+    def relative_rows(self, offset: TypedValue, index: TypedValue, *, write: bool) -> Any:
         """Place of the VGPR `index` registers after the one at `offset` in the wave.
 
         Beyond the last VGPR, v0 is read and nothing written (ISA documents, "VGPR indexing": out of range).
@@ -153,73 +153,73 @@ class WaveBuilder(Builder):
     # EXEC -----------------------------------------------------------------------------------------------------------
 
     @property
-    def exec_bits(self) -> Value:
+    def exec_bits(self) -> TypedValue:
         """Return EXEC as a scalar u64 (of a wave32 the lower half alone)."""
         if self._exec_bits is None:
             self._exec_bits = self.load(self.address(self.wave, layout.EXEC), f"u{self.wave_size}").to("u64")
         return self._exec_bits
 
     @property
-    def exec(self) -> Value:
+    def exec(self) -> TypedValue:
         """Return EXEC as a mask."""
         if self._exec is None:
             self._exec = self.bits_mask(self.exec_bits)
         return self._exec
 
-    def write_exec(self, bits: Value) -> None:
+    def write_exec(self, bits: TypedValue) -> None:
         """Replace EXEC."""
         self.store(bits.to("u64"), self.address(self.wave, layout.EXEC))
 
-    def bits_mask(self, bits: Value) -> Value:
+    def bits_mask(self, bits: TypedValue) -> TypedValue:
         """Return a scalar's low bits as a mask."""
         narrow = bits.to(f"u{self.wave_size}")
         return self.wrap(self.ir.bitcast(narrow.llvm, ir.VectorType(ir.IntType(1), self.wave_size)), MASK)
 
-    def mask_bits(self, mask: Value) -> Value:
+    def mask_bits(self, mask: TypedValue) -> TypedValue:
         """Return a mask as a scalar of the wave's size."""
-        kind = Type.parse(f"u{self.wave_size}")
+        kind = ScalarType.parse(f"u{self.wave_size}")
         return self.wrap(self.ir.bitcast(mask.llvm, kind.llvm), kind)
 
-    def first_active(self) -> Value:
+    def first_active(self) -> TypedValue:
         """Return the lowest active lane, 0 if none: a scalar u32."""
         lane = self.trailing_zeros(self.exec_bits)
         return self.select(self.exec_bits == 0, self.number(0, "u64"), lane).to("u32")
 
     # Vectors --------------------------------------------------------------------------------------------------------
 
-    def shuffle(self, value: Value, lanes: Sequence[int]) -> Value:
+    def shuffle(self, value: TypedValue, lanes: Sequence[int]) -> TypedValue:
         """Return a vector with element `lanes[i]` in place i."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         undefined = ir.Constant(value.llvm.type, ir.Undefined)
         return self.wrap(self.ir.shuffle_vector(value.llvm, undefined, indices), value.type)
 
-    def shuffle_two(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
+    def shuffle_two(self, first: TypedValue, second: TypedValue, lanes: Sequence[int]) -> TypedValue:
         """Return a vector with element `lanes[i]` of both, one after the other, in place i."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         return self.wrap(self.ir.shuffle_vector(first.llvm, second.llvm, indices), first.type)
 
-    def concatenate(self, first: Value, second: Value) -> Value:
+    def concatenate(self, first: TypedValue, second: TypedValue) -> TypedValue:
         """Return the elements of both, one after the other."""
         return self.shuffle_two(first, second, range(2 * first.lanes))
 
-    def halves(self, value: Value) -> tuple[Value, Value]:
+    def halves(self, value: TypedValue) -> tuple[TypedValue, TypedValue]:
         """Return the lower and the upper half of the elements."""
         half = value.lanes // 2
         return self.shuffle(value, range(half)), self.shuffle(value, range(half, 2 * half))
 
-    def constant_mask(self, lanes: Sequence[bool]) -> Value:
+    def constant_mask(self, lanes: Sequence[bool]) -> TypedValue:
         """Return a mask known at compile time."""
         elements = [ir.Constant(ir.IntType(1), int(lane)) for lane in lanes]
         return self.wrap(ir.Constant(ir.VectorType(ir.IntType(1), len(elements)), elements), MASK)
 
-    def extract(self, value: Value, lane: int) -> Value:
+    def extract(self, value: TypedValue, lane: int) -> TypedValue:
         """Return one lane as a scalar, the lane known at compile time."""
         return self.wrap(self.ir.extract_element(value.llvm, ir.Constant(I32, lane)), value.type)
 
     # Control flow ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: TypedValue) -> Iterator[None]:
         """Emit code for a scalar condition that rarely holds."""
         with self.ir.if_then(condition.llvm, likely=False):
             yield
@@ -248,7 +248,7 @@ class WaveBuilder(Builder):
         function = self.ir.load(record, typ=NEXT.as_pointer())
         self.ir.ret(self.ir.call(function, [self.wave, record], tail="musttail"))
 
-    def decide(self, kind: int, value: Value, mask: Value | None = None) -> None:
+    def decide(self, kind: int, value: TypedValue, mask: TypedValue | None = None) -> None:
         """Mark that a value decides something, in the lanes of `mask`: it should be defined.
 
         Args:
@@ -259,7 +259,7 @@ class WaveBuilder(Builder):
             name = DECIDES + ".".join(overload_name(one.type) for one in arguments)
             self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
 
-    def but_undefined(self, mask: Value) -> Value:
+    def but_undefined(self, mask: TypedValue) -> TypedValue:
         """Return the bits of a mask that are set, and are defined where undefined values are followed."""
         if not self.variant.undefined:
             return mask
@@ -288,10 +288,10 @@ class _VolatileLoad(instructions.LoadInstr):  # type: ignore[misc] # llvmlite ha
         buf[-1] = buf[-1].replace("load", "load volatile", 1)
 
 
-class Slot:
+class OperandSlot:
     """One operand of an operation, as the record names it."""
 
-    def __init__(self, w: WaveBuilder, spec: OperandSpec, access: Access, position: int, moved: int = 0) -> None:
+    def __init__(self, w: WaveBuilder, spec: OperandSpec, access: OperandAccess, position: int, moved: int = 0) -> None:
         self.w = w
         self.spec = spec
         self.access = access
@@ -299,9 +299,9 @@ class Slot:
         self._moved = moved
         """Registers of a vector that are left out at its begin."""
 
-    def shifted(self, registers: int) -> Slot:
+    def shifted(self, registers: int) -> OperandSlot:
         """Return the operand from one of its registers on; a scalar is the same everywhere."""
-        return Slot(self.w, self.spec, self.access, self.position, registers if self.is_vector else 0)
+        return OperandSlot(self.w, self.spec, self.access, self.position, registers if self.is_vector else 0)
 
     @property
     def present(self) -> bool:
@@ -335,7 +335,7 @@ class Slot:
 
     # Scalars --------------------------------------------------------------------------------------------------------
 
-    def scalar(self) -> Value:
+    def scalar(self) -> TypedValue:
         """Return the operand as a scalar.
 
         It is an immediate, an SGPR or constant; of a vector register its first active lane.
@@ -358,14 +358,14 @@ class Slot:
             return narrow.as_(kind.element)
         return w.load(base, str(kind.element), align=4)
 
-    def scalars(self) -> list[Value]:
+    def scalars(self) -> list[TypedValue]:
         """Return consecutive SGPRs of an operand of several elements."""
         w, kind = self.w, self.spec.type
         base = self.base()
         step = kind.bits // 8
         return [w.load(w.address(base, index * step), str(kind.element), align=4) for index in range(kind.count)]
 
-    def write_scalar(self, value: Value) -> None:
+    def write_scalar(self, value: TypedValue) -> None:
         """Write an SGPR, SGPR pair, VCC or SCC."""
         w, kind = self.w, self.spec.type
         if kind.kind == "scc":
@@ -377,7 +377,7 @@ class Slot:
             value = w.wrap(w.ir.zext(integer.llvm, I32), "u32")
         w.store(value, self.base(), align=4)
 
-    def write_scalars(self, values: Sequence[Value]) -> None:
+    def write_scalars(self, values: Sequence[TypedValue]) -> None:
         """Write consecutive SGPRs."""
         base = self.base()
         for index, value in enumerate(values):
@@ -388,7 +388,7 @@ class Slot:
     def _row_type(self) -> ir.Type:
         return ir.VectorType(I32, self.w.wave_size)
 
-    def row(self, index: int) -> Value:
+    def row(self, index: int) -> TypedValue:
         """Register `index` of the operand: a vector of u32; a scalar operand in every lane."""
         w = self.w
         base = self.base()
@@ -400,26 +400,26 @@ class Slot:
         word = w.load(w.address(base, 4 * index) if index else base, "u32")
         return w.splat(word)
 
-    def rows(self) -> list[Value]:
+    def rows(self) -> list[TypedValue]:
         """Return all registers of the operand; of a mask none (see `mask`)."""
         w = self.w
         if self.spec.type.kind == "mask":
             return [w.bits_mask(self.scalar())]
         return [self.row(index) for index in range(self.spec.type.units)]
 
-    def read(self) -> Value:
+    def read(self) -> TypedValue:
         """Return the operand as a vector of its type."""
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
-        if not isinstance(value, Value):
+        if not isinstance(value, TypedValue):
             raise TypeError(f"{self.spec.name} has several elements; use parts()")
         return value
 
-    def parts(self) -> tuple[Value, ...]:
+    def parts(self) -> tuple[TypedValue, ...]:
         """Return the operand's elements as vectors."""
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
-        return (value,) if isinstance(value, Value) else value
+        return (value,) if isinstance(value, TypedValue) else value
 
-    def read_lane(self, lane: Value, index: int = 0) -> Value:
+    def read_lane(self, lane: TypedValue, index: int = 0) -> TypedValue:
         """Return one lane, chosen by a scalar, of register `index`; an operand of 64 bits is put together."""
         w = self.w
         if self.access.kind != "v":
@@ -433,18 +433,18 @@ class Slot:
         word = w.load(w.address(base, 4 * w.wave_size * index), "u32")
         return word.as_(kind) if kind.bits == 32 else word
 
-    def word_of_lane(self, lane: Value, index: int) -> Value:
+    def word_of_lane(self, lane: TypedValue, index: int) -> TypedValue:
         """Return one lane, chosen by a scalar u64, of register `index` of a vector, u32."""
         place = self.w.address(self.base(), (lane * 4 + 4 * self.w.wave_size * index).llvm)
         return self.w.load(place, "u32")
 
-    def write_lane(self, lane: Value, value: Value, index: int = 0) -> None:
+    def write_lane(self, lane: TypedValue, value: TypedValue, index: int = 0) -> None:
         """Set one lane of register `index`, whatever EXEC is."""
         w = self.w
         base = w.address(self.base(), w.ir.zext((lane << 2).llvm, I64))
         w.store(value, w.address(base, 4 * w.wave_size * index))
 
-    def store_row(self, index: int, value: Value, mask: Value | None) -> None:
+    def store_row(self, index: int, value: TypedValue, mask: TypedValue | None) -> None:
         """Write register `index` where `mask` holds; None: every lane."""
         w = self.w
         row = value.as_("u32")
@@ -456,16 +456,16 @@ class Slot:
         else:
             w.ir.store(row.llvm, address, align=4 * w.wave_size)
 
-    def write(self, value: Value) -> None:
+    def write(self, value: TypedValue) -> None:
         """Write active lanes."""
         self.write_parts([value])
 
-    def write_parts(self, values: Sequence[Value]) -> None:
+    def write_parts(self, values: Sequence[TypedValue]) -> None:
         """Write the operand's elements in active lanes."""
         for index, row in enumerate(typed_rows(self.w, list(values), self.spec.type)):
             self.store_row(index, row, self.w.exec)
 
-    def write_result(self, rows: list[Value], enabled: Value, modifiers: dict[str, int]) -> None:
+    def write_result(self, rows: list[TypedValue], enabled: TypedValue, modifiers: dict[str, int]) -> None:
         """Write a vector operation's result where `enabled`, into the part of the register that its encoding names."""
         merged = merged_rows(rows, lambda: self.row(0), self.spec.type, self.access, modifiers)
         for index, row in enumerate(merged):

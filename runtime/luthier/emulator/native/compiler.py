@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from luthier.emulator.ir.declare import Unsupported
-from luthier.emulator.ir.variant import Run, Variant
+from luthier.emulator.ir.variant import FusedKey, Variant
 from luthier.emulator.native.emit import emit
 from luthier.emulator.native.fused import emit_run
 from luthier.emulator.native.nativecode import link
@@ -35,7 +35,7 @@ def _target() -> llvm.TargetMachine:
     )
 
 
-def compile_variants(variants: Sequence[Variant | Run]) -> tuple[list[bytes], dict[str, str]]:
+def compile_variants(variants: Sequence[Variant | FusedKey]) -> tuple[list[bytes], dict[str, str]]:
     """Return images with the functions of variants and runs, and why some have none, by symbol.
 
     While LLVM compiles one batch on another thread, the next one is generated.
@@ -67,7 +67,7 @@ def compile_variants(variants: Sequence[Variant | Run]) -> tuple[list[bytes], di
     return images, refusals
 
 
-def _module(variants: Sequence[Variant | Run], refusals: dict[str, str]) -> ir.Module:
+def _module(variants: Sequence[Variant | FusedKey], refusals: dict[str, str]) -> ir.Module:
     """Return a module with the variants' functions; `refusals` gets those that have none."""
     while True:
         module = ir.Module("operations")
@@ -75,7 +75,7 @@ def _module(variants: Sequence[Variant | Run], refusals: dict[str, str]) -> ir.M
             if variant.symbol in refusals:
                 continue
             try:
-                emit_run(module, variant) if isinstance(variant, Run) else emit(module, variant)
+                emit_run(module, variant) if isinstance(variant, FusedKey) else emit(module, variant)
             except Unsupported as problem:  # its code is half done: begin again without it
                 refusals[variant.symbol] = str(problem)
                 break

@@ -13,15 +13,15 @@ from llvmlite import ir
 from msgspec.structs import replace
 
 from luthier.emulator import layout
-from luthier.emulator.ir.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.declare import DeclaredOperation, Form, OperandSpec
 from luthier.emulator.ir.dpp import apply_dpp
 from luthier.emulator.ir.exceptional import halves_of, tell_floats
 from luthier.emulator.ir.operands import finish_float, flush_input, read_typed, typed_rows
 from luthier.emulator.ir.tracking import track
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value, flatten
-from luthier.emulator.ir.variant import Access, FloatMode, Variant
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue, flatten
+from luthier.emulator.ir.variant import FloatMode, OperandAccess, Variant
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.native.processor import processor
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.control import write_mode
@@ -70,7 +70,7 @@ def _go_on(w: WaveBuilder) -> None:
     w.next()
 
 
-def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+def emit_pure(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:
     """Emit what an operation of one of the `PURE` forms does, without what counts it and goes on."""
     if operation.form is Form.PACKED:
         _packed(w, operation, variant)
@@ -88,7 +88,7 @@ def emit_pure(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
             write()
 
 
-def operation_of(variant: Variant) -> Operation:
+def operation_of(variant: Variant) -> DeclaredOperation:
     """Return the operation that a variant is of."""
     return operations_of(variant.major)[variant.operation]
 
@@ -97,7 +97,7 @@ def _slots(variant: Variant) -> int:
     return sum(access.slots for access in (*variant.results, *variant.sources))
 
 
-def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[Slot]:
+def _make_slots(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> list[OperandSlot]:
     slots = []
     position = 0
     for spec, access in zip(
@@ -118,13 +118,13 @@ def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
     return places[: len(variant.results)], places[len(variant.results) :]
 
 
-def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) -> list[Write]:
+def _lane(w: WaveBuilder, operation: DeclaredOperation, variant: Variant, start: int) -> list[Write]:
     """Emit reads and arithmetic; the writes are returned, to be done by the caller."""
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
     result_places, source_places = _positions(variant, start)
     enabled = w.exec
-    values: list[Value | tuple[Value, ...]] = []
+    values: list[TypedValue | tuple[TypedValue, ...]] = []
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
         slot = w.slot(spec, access, place)
         if spec.is_immediate:
@@ -143,7 +143,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     mode = w.mode
     writes: list[Write] = []
     floats = list(w.floats_made)
-    halves: list[Value] = []
+    halves: list[TypedValue] = []
     for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
         elements = [next(left) for _ in range(spec.type.count)]
         value = elements[0]
@@ -168,12 +168,12 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
     return writes
 
 
-def _floats(values: Sequence[Value | tuple[Value, ...]]) -> list[Value]:
+def _floats(values: Sequence[TypedValue | tuple[TypedValue, ...]]) -> list[TypedValue]:
     """Return the floats among operands, each element by itself."""
     return [element for value in values for element in flatten(value) if element.type.is_float]
 
 
-def _elements(w: WaveBuilder, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+def _elements(w: WaveBuilder, values: Sequence[TypedValue]) -> tuple[list[TypedValue], list[TypedValue]]:
     """Return the first and the second elements of packed numbers: these are one after the other, or vectors of all."""
     if any(value.lanes != w.wave_size for value in values):
         pairs = [w.halves(value) for value in values]
@@ -181,7 +181,7 @@ def _elements(w: WaveBuilder, values: Sequence[Value]) -> tuple[list[Value], lis
     return list(values[::2]), list(values[1::2])
 
 
-def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
+def _check(variant: Variant, spec: OperandSpec, value: TypedValue) -> None:
     if value.type.kind == "mask" or spec.type.kind == "mask":
         matches = value.type.kind == spec.type.kind
     else:
@@ -190,7 +190,7 @@ def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
         raise ValueError(f"{variant.operation}: {spec.name} is {spec.type}, the function gave {value.type}")
 
 
-def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+def _packed(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:
     """Emit both 16-bit elements in one pass.
 
     Sources become vectors of all low elements, then all high ones.
@@ -202,7 +202,7 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     values = []
     enabled = w.exec
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
-        pairs = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
+        pairs = replace(spec, type=ScalarType(spec.type.kind, spec.type.bits, 2))
         rows = w.slot(pairs, access, place).rows()
         if spec.name == "src0" and variant.dpp is not None:
             rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
@@ -214,8 +214,8 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
             values.append((w.concatenate(pair[0], pair[1]),))
     spec, access = operation.results[0], variant.results[0]
     slot = w.slot(spec, access, result_places[0])
-    parts: list[Value] = []
-    floats: list[Value] = []
+    parts: list[TypedValue] = []
+    floats: list[TypedValue] = []
     w.lanes = lanes * (2 if spec.type.bits == 16 else 1)
     for elements in zip(*values, strict=True):
         value = flatten(operation.function(w, *elements))[0]
@@ -230,12 +230,12 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         tell_floats(w, variant.operation, [*both], enabled)
     if spec.type.bits == 16:
         parts = list(w.halves(parts[0]))
-    rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
+    rows = typed_rows(w, parts, ScalarType(spec.type.kind, spec.type.bits, 2))
     for index, row in enumerate(rows):
         slot.store_row(index, row, enabled)
 
 
-def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+def _scalar(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
     result_places, source_places = _positions(variant, 0)
@@ -246,10 +246,10 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         if spec.type.is_float and operation.flush:
             value = flush_input(w, value)
         values.append(value)
-    outcome: Sequence[Value] = flatten(operation.function(w, *values))
+    outcome: Sequence[TypedValue] = flatten(operation.function(w, *values))
     if len(outcome) != len(operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
-    floats: list[Value] = []
+    floats: list[TypedValue] = []
     for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
         if spec.type.kind != "scc":
             _check(variant, spec, value)
@@ -260,4 +260,4 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     tell_floats(w, variant.operation, [(_floats(values), floats)], w.number(1, "u64"))
 
 
-__all__ = ["FUNCTION", "PURE", "Access", "emit", "emit_pure", "operation_of"]
+__all__ = ["FUNCTION", "PURE", "OperandAccess", "emit", "emit_pure", "operation_of"]

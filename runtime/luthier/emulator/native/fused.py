@@ -24,9 +24,9 @@ from msgspec import Struct
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import Form, OperandSpec, Unsupported
 from luthier.emulator.ir.exact import I1, I32, I64, MASK
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.variant import Access, Run, Variant
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.variant import FusedKey, OperandAccess, Variant
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.native.emit import FUNCTION, PURE, emit_pure, operation_of
 from luthier.emulator.native.processor import processor
 from luthier.emulator.operations.control import timing_only
@@ -37,29 +37,29 @@ _SHORT = 16
 _LITERALS = ("k", "K")
 
 
-class _Place(Struct, frozen=True):
+class _WaveBytes(Struct, frozen=True):
     """Bytes of a wave that an operand is in."""
 
     first: int
     size: int
     is_mask: bool = False
 
-    def overlaps(self, other: _Place) -> bool:
+    def overlaps(self, other: _WaveBytes) -> bool:
         """Return whether both have a byte."""
         return self.first < other.first + other.size and other.first < self.first + self.size
 
 
-class Step(Struct, frozen=True):
+class FusedStep(Struct, frozen=True):
     """An instruction of a run, and what it reads and writes of a wave."""
 
     variant: Variant
     slots: tuple[int, ...]
     form: Form
-    reads: tuple[_Place, ...]
-    writes: tuple[_Place, ...]
+    reads: tuple[_WaveBytes, ...]
+    writes: tuple[_WaveBytes, ...]
 
     @property
-    def masks(self) -> list[_Place]:
+    def masks(self) -> list[_WaveBytes]:
         """Return the masks that it writes."""
         return [place for place in self.writes if place.is_mask]
 
@@ -69,7 +69,7 @@ _LEAVE = {"writes_exec", "chooses_relative"}
 
 
 @functools.lru_cache(4096)
-def step_of(variant: Variant | None, slots: tuple[int, ...]) -> Step | None:
+def step_of(variant: Variant | None, slots: tuple[int, ...]) -> FusedStep | None:
     """Return an instruction as one of a run; None if it cannot be in any.
 
     Args:
@@ -79,13 +79,13 @@ def step_of(variant: Variant | None, slots: tuple[int, ...]) -> Step | None:
     if variant is None or variant.stepping or variant.observed or variant.floats or variant.undefined:
         return None
     halves = [variant] if variant.second is None else [variant, variant.second]
-    reads: list[_Place] = []
-    writes: list[_Place] = []
+    reads: list[_WaveBytes] = []
+    writes: list[_WaveBytes] = []
     position = 0
     for half in halves:
         operation = operation_of(half)
         if operation.function is timing_only:
-            return Step(half, slots, operation.form, (), ())
+            return FusedStep(half, slots, operation.form, (), ())
         if operation.form not in PURE or not operation.counted or half.dpp or _LEAVE & dict(half.modifiers).keys():
             return None
         specs = (*operation.results, *operation.sources)
@@ -96,27 +96,27 @@ def step_of(variant: Variant | None, slots: tuple[int, ...]) -> Step | None:
             if place is not None:
                 (writes if spec.is_result else reads).append(place)
             position += access.slots
-    changes = _Place(layout.EXEC, 8)
+    changes = _WaveBytes(layout.EXEC, 8)
     if any(place.overlaps(changes) for place in writes):
         return None
-    return Step(variant, slots, operation_of(variant).form, tuple(reads), tuple(writes))
+    return FusedStep(variant, slots, operation_of(variant).form, tuple(reads), tuple(writes))
 
 
 def _place(
-    spec: OperandSpec, access: Access, slots: Sequence[int], position: int, wave_size: int, form: Form
-) -> _Place | None:
+    spec: OperandSpec, access: OperandAccess, slots: Sequence[int], position: int, wave_size: int, form: Form
+) -> _WaveBytes | None:
     """Return where an operand is; None of one that is in no register."""
     if spec.type.kind == "scc":
-        return _Place(layout.WAVE["scc"], 4)
+        return _WaveBytes(layout.WAVE["scc"], 4)
     if access.kind in ("-", "i", *_LITERALS):
         return None
     if spec.type.kind == "mask":
-        return _Place(slots[position], wave_size // 8, is_mask=True)
+        return _WaveBytes(slots[position], wave_size // 8, is_mask=True)
     units = max(1, spec.type.units * (2 if form is Form.PACKED and spec.type.bits == 32 else 1))
-    return _Place(slots[position], 4 * units * (wave_size if access.kind == "v" else 1))
+    return _WaveBytes(slots[position], 4 * units * (wave_size if access.kind == "v" else 1))
 
 
-def emit_run(module: ir.Module, run: Run) -> ir.Function:
+def emit_run(module: ir.Module, run: FusedKey) -> ir.Function:
     """Add the function of a run to `module`.
 
     Raises:
@@ -150,7 +150,7 @@ def emit_run(module: ir.Module, run: Run) -> ir.Function:
     return function
 
 
-def segments(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def segments(steps: Sequence[FusedStep]) -> Iterator[list[FusedStep]]:
     """Yield parts of a run, each of scalar instructions or of others.
 
     In one of the latter no instruction reads a part of a mask that an earlier one has written.
@@ -159,8 +159,8 @@ def segments(steps: Sequence[Step]) -> Iterator[list[Step]]:
         if is_scalar:
             yield list(group)
             continue
-        part: list[Step] = []
-        masks: list[_Place] = []
+        part: list[FusedStep] = []
+        masks: list[_WaveBytes] = []
         for step in group:
             used = [*step.reads, *step.masks]
             if any(place != mask and place.overlaps(mask) for place in used for mask in masks):
@@ -184,13 +184,13 @@ class _RunBuilder(WaveBuilder):
         self.first = self.record
         self.slots: tuple[int, ...] = ()
         self._number = 0
-        self.rows: dict[int, Value] = {}
+        self.rows: dict[int, TypedValue] = {}
         """What is in rows of the wave, by their places, in the chunk's lanes."""
-        self.masks: dict[int, Value] = {}
+        self.masks: dict[int, TypedValue] = {}
         self._changed: set[int] = set()
         self._sums: dict[int, Any] = {}
         """By place of a mask: its bits of the chunks so far."""
-        self._splats: dict[int, Value] = {}
+        self._splats: dict[int, TypedValue] = {}
         self._before: ir.Block | None = None
         self._chunk: Any = None
 
@@ -203,7 +203,7 @@ class _RunBuilder(WaveBuilder):
             place = self.address(self.first, number * layout.RECORD.size + layout.RECORD["count"])
             self.ir.store(self.ir.add(self.ir.load(place, typ=_COUNTS, align=8), amounts), place, align=8)
 
-    def enter(self, step: Step, number: int) -> None:
+    def enter(self, step: FusedStep, number: int) -> None:
         """Begin an instruction of the run."""
         self.begin(step.variant)
         self.slots, self._number = step.slots, number
@@ -217,7 +217,7 @@ class _RunBuilder(WaveBuilder):
         self.jump(self.address(self.first, count * layout.RECORD.size))
 
     @contextmanager
-    def chunks(self, segment: Sequence[Step]) -> Iterator[None]:
+    def chunks(self, segment: Sequence[FusedStep]) -> Iterator[None]:
         """Emit a loop over the chunks of a wave around what is emitted inside."""
         self._before, head = self.ir.block, self.llvm_function.append_basic_block("chunk")
         behind = self.llvm_function.append_basic_block("behind")
@@ -267,7 +267,7 @@ class _RunBuilder(WaveBuilder):
     def _row_address(self, place: int) -> Any:
         return self.address(self.wave, self.ir.add(self.ir.mul(self._chunk, I64(4 * self.chunk_lanes)), I64(place)))
 
-    def _mask_at(self, place: int) -> Value:
+    def _mask_at(self, place: int) -> TypedValue:
         """Return the chunk's lanes of a mask in the wave."""
         address = self.address(self.wave, self.ir.add(self.ir.mul(self._chunk, I64(self.chunk_lanes // 8)), I64(place)))
         bits = self.ir.load(address, typ=ir.IntType(self.chunk_lanes), align=self.chunk_lanes // 8)
@@ -275,15 +275,15 @@ class _RunBuilder(WaveBuilder):
 
     # What slots ask for ---------------------------------------------------------------------------------------------
 
-    def slot(self, spec: OperandSpec, access: Access, position: int) -> Slot:
+    def slot(self, spec: OperandSpec, access: OperandAccess, position: int) -> OperandSlot:
         """Return one operand of the current instruction."""
-        return (_RunSlot if self.lanes else Slot)(self, spec, access, position)
+        return (_RunSlot if self.lanes else OperandSlot)(self, spec, access, position)
 
-    def slot_value(self, position: int) -> Value:
+    def slot_value(self, position: int) -> TypedValue:
         """Return what the record holds in a slot, which is known."""
         return self.number(self.slots[position])
 
-    def row(self, place: int) -> Value:
+    def row(self, place: int) -> TypedValue:
         """Return the row at a place of the wave."""
         if place not in self.rows:
             self.rows[place] = self.wrap(
@@ -291,19 +291,19 @@ class _RunBuilder(WaveBuilder):
             )
         return self.rows[place]
 
-    def write_row(self, place: int, value: Value) -> None:
+    def write_row(self, place: int, value: TypedValue) -> None:
         """Let active lanes of a row hold a value at the end of the segment."""
         opaque = ir.InlineAsm(ir.FunctionType(self._row_of_chunk, [self._row_of_chunk]), "", self._constraint)
         self.rows[place] = self.wrap(self.ir.call(opaque, [value.llvm]), value.type)
         self._changed.add(place)
 
-    def mask(self, place: int) -> Value:
+    def mask(self, place: int) -> TypedValue:
         """Return the mask at a place of the wave."""
         if place not in self.masks:
             self.masks[place] = self._mask_at(place)
         return self.masks[place]
 
-    def write_mask(self, place: int, bits: Value) -> None:
+    def write_mask(self, place: int, bits: TypedValue) -> None:
         """Let a mask have the chunk's bits."""
         self.masks[place] = self.wrap(self.ir.bitcast(bits.llvm, self._mask_of_chunk), MASK)
         whole = ir.IntType(self.wave_size)
@@ -314,19 +314,19 @@ class _RunBuilder(WaveBuilder):
         others = self.ir.and_(self._sums[place], self.ir.not_(self.ir.shl(whole((1 << self.chunk_lanes) - 1), shift)))
         self._sums[place] = self.ir.or_(others, self.ir.shl(self.ir.zext(bits.llvm, whole), shift))
 
-    def splat_at(self, place: int) -> Value:
+    def splat_at(self, place: int) -> TypedValue:
         """Return the 32 bits at a scalar place of the wave, in every lane."""
         found = self._splats.get(place)
         if found is None:
             found = self._splats[place] = self._splat_of(self.wave, place)
         return found
 
-    def literal(self, number: int) -> Value:
+    def literal(self, number: int) -> TypedValue:
         """Return the literal at a place of the current record, in every lane."""
         place = layout.RECORD["slots"] + 4 * number
         return self._splat_of(self.first, self._number * layout.RECORD.size + place)
 
-    def _splat_of(self, base: Any, offset: int) -> Value:
+    def _splat_of(self, base: Any, offset: int) -> TypedValue:
         """Return 32 bits in memory in every lane, read before the loop."""
         assert self._before is not None
         with self.ir.goto_block(self._before):
@@ -334,17 +334,17 @@ class _RunBuilder(WaveBuilder):
 
     # What operations ask for ----------------------------------------------------------------------------------------
 
-    def lane_id(self, type: str = "u32") -> Value:
+    def lane_id(self, type: str = "u32") -> TypedValue:
         """Return the numbers of the chunk's lanes."""
         first = self.wrap(self.ir.trunc(self.ir.mul(self._chunk, I64(self.chunk_lanes)), I32), "u32")
         return (super().lane_id() + self.splat(first)).to(type)
 
-    def mask_bits(self, mask: Value) -> Value:
+    def mask_bits(self, mask: TypedValue) -> TypedValue:
         """Return the chunk's lanes of a mask as a scalar."""
         return self.wrap(self.ir.bitcast(mask.llvm, ir.IntType(self.chunk_lanes)), f"u{self.chunk_lanes}")
 
     @property
-    def m0(self) -> Value:
+    def m0(self) -> TypedValue:
         """Refuse: who uses M0 sees more than its operands.
 
         Raises:
@@ -353,7 +353,7 @@ class _RunBuilder(WaveBuilder):
         raise Unsupported("M0 in a run")
 
 
-class _RunSlot(Slot):
+class _RunSlot(OperandSlot):
     """An operand of a vector instruction of a run."""
 
     w: _RunBuilder
@@ -363,7 +363,7 @@ class _RunSlot(Slot):
         first = self.w.slots[self.position]
         return first + 4 * (self.w.wave_size if self.is_vector else 1) * index
 
-    def row(self, index: int) -> Value:
+    def row(self, index: int) -> TypedValue:
         """Return register `index` of the operand in the chunk's lanes."""
         w = self.w
         if self.is_vector:
@@ -374,13 +374,13 @@ class _RunSlot(Slot):
             return w.literal(self.position + index)
         return w.splat_at(self._at(index))
 
-    def rows(self) -> list[Value]:
+    def rows(self) -> list[TypedValue]:
         """Return all registers of the operand; of a mask, that."""
         if self.spec.type.kind == "mask":
             return [self.w.mask(self._at(0))]
         return [self.row(index) for index in range(self.spec.type.units)]
 
-    def scalar(self) -> Value:
+    def scalar(self) -> TypedValue:
         """Return an immediate.
 
         Raises:
@@ -390,13 +390,13 @@ class _RunSlot(Slot):
             raise Unsupported("a scalar operand of a vector instruction in a run")
         return self.w.slot_value(self.position)
 
-    def write_scalar(self, value: Value) -> None:
+    def write_scalar(self, value: TypedValue) -> None:
         """Write a mask."""
         self.w.write_mask(self._at(0), value)
 
-    def store_row(self, index: int, value: Value, mask: Value | None) -> None:
+    def store_row(self, index: int, value: TypedValue, mask: TypedValue | None) -> None:
         """Write register `index` in active lanes."""
         self.w.write_row(self._at(index), value.as_("u32"))
 
 
-__all__ = ["Step", "emit_run", "segments", "step_of"]
+__all__ = ["FusedStep", "emit_run", "segments", "step_of"]

@@ -7,7 +7,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from luthier.emulator.ir.variant import Run, Variant
+from luthier.emulator.ir.variant import FusedKey, Variant
 from luthier.emulator.native.nativecode import CodeSpace, NativeCode, called_by, functions_of
 from luthier.emulator.native.store import store
 from luthier.errors import DeviceError
@@ -40,7 +40,7 @@ class MachineCode:
             self._space = space
 
     def addresses(
-        self, symbols: Iterable[str], variant_of: Callable[[str], Variant | Run], *, calls: bool = True
+        self, symbols: Iterable[str], variant_of: Callable[[str], Variant | FusedKey], *, calls: bool = True
     ) -> dict[str, int]:
         """Return the host address of each symbol's function, compiling those not kept.
 
@@ -69,7 +69,7 @@ class MachineCode:
         """Return why a symbol has no function."""
         return self._refusals[symbol]
 
-    def _compile(self, variants: list[Variant | Run], calls: bool) -> None:
+    def _compile(self, variants: list[Variant | FusedKey], calls: bool) -> None:
         from luthier.emulator.native.compiler import compile_variants
 
         images, refusals = compile_variants(variants)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from luthier.arch.target import Target
 from luthier.arch.targets import read_so_far
-from luthier.emulator.ir.declare import Operation
+from luthier.emulator.ir.declare import DeclaredOperation
 from luthier.emulator.operations import (
     asynchronous,
     barriers,
@@ -75,7 +75,7 @@ FAMILIES = (
 )
 
 
-def compiled_for(operation: Operation, name: str, target: Target) -> int:
+def compiled_for(operation: DeclaredOperation, name: str, target: Target) -> int:
     """The number (`Generation.emulated_major`) that an operation is compiled for: the lowest that shares it, so that
     generations share the code."""
     if operation.generations:
@@ -83,13 +83,13 @@ def compiled_for(operation: Operation, name: str, target: Target) -> int:
     return next(major for major in _numbers() if operations_of(major).get(name) is operation)
 
 
-def begins_with(operation: Operation, target: Target) -> bool:
+def begins_with(operation: DeclaredOperation, target: Target) -> bool:
     """Return whether an operation is declared for the generation of a target itself, not for an older one."""
     return target.emulated_major in operation.since
 
 
 @functools.cache
-def operations_of(major: int) -> dict[str, Operation]:
+def operations_of(major: int) -> dict[str, DeclaredOperation]:
     """Operations of the generations with a number (`Generation.emulated_major`), by mnemonic without its encoding
     suffix: their own and those of their ancestors, of which the nearest counts.
 
@@ -97,7 +97,7 @@ def operations_of(major: int) -> dict[str, Operation]:
         ValueError: two are declared with a name for the same generation.
     """
     ancestry = _numbers()[major]
-    table: dict[str, tuple[int, Operation]] = {}
+    table: dict[str, tuple[int, DeclaredOperation]] = {}
     for family in FAMILIES:
         for operation in family.operations:
             distance = _distance(operation, ancestry)
@@ -114,7 +114,7 @@ def operations_of(major: int) -> dict[str, Operation]:
     return {name: operation for name, (_, operation) in table.items()}
 
 
-def _distance(operation: Operation, ancestry: tuple[int, ...]) -> int | None:
+def _distance(operation: DeclaredOperation, ancestry: tuple[int, ...]) -> int | None:
     """Return how many numbers back an operation begins; None if it does not, or has ended since."""
     for distance, number in enumerate(ancestry):
         if number in operation.until:

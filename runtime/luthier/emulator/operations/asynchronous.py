@@ -24,8 +24,8 @@ from luthier.emulator.ir.memory_code import (
     spill,
     unanswered,
 )
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.flat import PLACE, checked
 from luthier.emulator.questions import CLUSTER, OUTSIDE_LDS, UNDERFLOW
 
@@ -39,41 +39,45 @@ def _alone(w: WaveBuilder) -> None:
     unanswered(w, (w.m0 & 0xFFFF) > 1, CLUSTER)
 
 
-def _read(w: WaveBuilder, hosts: Value, bits: int, mask: Value) -> list[Value]:
+def _read(w: WaveBuilder, hosts: TypedValue, bits: int, mask: TypedValue) -> list[TypedValue]:
     return [gather_small(w, hosts, bits, mask)] if bits == 8 else gather_rows(w, hosts, bits // 32, mask)
 
 
-def _write(w: WaveBuilder, hosts: Value, rows: list[Value], bits: int, mask: Value) -> None:
+def _write(w: WaveBuilder, hosts: TypedValue, rows: list[TypedValue], bits: int, mask: TypedValue) -> None:
     if bits == 8:
         scatter_small(w, hosts, rows[0], bits, mask)
     else:
         scatter_rows(w, hosts, rows, mask)
 
 
-def _lds(w: WaveBuilder, place: Slot, offset: Slot, bits: int) -> tuple[Value, Value]:
+def _lds(w: WaveBuilder, place: OperandSlot, offset: OperandSlot, bits: int) -> tuple[TypedValue, TypedValue]:
     return lds_access(w, place.row(0) + w.splat(offset.scalar()), bits // 8)
 
 
 def _declare_copies(bits: int) -> None:
-    def copy_in(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def copy_in(
+        w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
+    ) -> None:
         hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
         rows = _read(w, hosts, bits, w.exec)
         targets, inside = _lds(w, place, offset, bits)
         _write(w, targets, rows, bits, inside)
 
     @operations.wave(f"global_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
-    def load(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
         """LDS[a VGPR + offset] = memory[address]."""
         copy_in(w, place, vaddr, saddr, offset)
 
     @operations.wave(f"cluster_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
-    def load_for_cluster(w: WaveBuilder, place: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def load_for_cluster(
+        w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
+    ) -> None:
         """LDS[a VGPR + offset] of the work-groups in M0 = memory[address]."""
         _alone(w)
         copy_in(w, place, vaddr, saddr, offset)
 
     @operations.wave(f"global_store_async_from_lds_b{bits}", f"{PLACE} vdata:u32 ->", since=_NEWEST)
-    def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, place: Slot) -> None:
+    def store(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, place: OperandSlot) -> None:
         """Memory[address] = LDS[a VGPR + offset]."""
         sources, inside = _lds(w, place, offset, bits)
         unanswered(w, w.mask_bits(inside ^ w.exec) != 0, OUTSIDE_LDS)
@@ -89,7 +93,9 @@ def _declare_loads(bits: int) -> None:
     units = bits // 32
 
     @operations.wave(f"cluster_load_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
-    def load_for_cluster(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def load_for_cluster(
+        w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
+    ) -> None:
         """D, in the work-groups in M0, = memory[address]."""
         _alone(w)
         hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
@@ -99,7 +105,12 @@ def _declare_loads(bits: int) -> None:
 
         @operations.wave(f"{space}_load_monitor_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
         def load_and_watch(
-            w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space
+            w: WaveBuilder,
+            result: OperandSlot,
+            vaddr: OperandSlot,
+            saddr: OperandSlot,
+            offset: OperandSlot,
+            space: str = space,
         ) -> None:
             """D = memory[address]; writes to it wake the wave from s_monitor_sleep, which just lets others run here."""
             hosts = checked(w, space, vaddr, saddr, offset, bits // 8)
@@ -112,7 +123,7 @@ for _bits in (32, 64, 128):
 # Barriers in LDS ------------------------------------------------------------------------------------------------------
 
 
-def arrive_at(w: WaveBuilder, pointer: Any, taken: Value) -> Value:
+def arrive_at(w: WaveBuilder, pointer: Any, taken: TypedValue) -> TypedValue:
     """Let the barrier at an address wait for `taken` arrivals less, and return what it was.
 
     Below 0 the next phase begins. Triton and HIP's headers take 29 bits for what is pending, and the phase above it up
@@ -131,7 +142,9 @@ def arrive_at(w: WaveBuilder, pointer: Any, taken: Value) -> Value:
     return old
 
 
-def _arrive(w: WaveBuilder, addr: Slot, offset: Slot, count: Value, result: Slot | None) -> None:
+def _arrive(
+    w: WaveBuilder, addr: OperandSlot, offset: OperandSlot, count: TypedValue, result: OperandSlot | None
+) -> None:
     """Take each lane's count off what a barrier waits for."""
     hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 8)
     check_aligned(w, w.select(inside, hosts, 0), 8)
@@ -148,12 +161,12 @@ def _arrive(w: WaveBuilder, addr: Slot, offset: Slot, count: Value, result: Slot
 
 
 @operations.wave("ds_atomic_barrier_arrive_rtn_b64", "addr:u32 data0:u64 #offset -> vdst:u32x2", since=_NEWEST)
-def arrive(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+def arrive(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D = LDS[address]; that barrier waits for S1 arrivals less."""
     _arrive(w, addr, offset, data.read(), result)
 
 
 @operations.wave("ds_atomic_async_barrier_arrive_b64", "addr:u32 #offset ->", since=_NEWEST)
-def arrive_after_copies(w: WaveBuilder, addr: Slot, offset: Slot) -> None:
+def arrive_after_copies(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> None:
     """Let the barrier at LDS[address] wait for an arrival less, after the wave's copies, which are done here."""
     _arrive(w, addr, offset, w.const("u64", 1), None)

@@ -11,8 +11,8 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.memory_code import tell, unanswered
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.questions import ALONE, NO_BARRIER, NO_MEMBERS
 
 operations = OperationTable()
@@ -31,7 +31,7 @@ def _group_field(w: WaveBuilder, name: str) -> Any:
 # The work-group's -----------------------------------------------------------------------------------------------------
 
 
-def _signal(w: WaveBuilder) -> Value:
+def _signal(w: WaveBuilder) -> TypedValue:
     """Arrive at the work-group's barrier, and return how many had arrived before."""
     place = _group_field(w, "signals")
     before = w.load(place, "u64")
@@ -55,25 +55,27 @@ def _wait(w: WaveBuilder) -> None:
     tell(w, layout.EVENT_WAIT)
 
 
-def _workgroup_state(w: WaveBuilder) -> tuple[Value, Value]:
+def _workgroup_state(w: WaveBuilder) -> tuple[TypedValue, TypedValue]:
     """Return how many arrivals open the work-group's barrier, and how many there are."""
     members = w.load(_group_field(w, "live"), "u64").to("u32")
     arrived = w.load(_group_field(w, "signals"), "u64").to("u32")
     return members, w.select(arrived >= members, 0, arrived)  # those who arrived are counted until one goes on
 
 
-def _write_state(w: WaveBuilder, result: Slot, exists: Value, members: Value, signals: Value) -> None:
+def _write_state(
+    w: WaveBuilder, result: OperandSlot, exists: TypedValue, members: TypedValue, signals: TypedValue
+) -> None:
     allocated = w.load(_group_field(w, "named"), "u64").to("u32") >> 2
     state = signals << _STATE_SIGNALS | members << _STATE_MEMBERS | allocated << _STATE_ALLOCATED | _STATE_VALID
     result.write_scalar(w.select(exists, state, 0))
 
 
-def _alone(w: WaveBuilder) -> Value:
+def _alone(w: WaveBuilder) -> TypedValue:
     """Return whether the work-group has one wave: it has no barriers then, and goes on (RDNA4, 5.2; rocjitsu)."""
     return w.load(_group_field(w, "wave_count"), "u64") == 1
 
 
-def _retry_unless(w: WaveBuilder, complete: Value) -> None:
+def _retry_unless(w: WaveBuilder, complete: TypedValue) -> None:
     with w.ir.if_then((~complete).llvm):
         w.uncount()
         w.stop(layout.RETRY)
@@ -99,13 +101,13 @@ def s_barrier_signal(w: WaveBuilder) -> None:
 
 
 @operations.wave("s_barrier_signal_isfirst", "-> scc", static=("src0",), since=(12,))
-def s_barrier_signal_isfirst(w: WaveBuilder, scc: Slot) -> None:
+def s_barrier_signal_isfirst(w: WaveBuilder, scc: OperandSlot) -> None:
     """Announce arrival; SCC = this wave was the first, 1 at a barrier that it cannot use."""
     scc.write_scalar(_signal(w) == 0 if _number(w) == _WORKGROUP else w.number(1) == 1)
 
 
 @operations.wave("s_get_barrier_state", "-> sdst:u32", static=("src0",), since=(12,))
-def state_of_workgroup(w: WaveBuilder, result: Slot) -> None:
+def state_of_workgroup(w: WaveBuilder, result: OperandSlot) -> None:
     """D = arrivals at the work-group's barrier, how many open it, and that it exists."""
     if _number(w) != _WORKGROUP:  # kernels of GFX12 have no way to allocate another
         unanswered(w, w.number(1) == 1, NO_BARRIER)
@@ -126,7 +128,7 @@ def s_barrier_wait(w: WaveBuilder) -> None:
 class _Named:
     """Code for the named barrier with a number that may be known only when it runs."""
 
-    def __init__(self, w: WaveBuilder, number: Value) -> None:
+    def __init__(self, w: WaveBuilder, number: TypedValue) -> None:
         self.w, self.number = w, number
         unanswered(w, number.to("u64") > w.load(_group_field(w, "named"), "u64"), NO_BARRIER)
 
@@ -135,33 +137,33 @@ class _Named:
         first = _group_field(self.w, f"named_{name}")
         return self.w.address(first, (self.number.to("u64") << 2).llvm)
 
-    def get(self, name: str) -> Value:
+    def get(self, name: str) -> TypedValue:
         """Return a field of it."""
         return self.w.load(self.place(name), "u32")
 
-    def put(self, name: str, value: Value) -> None:
+    def put(self, name: str, value: TypedValue) -> None:
         """Set a field of it."""
         self.w.store(value, self.place(name))
 
-    def count(self, signals: Value, members: Value) -> None:
+    def count(self, signals: TypedValue, members: TypedValue) -> None:
         """Set how many have arrived; enough open it."""
         opens = signals >= members
         self.put("signals", self.w.select(opens, 0, signals))
         self.put("phase", self.get("phase") + opens.to("u32"))
 
 
-def _chosen(w: WaveBuilder) -> Value:
+def _chosen(w: WaveBuilder) -> TypedValue:
     """Return the number of a named barrier that the instruction gives, in M0 or as an immediate."""
     if w.modifiers.get("from_m0"):
         return w.m0 & ((1 << _ID_BITS) - 1)
     return w.number(_number(w))
 
 
-def _members_given(w: WaveBuilder) -> Value:
+def _members_given(w: WaveBuilder) -> TypedValue:
     return w.m0 >> _COUNT_SHIFT & ((1 << _COUNT_BITS) - 1)
 
 
-def _arrive(w: WaveBuilder) -> Value:
+def _arrive(w: WaveBuilder) -> TypedValue:
     """Arrive at a named barrier that exists and is not 0, and return how many had arrived before."""
     barrier = _Named(w, _chosen(w))
     if w.modifiers.get("from_m0"):
@@ -190,7 +192,7 @@ def signal_newest(w: WaveBuilder) -> None:
 
 
 @operations.wave("s_barrier_signal_isfirst", "-> scc", static=("src0",), since=_NEWEST)
-def signal_first_newest(w: WaveBuilder, scc: Slot) -> None:
+def signal_first_newest(w: WaveBuilder, scc: OperandSlot) -> None:
     """Announce arrival; SCC = this wave was the first."""
     if _is_own(w):
         scc.write_scalar(_signal(w) == 0 if _number(w) == _WORKGROUP else w.number(1) == 1)
@@ -233,7 +235,7 @@ def s_barrier_join(w: WaveBuilder) -> None:
 
 
 @operations.wave("s_barrier_leave", "-> scc", since=_NEWEST)
-def s_barrier_leave(w: WaveBuilder, scc: Slot) -> None:
+def s_barrier_leave(w: WaveBuilder, scc: OperandSlot) -> None:
     """Let the barrier that the wave has joined wait for an arrival less; SCC = it waits for none (rocjitsu)."""
     joined = w.load(w.wave_field("joined"), "u32")
     scc.write_scalar(~_alone(w))  # 1 where it has joined none
@@ -248,7 +250,7 @@ def s_barrier_leave(w: WaveBuilder, scc: Slot) -> None:
 
 
 @operations.wave("s_get_barrier_state", "-> sdst:u32", static=("src0",), since=_NEWEST)
-def s_get_barrier_state(w: WaveBuilder, result: Slot) -> None:
+def s_get_barrier_state(w: WaveBuilder, result: OperandSlot) -> None:
     """D = arrivals at a barrier, how many open it, and that it exists; 0 of one that does not (rocjitsu)."""
     alone = _alone(w)
     if _is_own(w):

@@ -22,8 +22,8 @@ from luthier.emulator.ir.memory_code import (
     scatter_small,
     unanswered,
 )
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.flat import small_row, to_lds
 from luthier.emulator.questions import SWIZZLE
 
@@ -39,33 +39,33 @@ class BufferAccess(Struct):
     """One access, its addresses not checked yet."""
 
     w: WaveBuilder
-    base: Value
+    base: TypedValue
     """Scalar: where the buffer and the scalar offset point."""
-    place: Value
+    place: TypedValue
     """Per lane: the buffer offset, u64."""
-    index: Value
-    offset: Value
-    records: Value
+    index: TypedValue
+    offset: TypedValue
+    records: TypedValue
     """Scalar: number of records that bytes are compared with, u64: those left after the scalar offset, which GFX9
     leaves out of its bounds (CDNA4's document, 9.1.5.1)."""
-    all_records: Value
-    stride: Value
-    structured: Value
+    all_records: TypedValue
+    stride: TypedValue
+    structured: TypedValue
     """Scalar scc: bounds are in units of the stride."""
-    swizzled: Value
-    select: Value
+    swizzled: TypedValue
+    select: TypedValue
     """OOB_SELECT (from GFX10 on)."""
-    scratch: Value
+    scratch: TypedValue
     """Scalar scc: it is a wave's scratch, where a lane must stay within its own."""
-    private: Value
+    private: TypedValue
     """Scalar scc: it is one of private memory, whose number of records GFX9 does not look at."""
-    scalar_offset: Value
-    bound: Value
+    scalar_offset: TypedValue
+    bound: TypedValue
     """Scalar scc: there is a buffer, where none is in bounds otherwise."""
-    lanes: Value
+    lanes: TypedValue
     """Per lane: it takes part; from GFX11 on none does where the descriptor is not a buffer's."""
 
-    def in_bounds(self, skip: int, size: int | Value) -> Value:
+    def in_bounds(self, skip: int, size: int | TypedValue) -> TypedValue:
         """Return the active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
         w = self.w
         payload = size if w.major >= 11 else 1  # earlier generations check the first byte only
@@ -84,19 +84,19 @@ class BufferAccess(Struct):
             good = w.select(self.select == 2, nonempty, good)
         return w.wrap(good.llvm, "mask") & w.wrap(w.splat(self.bound).llvm, "mask") & self.lanes
 
-    def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
+    def hosts(self, skip: int, size: int | TypedValue, mask: TypedValue) -> TypedValue:
         """Return checked host addresses."""
         w = self.w
         addresses = self.place + w.splat(self.base) + skip
         if w.major <= 10:  # later generations have other instructions for scratch
-            length = w.splat(size.to("u64")) if isinstance(size, Value) else size
+            length = w.splat(size.to("u64")) if isinstance(size, TypedValue) else size
             ends = self.offset + w.splat(self.scalar_offset) + skip + length
             beyond = (ends > w.splat(self.stride)) & mask & w.wrap(w.splat(self.scratch).llvm, "mask")
             fault_if_any(w, beyond, ends - length, size, layout.FAULT_SCRATCH)
         return check_global(w, addresses, size, flat=False, mask=mask)
 
 
-def data_format(w: WaveBuilder, word: Value) -> Value:
+def data_format(w: WaveBuilder, word: TypedValue) -> TypedValue:
     """Return the data format in a descriptor's last word; 0 is INVALID."""
     if w.major == 9:
         return word >> 15 & 15
@@ -104,7 +104,13 @@ def data_format(w: WaveBuilder, word: Value) -> Value:
 
 
 def buffer_access(
-    w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, *, formatted: bool = False
+    w: WaveBuilder,
+    vaddr: OperandSlot,
+    srsrc: OperandSlot,
+    soffset: OperandSlot,
+    offset: OperandSlot,
+    *,
+    formatted: bool = False,
 ) -> BufferAccess:
     """Return what an instruction accesses, where the generation is older than GFX1250.
 
@@ -209,25 +215,25 @@ class WideAccess(Struct):
     """
 
     w: WaveBuilder
-    base: Value
+    base: TypedValue
     """Scalar: the buffer, and the scalar offset where it is not swizzled."""
-    place: Value
+    place: TypedValue
     """Per lane: the offset from there, u64."""
-    total: Value
+    total: TypedValue
     """Per lane: the sum of all offsets, and the index times the stride."""
-    field: Value
+    field: TypedValue
     """Per lane: the sum of the offsets alone."""
-    index: Value
-    records: Value
+    index: TypedValue
+    records: TypedValue
     """Scalar: bytes of the buffer."""
-    stride: Value
-    swizzled: Value
-    by_record: Value
+    stride: TypedValue
+    swizzled: TypedValue
+    by_record: TypedValue
     """Scalar scc: an access must stay within its record, too."""
-    lanes: Value
+    lanes: TypedValue
     """Per lane: it takes part; none does where the descriptor is not a buffer's."""
 
-    def in_bounds(self, skip: int, size: int | Value) -> Value:
+    def in_bounds(self, skip: int, size: int | TypedValue) -> TypedValue:
         """Return the lanes whose `size` bytes, `skip` bytes on, the descriptor allows.
 
         The sources do not say how swizzled buffers are checked; what no reading of their number of records excludes
@@ -244,13 +250,13 @@ class WideAccess(Struct):
         fault_if_any(w, swizzled & ~certain, self.place + skip, size, layout.FAULT_SWIZZLED)
         return w.select(swizzled, certain, linear) & self.lanes
 
-    def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
+    def hosts(self, skip: int, size: int | TypedValue, mask: TypedValue) -> TypedValue:
         """Return checked host addresses."""
         addresses = self.place + self.w.splat(self.base) + skip
         return check_global(self.w, addresses, size, flat=False, mask=mask)
 
 
-def wide_fields(words: list[Value]) -> tuple[Value, Value, Value]:
+def wide_fields(words: list[TypedValue]) -> tuple[TypedValue, TypedValue, TypedValue]:
     """Return the base, the bytes and the stride of a descriptor of GFX1250, u64."""
     base = words[0].to("u64") | ((words[1] & 0x1FFFFFF).to("u64") << 32)
     records = (words[1] >> 25).to("u64") | (words[2].to("u64") << 7) | ((words[3] & 0x3F).to("u64") << 39)
@@ -259,7 +265,9 @@ def wide_fields(words: list[Value]) -> tuple[Value, Value, Value]:
     return base, records, (words[3] >> 12 & 0x3FFF).to("u64") << shift
 
 
-def _wide_access(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> WideAccess:
+def _wide_access(
+    w: WaveBuilder, vaddr: OperandSlot, srsrc: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+) -> WideAccess:
     words = srsrc.scalars()
     form = w.modifiers.get("addressing", 0)
     base, records, stride = wide_fields(words)
@@ -288,12 +296,14 @@ def _wide_access(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset
     )
 
 
-def _untyped_access(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> BufferAccess | WideAccess:
+def _untyped_access(
+    w: WaveBuilder, vaddr: OperandSlot, srsrc: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+) -> BufferAccess | WideAccess:
     """Return what an instruction without data formats accesses."""
     return (_wide_access if w.major >= 125 else buffer_access)(w, vaddr, srsrc, soffset, offset)
 
 
-def no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
+def no_failure(w: WaveBuilder, result: OperandSlot, index: int) -> None:
     """Report no failure.
 
     With TFE the register after the data says whether a page was not resident: never.
@@ -307,7 +317,14 @@ def _declare_dwords(names: str, count: int) -> None:
     stores = " ".join(f"buffer_store_{name}" for name in names.split())
 
     @operations.wave(loads, f"{PLACE} -> vdata:u32x{count}", **STATIC)
-    def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
+    def load(
+        w: WaveBuilder,
+        result: OperandSlot,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+    ) -> None:
         """D = buffer[…], each dword checked by itself."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         rows = []
@@ -322,7 +339,14 @@ def _declare_dwords(names: str, count: int) -> None:
         no_failure(w, result, count)
 
     @operations.wave(stores, f"{PLACE} vdata:u32x{count} ->", **STATIC)
-    def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
+    def store(
+        w: WaveBuilder,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+        data: OperandSlot,
+    ) -> None:
         """buffer[…] = D, each dword checked by itself."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         masks = [access.in_bounds(4 * index, 4) for index in range(count)]
@@ -337,7 +361,14 @@ for _count, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "d
 
 def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
     @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{PLACE} -> vdata:u32", **STATIC)
-    def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
+    def load(
+        w: WaveBuilder,
+        result: OperandSlot,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+    ) -> None:
         """D = a byte or half-word of the buffer."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
@@ -351,7 +382,14 @@ def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:
     @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{PLACE} vdata:u32 ->", **STATIC)
-    def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
+    def store(
+        w: WaveBuilder,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+        data: OperandSlot,
+    ) -> None:
         """A byte or half-word of the buffer = D."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
@@ -385,7 +423,15 @@ def _declare_atomic(atomic: Atomic) -> None:
     names = " ".join(f"buffer_atomic_{name}" for name in atomic.vector_names)
 
     @operations.wave(names, f"{PLACE} vdata_in:u32x{atomic.data_units} -> vdata:u32x{atomic.units}", **STATIC)
-    def run(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
+    def run(
+        w: WaveBuilder,
+        result: OperandSlot,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+        data: OperandSlot,
+    ) -> None:
         """old = buffer[…]; buffer[…] = op(old, D); with return, D = old."""
         source = data if data.present else result
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)

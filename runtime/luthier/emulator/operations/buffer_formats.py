@@ -14,7 +14,7 @@ from llvmlite import ir
 from msgspec import Struct
 
 from luthier.emulator.ir.memory_code import fault, gather
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.layout import FAULT_FORMAT, FAULT_NARROWED, FAULT_SCALED
 
@@ -105,12 +105,12 @@ class DataFormat(Struct):
     """A format known only when the instruction is executed, the same for all lanes."""
 
     w: WaveBuilder
-    number: Value
-    word: Value
+    number: TypedValue
+    word: TypedValue
     of_image: bool = False
 
     @classmethod
-    def of(cls, w: WaveBuilder, number: Value, *, of_image: bool = False) -> DataFormat:
+    def of(cls, w: WaveBuilder, number: TypedValue, *, of_image: bool = False) -> DataFormat:
         """Look up a format; a number that has none stops the wave."""
         count = image_format_count(w.major) if of_image else FORMATS
         known = image_formats(w.major) if of_image else formats(w.major)
@@ -120,22 +120,22 @@ class DataFormat(Struct):
         found.refuse(found.word == 0, FAULT_FORMAT)
         return found
 
-    def refuse(self, condition: Value, kind: int) -> None:
+    def refuse(self, condition: TypedValue, kind: int) -> None:
         """Stop the wave if the scalar condition holds, unless no lane is active."""
         w = self.w
         with w.when(condition & (w.exec_bits != 0)):
             fault(w, self.number, w.number(0), 0, kind)
 
     @property
-    def kind(self) -> Value:
+    def kind(self) -> TypedValue:
         """Return how components are read: a number of `buffer_formats`, as a scalar."""
         return self.word >> _KIND_SHIFT & 7
 
-    def width(self, component: int) -> Value:
+    def width(self, component: int) -> TypedValue:
         """Return the bits of a component, 0 if the format lacks it."""
         return self.word >> _WIDTH_BITS * component & 63
 
-    def start(self, component: int) -> Value:
+    def start(self, component: int) -> TypedValue:
         """Return the first bit of a component in the element."""
         total = self.w.number(0)
         for earlier in range(component):
@@ -143,32 +143,32 @@ class DataFormat(Struct):
         return total
 
     @property
-    def bytes(self) -> Value:
+    def bytes(self) -> TypedValue:
         """Return the size of an element."""
         return self.start(4) >> 3
 
-    def _is(self, *kinds: int) -> Value:
+    def _is(self, *kinds: int) -> TypedValue:
         found = self.kind == kinds[0]
         for kind in kinds[1:]:
             found = found | (self.kind == kind)
         return found
 
     @property
-    def is_integer(self) -> Value:
+    def is_integer(self) -> TypedValue:
         """Return whether registers hold integers, not floats."""
         return self._is(UINT, SINT)
 
-    def one(self, half: bool) -> Value:
+    def one(self, half: bool) -> TypedValue:
         """Return a constant 1 as a register holds it, a scalar u32."""
         return self.w.select(self.is_integer, self.w.number(1), 0x3C00 if half else 0x3F800000)
 
     # Loads ----------------------------------------------------------------------------------------------------------
 
-    def read(self, words: Sequence[Value], component: int, half: bool) -> Value:
+    def read(self, words: Sequence[TypedValue], component: int, half: bool) -> TypedValue:
         """Return a component of the element in `words`, as a register holds it: 32 bits, or the low 16 of them."""
         return self.w.with_rounding(0, lambda _: self._read(words, component, half))
 
-    def _read(self, words: Sequence[Value], component: int, half: bool) -> Value:
+    def _read(self, words: Sequence[TypedValue], component: int, half: bool) -> TypedValue:
         w = self.w
         width, start = self.width(component), self.start(component)
         word = words[0]
@@ -190,14 +190,14 @@ class DataFormat(Struct):
         value = w.select(self._is(FLOAT), self._read_float(unsigned, width, half), value)
         return w.select(width == 0, w.const("u32", 0), value)
 
-    def _linear(self, code: Value) -> Value:
+    def _linear(self, code: TypedValue) -> TypedValue:
         """Return what a component in sRGB of 8 bits stands for, of f64."""
         w = self.w
         table = w.ir.ptrtoint(w.constant_table("linear_of_srgb", linear_of_srgb()), ir.IntType(64))
         places = w.splat(w.wrap(table, "u64")) + ((code & 0xFF) << 2).to("u64")
         return gather(w, places).as_("f32").to("f64")
 
-    def _read_float(self, raw: Value, width: Value, half: bool) -> Value:
+    def _read_float(self, raw: TypedValue, width: TypedValue, half: bool) -> TypedValue:
         """Return a float component.
 
         Floats of 10 and 11 bits have the exponent of the 16-bit ones, and no sign.
@@ -211,7 +211,7 @@ class DataFormat(Struct):
             return w.select(width == 32, cut, short.to("u32"))
         return w.select(width == 32, raw, short.as_("f16").to("f32").as_("u32"))
 
-    def _scale(self, width: Value) -> Value:
+    def _scale(self, width: TypedValue) -> TypedValue:
         """Return the integer that stands for 1, a scalar f64."""
         w = self.w
         bits = w.select(self._is(SNORM), width - 1, width) & 31
@@ -228,18 +228,18 @@ class DataFormat(Struct):
         """Refuse scaled integers, which are for loads only, and sRGB, in which ROCr makes no image to store to."""
         self.refuse(self._is(USCALED, SSCALED, SRGB), FAULT_SCALED)
 
-    def widen(self, half: Value) -> Value:
+    def widen(self, half: TypedValue) -> TypedValue:
         """Return the low 16 bits of a register as the 32 bits that they stand for."""
         w = self.w
         low = w.wrap(w.ir.trunc(half.llvm, w.shaped(ir.IntType(16), half.lanes)), "u16")
         integer = w.select(self._is(SINT), low.as_("i16").to("i32").as_("u32"), low.to("u32"))
         return w.select(self.is_integer, integer, low.as_("f16").to("f32").as_("u32"))
 
-    def write(self, registers: Sequence[Value]) -> list[Value]:
+    def write(self, registers: Sequence[TypedValue]) -> list[TypedValue]:
         """Return the element's words, given what a register holds for each of the four components."""
         return self.w.with_rounding(0, lambda _: self._write(registers))
 
-    def _write(self, registers: Sequence[Value]) -> list[Value]:
+    def _write(self, registers: Sequence[TypedValue]) -> list[TypedValue]:
         w = self.w
         words = [w.const("u32", 0) for _ in range(4)]
         for component, register in enumerate(registers):
@@ -250,7 +250,7 @@ class DataFormat(Struct):
                 words[index] = words[index] | w.select(here, code, 0)
         return words
 
-    def _encode(self, register: Value, width: Value) -> Value:
+    def _encode(self, register: TypedValue, width: TypedValue) -> TypedValue:
         w = self.w
         unused = (w.number(32) - width) & 31
         most = w.splat(w.number(0xFFFFFFFF) >> unused)
@@ -267,7 +267,7 @@ class DataFormat(Struct):
         code = w.select(self._is(FLOAT), self._encode_float(register, width), code)
         return code & most
 
-    def _encode_float(self, register: Value, width: Value) -> Value:
+    def _encode_float(self, register: TypedValue, width: TypedValue) -> TypedValue:
         w = self.w
         value = register.as_("f32")
         result = w.select(width == 16, value.to("f16").as_("u16").to("u32"), register)
@@ -276,7 +276,7 @@ class DataFormat(Struct):
         return result
 
 
-def _unsigned_float(w: WaveBuilder, value: Value, fraction: int) -> Value:
+def _unsigned_float(w: WaveBuilder, value: TypedValue, fraction: int) -> TypedValue:
     """Return a float without sign, with five bits of exponent and `fraction` of fraction.
 
     It is rounded to nearest even; negative numbers become 0.

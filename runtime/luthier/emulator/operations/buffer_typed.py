@@ -12,8 +12,8 @@ import operator
 
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.memory_code import fault_if_any, gather, scatter, scatter_small
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.layout import FAULT_ELEMENT, FAULT_SELECT
 from luthier.emulator.operations.buffer import PLACE, STATIC, BufferAccess, buffer_access, data_format, no_failure
 from luthier.emulator.operations.buffer_formats import DataFormat
@@ -22,20 +22,20 @@ from luthier.emulator.operations.flat import to_lds
 operations = OperationTable()
 
 
-def _descriptor_format(w: WaveBuilder, srsrc: Slot) -> Value:
+def _descriptor_format(w: WaveBuilder, srsrc: OperandSlot) -> TypedValue:
     """Return the number of the format in a descriptor; GFX9's numeric format lies below its data format there."""
     word = srsrc.scalars()[3]
     form = data_format(w, word)
     return form | ((word >> 12 & 7) << 4) if w.major == 9 else form
 
 
-def selections(srsrc: Slot) -> list[Value]:
+def selections(srsrc: OperandSlot) -> list[TypedValue]:
     """DST_SEL: 0 and 1 are constants, 4 to 7 components."""
     word = srsrc.scalars()[3]
     return [word >> 3 * component & 7 for component in range(4)]
 
 
-def _element(access: BufferAccess, form: DataFormat) -> tuple[Value, Value]:
+def _element(access: BufferAccess, form: DataFormat) -> tuple[TypedValue, TypedValue]:
     """Return the host addresses of the elements, and the lanes for which the descriptor allows them."""
     w = access.w
     good = access.in_bounds(0, form.bytes.to("u64"))
@@ -46,12 +46,12 @@ def _element(access: BufferAccess, form: DataFormat) -> tuple[Value, Value]:
     return access.hosts(0, form.bytes, good), good
 
 
-def _part(w: WaveBuilder, mask: Value, condition: Value) -> Value:
+def _part(w: WaveBuilder, mask: TypedValue, condition: TypedValue) -> TypedValue:
     """Return the lanes of a mask if a scalar condition holds."""
     return mask & w.wrap(w.splat(condition).llvm, "mask")
 
 
-def read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> list[Value]:
+def read_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataFormat) -> list[TypedValue]:
     """Return the element's dwords; only those that it has are accessed."""
     aligned = hosts & 0xFFFFFFFFFFFFFFFC
     shift = ((hosts & 3) << 3).to("u32")
@@ -59,7 +59,7 @@ def read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> l
     return words + [gather(w, aligned, 4 * i, _part(w, good, form.bytes > 4 * i)) for i in range(1, 4)]
 
 
-def write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, words: list[Value]) -> None:
+def write_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataFormat, words: list[TypedValue]) -> None:
     """Store the element's dwords, as many bytes as it has."""
     for size in (1, 2):
         with w.ir.if_then((form.bytes == size).llvm):
@@ -68,7 +68,7 @@ def write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, wor
         scatter(w, hosts, word, 4 * index, _part(w, good, form.bytes > max(4 * index, 2)))
 
 
-def selected(form: DataFormat, components: list[Value], selection: Value, half: bool) -> Value:
+def selected(form: DataFormat, components: list[TypedValue], selection: TypedValue, half: bool) -> TypedValue:
     """Return the component that DST_SEL selects; one that the format lacks stops the wave."""
     w = form.w
     chosen = w.select(selection == 1, w.splat(form.one(half)), w.const("u32", 0))
@@ -91,12 +91,12 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
     @operations.wave(names, f"{PLACE} {'#format ' if typed else ''}-> vdata:u32x{registers}", exact=False, **STATIC)
     def load(
         w: WaveBuilder,
-        result: Slot,
-        vaddr: Slot,
-        srsrc: Slot,
-        soffset: Slot,
-        offset: Slot,
-        number: Slot | None = None,
+        result: OperandSlot,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+        number: OperandSlot | None = None,
     ) -> None:
         """D = components of an element of the buffer."""
         form = DataFormat.of(w, number.scalar() if number is not None else _descriptor_format(w, srsrc))
@@ -118,7 +118,7 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
         no_failure(w, result, registers)
 
 
-def result_rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[Value]:
+def result_rows(w: WaveBuilder, result: OperandSlot, values: list[TypedValue], half: str) -> list[TypedValue]:
     """Return the registers of a load.
 
     The half of a register that no component goes to is kept, or cleared under SRAMECC.
@@ -135,7 +135,7 @@ def result_rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) ->
     return rows + [(kept & 0xFFFF0000) | value for value in low[len(high) :]]
 
 
-def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str) -> list[Value]:
+def _stored(w: WaveBuilder, form: DataFormat, data: OperandSlot, count: int, half: str) -> list[TypedValue]:
     """Return what the shader gives for each of the four components, as 32 bits."""
     if half == "hi":
         values = [form.widen(data.row(0) >> 16)]
@@ -148,7 +148,7 @@ def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str)
     return values + [missing] * (4 - count)
 
 
-def arranged(form: DataFormat, values: list[Value], selections: list[Value]) -> list[Value]:
+def arranged(form: DataFormat, values: list[TypedValue], selections: list[TypedValue]) -> list[TypedValue]:
     """Return a store's components as DST_SEL arranges them.
 
     Only exchanges are defined: there it does not matter in which direction it is read.
@@ -177,12 +177,12 @@ def _declare_store(names: str, count: int, typed: bool, half: str) -> None:
     @operations.wave(names, f"{PLACE} vdata:u32x{registers} {'#format ' if typed else ''}->", exact=False, **STATIC)
     def store(
         w: WaveBuilder,
-        vaddr: Slot,
-        srsrc: Slot,
-        soffset: Slot,
-        offset: Slot,
-        data: Slot,
-        number: Slot | None = None,
+        vaddr: OperandSlot,
+        srsrc: OperandSlot,
+        soffset: OperandSlot,
+        offset: OperandSlot,
+        data: OperandSlot,
+        number: OperandSlot | None = None,
     ) -> None:
         """An element of the buffer = the components in D."""
         form = DataFormat.of(w, number.scalar() if number is not None else _descriptor_format(w, srsrc))

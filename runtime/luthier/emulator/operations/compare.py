@@ -7,34 +7,34 @@ from collections.abc import Callable
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 operations = OperationTable()
 
-Relation = Callable[[Builder, Value, Value], Value]
+Relation = Callable[[Builder, TypedValue, TypedValue], TypedValue]
 
 
-def unordered(b: Builder, x: Value, y: Value) -> Value:
+def unordered(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return where either is NaN."""
     return b.is_nan(x) | b.is_nan(y)
 
 
-def _plain(relation: Callable[[Value, Value], Value]) -> Relation:
+def _plain(relation: Callable[[TypedValue, TypedValue], TypedValue]) -> Relation:
     return lambda b, x, y: relation(x, y)
 
 
-def _negated(relation: Callable[[Value, Value], Value]) -> Relation:
+def _negated(relation: Callable[[TypedValue, TypedValue], TypedValue]) -> Relation:
     return lambda b, x, y: ~relation(x, y)
 
 
-def less_or_greater(x: Value, y: Value) -> Value:
+def less_or_greater(x: TypedValue, y: TypedValue) -> TypedValue:
     """Different numbers, neither NaN."""
     return (x < y) | (x > y)
 
 
 def _constant(value: bool) -> Relation:
     # A comparison of a value with itself, so that the result has the right shape.
-    def constant(b: Builder, x: Value, y: Value) -> Value:
+    def constant(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         bits = x.as_(f"u{x.type.bits}")
         return bits == bits if value else bits != bits
 
@@ -73,7 +73,7 @@ _INTEGER_RELATIONS: dict[str, Relation] = {
 
 def _compare(names: str, kind: str, relation: Relation) -> None:
     @operations.compare(" ".join(f"v_cmp_{name}_{kind}" for name in names.split()), f"{kind} {kind}")
-    def compare(b: Builder, x: Value, y: Value) -> Value:
+    def compare(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D.lane = the relation of S0 to S1."""
         return relation(b, x, y)
 
@@ -90,7 +90,7 @@ for _bits in (16, 32, 64):
 
 def _class(bits: int, fraction: int) -> None:
     @operations.compare(f"v_cmp_class_f{bits}", f"f{bits} u{16 if bits == 16 else 32}", flush=False)
-    def compare_class(b: Builder, x: Value, wanted: Value) -> Value:
+    def compare_class(b: Builder, x: TypedValue, wanted: TypedValue) -> TypedValue:
         """D.lane = the kind of S0 is one that S1 asks for.
 
         From bit 0: signalling NaN, quiet NaN, -infinity, -normal, -denormal, -0, +0, +denormal, +normal, +infinity.

@@ -8,8 +8,8 @@ from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import fault, tell
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
@@ -23,7 +23,7 @@ def _spend(w: WaveBuilder, record: Any) -> None:
         w.stop(layout.YIELD, record)
 
 
-def take(w: WaveBuilder, target: Slot) -> None:
+def take(w: WaveBuilder, target: OperandSlot) -> None:
     """Go to a branch target."""
     distance = w.ir.sext(w.slot_value(target.position).llvm, I64)
     record = w.address(w.record, distance)
@@ -32,14 +32,14 @@ def take(w: WaveBuilder, target: Slot) -> None:
     w.jump(record)
 
 
-def _branch_if(w: WaveBuilder, condition: Value, target: Slot) -> None:
+def _branch_if(w: WaveBuilder, condition: TypedValue, target: OperandSlot) -> None:
     w.decide(layout.DECIDES_BRANCH, condition)
     with w.ir.if_then(condition.llvm):
         take(w, target)
     w.next()
 
 
-def go_to_address(w: WaveBuilder, address: Value) -> None:
+def go_to_address(w: WaveBuilder, address: TypedValue) -> None:
     """Go to a code address that only now is known."""
     w.decide(layout.DECIDES_BRANCH, address)
     base = w.load(w.context_field("code_base"), "u64")
@@ -62,43 +62,43 @@ def go_to_address(w: WaveBuilder, address: Value) -> None:
 
 
 @operations.control("s_branch", "#target ->")
-def s_branch(w: WaveBuilder, target: Slot) -> None:
+def s_branch(w: WaveBuilder, target: OperandSlot) -> None:
     """PC = target."""
     take(w, target)
 
 
 @operations.control("s_cbranch_scc0", "scc #target ->")
-def s_cbranch_scc0(w: WaveBuilder, scc: Slot, target: Slot) -> None:
+def s_cbranch_scc0(w: WaveBuilder, scc: OperandSlot, target: OperandSlot) -> None:
     """if SCC == 0 then PC = target."""
     _branch_if(w, ~scc.scalar(), target)
 
 
 @operations.control("s_cbranch_scc1", "scc #target ->")
-def s_cbranch_scc1(w: WaveBuilder, scc: Slot, target: Slot) -> None:
+def s_cbranch_scc1(w: WaveBuilder, scc: OperandSlot, target: OperandSlot) -> None:
     """if SCC == 1 then PC = target."""
     _branch_if(w, scc.scalar(), target)
 
 
 @operations.control("s_cbranch_vccz", "vcc:mask #target ->")
-def s_cbranch_vccz(w: WaveBuilder, vcc: Slot, target: Slot) -> None:
+def s_cbranch_vccz(w: WaveBuilder, vcc: OperandSlot, target: OperandSlot) -> None:
     """if VCC == 0 then PC = target."""
     _branch_if(w, vcc.scalar() == 0, target)
 
 
 @operations.control("s_cbranch_vccnz", "vcc:mask #target ->")
-def s_cbranch_vccnz(w: WaveBuilder, vcc: Slot, target: Slot) -> None:
+def s_cbranch_vccnz(w: WaveBuilder, vcc: OperandSlot, target: OperandSlot) -> None:
     """if VCC != 0 then PC = target."""
     _branch_if(w, vcc.scalar() != 0, target)
 
 
 @operations.control("s_cbranch_execz", "#target ->")
-def s_cbranch_execz(w: WaveBuilder, target: Slot) -> None:
+def s_cbranch_execz(w: WaveBuilder, target: OperandSlot) -> None:
     """if EXEC == 0 then PC = target."""
     _branch_if(w, w.exec_bits == 0, target)
 
 
 @operations.control("s_cbranch_execnz", "#target ->")
-def s_cbranch_execnz(w: WaveBuilder, target: Slot) -> None:
+def s_cbranch_execnz(w: WaveBuilder, target: OperandSlot) -> None:
     """if EXEC != 0 then PC = target."""
     _branch_if(w, w.exec_bits != 0, target)
 
@@ -106,25 +106,27 @@ def s_cbranch_execnz(w: WaveBuilder, target: Slot) -> None:
 @operations.control(
     "s_cbranch_cdbgsys s_cbranch_cdbguser s_cbranch_cdbgsys_or_user s_cbranch_cdbgsys_and_user", "#target ->"
 )
-def s_cbranch_debug(w: WaveBuilder, target: Slot) -> None:
+def s_cbranch_debug(w: WaveBuilder, target: OperandSlot) -> None:
     """Continue: the branch is taken only under a debugger, and there is none."""
     w.next()
 
 
 @operations.control("s_setpc_b64 s_set_pc_i64", "u64 ->")
-def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
+def s_setpc_b64(w: WaveBuilder, source: OperandSlot) -> None:
     """PC = S0."""
     go_to_address(w, source.scalar())
 
 
 @operations.control("s_add_pc_i64", "u64 #following #following_high ->")
-def s_add_pc_i64(w: WaveBuilder, source: Slot, following: Slot, following_high: Slot) -> None:
+def s_add_pc_i64(w: WaveBuilder, source: OperandSlot, following: OperandSlot, following_high: OperandSlot) -> None:
     """PC = PC of the next instruction + S0 (LLVM, SIInstrInfo, insertIndirectBranch)."""
     go_to_address(w, code_address(w, following, following_high) + source.scalar())
 
 
 @operations.control("s_swappc_b64 s_swap_pc_i64", "u64 #following #following_high -> sdst:u64")
-def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot, following_high: Slot) -> None:
+def s_swappc_b64(
+    w: WaveBuilder, result: OperandSlot, source: OperandSlot, following: OperandSlot, following_high: OperandSlot
+) -> None:
     """D = PC of the next instruction; PC = S0."""
     address = source.scalar()
     result.write_scalar(code_address(w, following, following_high))
@@ -132,19 +134,21 @@ def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot, fo
 
 
 @operations.control("s_call_b64 s_call_i64", "#target #following #following_high -> sdst:u64")
-def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot, following_high: Slot) -> None:
+def s_call_b64(
+    w: WaveBuilder, result: OperandSlot, target: OperandSlot, following: OperandSlot, following_high: OperandSlot
+) -> None:
     """D = PC of the next instruction; PC = target."""
     result.write_scalar(code_address(w, following, following_high))
     take(w, target)
 
 
 @operations.wave("s_getpc_b64 s_get_pc_i64", "#following #following_high -> sdst:u64")
-def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot, following_high: Slot) -> None:
+def s_getpc_b64(w: WaveBuilder, result: OperandSlot, following: OperandSlot, following_high: OperandSlot) -> None:
     """D = PC of the next instruction."""
     result.write_scalar(code_address(w, following, following_high))
 
 
-def code_address(w: WaveBuilder, low: Slot, high: Slot) -> Value:
+def code_address(w: WaveBuilder, low: OperandSlot, high: OperandSlot) -> TypedValue:
     """Return the host address of a code offset, given its halves.
 
     A patched kernel and its original may lie anywhere.
@@ -168,7 +172,7 @@ def s_endpgm(w: WaveBuilder) -> None:
 
 
 @operations.control("s_trap", "#simm16 ->")
-def s_trap(w: WaveBuilder, number: Slot) -> None:
+def s_trap(w: WaveBuilder, number: OperandSlot) -> None:
     """Stop the kernel: the runtime's trap handler aborts it, whatever the number."""
     w.store(number.scalar().to("u64"), w.context_field("fault_address"))
     w.stop(layout.TRAP)
@@ -204,7 +208,7 @@ _INTERRUPT = 1
 
 
 @operations.control("s_sendmsg s_sendmsghalt", "#simm16 ->")
-def s_sendmsg(w: WaveBuilder, message: Slot) -> None:
+def s_sendmsg(w: WaveBuilder, message: OperandSlot) -> None:
     """Report an interrupt to the host; other messages (release of registers) need no answer here."""
     with w.when((message.scalar() & 15) == _INTERRUPT):
         w.stop(layout.MESSAGE, w.following())
@@ -224,12 +228,12 @@ def unsupported(w: WaveBuilder) -> None:
 
 
 @operations.control("luthier_begin", "#target ->", counted=False)
-def begin(w: WaveBuilder, target: Slot) -> None:
+def begin(w: WaveBuilder, target: OperandSlot) -> None:
     """Start a wave that is stepped: it stops before its first instruction."""
     w.stop(layout.STEP, w.address(w.record, w.ir.sext(w.slot_value(target.position).llvm, I64)))
 
 
-def write_mode(w: WaveBuilder, mode: Value) -> None:
+def write_mode(w: WaveBuilder, mode: TypedValue) -> None:
     """Set MODE and go on in the record table of its new value; ends the code."""
     w.store(mode, w.wave_field("mode"))
     indexed = (mode & layout.GPR_INDEX_ENABLE) != 0
@@ -279,7 +283,7 @@ def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
 
 
 @operations.wave("s_getreg_b32", "-> sdst:u32", static=("simm16",), generations=True)
-def s_getreg_b32(w: WaveBuilder, result: Slot) -> None:
+def s_getreg_b32(w: WaveBuilder, result: OperandSlot) -> None:
     """D = a field of a hardware register; those that describe placement on the chip read as 0."""
     register, low, count = _field(w.modifiers)
     value = w.number(0) if w.modifiers.get("cluster") else _hardware_register(w, register)
@@ -287,7 +291,7 @@ def s_getreg_b32(w: WaveBuilder, result: Slot) -> None:
     result.write_scalar((value >> low) & mask if count < 32 else value >> low)
 
 
-def _hardware_register(w: WaveBuilder, register: int) -> Value:
+def _hardware_register(w: WaveBuilder, register: int) -> TypedValue:
     if register == _HW_MODE:
         return w.load(w.wave_field("mode"), "u32")
     if register == _HW_STATUS and w.major < 12:
@@ -309,7 +313,7 @@ def _hardware_register(w: WaveBuilder, register: int) -> Value:
     raise Unsupported(f"hardware register {register} is not modelled")
 
 
-def _set_field(w: WaveBuilder, source: Value) -> None:
+def _set_field(w: WaveBuilder, source: TypedValue) -> None:
     register, low, count = _field(w.modifiers)
     if w.modifiers.get("banks") and register == _HW_MODE:
         bits = w.load(w.wave_field("bank_bits"), "u32")
@@ -336,26 +340,26 @@ def _set_field(w: WaveBuilder, source: Value) -> None:
 
 
 @operations.control("s_setreg_b32", "sdst:u32 ->", static=("simm16",), generations=True)
-def s_setreg_b32(w: WaveBuilder, source: Slot) -> None:
+def s_setreg_b32(w: WaveBuilder, source: OperandSlot) -> None:
     """A field of a hardware register = S0."""
     _set_field(w, source.scalar())
 
 
 @operations.control("s_setreg_imm32_b32", "imm:u32 ->", static=("simm16",), generations=True)
-def s_setreg_imm32_b32(w: WaveBuilder, source: Slot) -> None:
+def s_setreg_imm32_b32(w: WaveBuilder, source: OperandSlot) -> None:
     """A field of a hardware register = literal."""
     _set_field(w, source.scalar())
 
 
 @operations.control("s_round_mode", "#simm16 ->")
-def s_round_mode(w: WaveBuilder, value: Slot) -> None:
+def s_round_mode(w: WaveBuilder, value: OperandSlot) -> None:
     """MODE.FP_ROUND = immediate."""
     old = w.load(w.wave_field("mode"), "u32")
     write_mode(w, (old & 0xFFFFFFF0) | (value.scalar() & 15))
 
 
 @operations.control("s_denorm_mode", "#simm16 ->")
-def s_denorm_mode(w: WaveBuilder, value: Slot) -> None:
+def s_denorm_mode(w: WaveBuilder, value: OperandSlot) -> None:
     """MODE.FP_DENORM = immediate."""
     old = w.load(w.wave_field("mode"), "u32")
     write_mode(w, (old & 0xFFFFFF0F) | ((value.scalar() & 15) << 4))
@@ -364,13 +368,13 @@ def s_denorm_mode(w: WaveBuilder, value: Slot) -> None:
 # VGPR indexing (GFX9) -----------------------------------------------------------------------------------------------
 
 
-def _set_index(w: WaveBuilder, value: Value, mask: int) -> None:
+def _set_index(w: WaveBuilder, value: TypedValue, mask: int) -> None:
     """Replace the bits `mask` of M0."""
     w.store((w.m0 & (0xFFFFFFFF ^ mask)) | (value & mask), w.address(w.wave, layout.M0))
 
 
 @operations.control("s_set_gpr_idx_on", "src0:u32 #src1 ->", since=(9,))
-def s_set_gpr_idx_on(w: WaveBuilder, index: Slot, enables: Slot) -> None:
+def s_set_gpr_idx_on(w: WaveBuilder, index: OperandSlot, enables: OperandSlot) -> None:
     """MODE.gpr_idx_en = 1; M0[7:0] = S0[7:0]; M0[15:12] = S1[3:0]."""
     _set_index(w, (index.scalar() & 0xFF) | ((enables.scalar() & 15) << 12), 0xF0FF)
     write_mode(w, w.load(w.wave_field("mode"), "u32") | layout.GPR_INDEX_ENABLE)
@@ -383,26 +387,26 @@ def s_set_gpr_idx_off(w: WaveBuilder) -> None:
 
 
 @operations.control("s_set_gpr_idx_mode", "#simm16 ->", since=(9,))
-def s_set_gpr_idx_mode(w: WaveBuilder, enables: Slot) -> None:
+def s_set_gpr_idx_mode(w: WaveBuilder, enables: OperandSlot) -> None:
     """M0[15:12] = immediate."""
     _set_index(w, (enables.scalar() & 15) << 12, 0xF000)
     write_mode(w, w.load(w.wave_field("mode"), "u32"))
 
 
 @operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", since=(9,))
-def s_set_gpr_idx_idx(w: WaveBuilder, index: Slot) -> None:
+def s_set_gpr_idx_idx(w: WaveBuilder, index: OperandSlot) -> None:
     """M0[7:0] = S0[7:0]."""
     _set_index(w, index.scalar(), 0xFF)
 
 
 @operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), since=(11,))
-def s_sendmsg_rtn_b32(w: WaveBuilder, result: Slot) -> None:
+def s_sendmsg_rtn_b32(w: WaveBuilder, result: OperandSlot) -> None:
     """D = the host's answer: the time for GET_REALTIME, 0 for what does not exist here."""
     result.write_scalar(_answer(w).to("u32"))
 
 
 @operations.wave("s_sendmsg_rtn_b64", "-> sdst:u64", static=("src0",), since=(11,))
-def s_sendmsg_rtn_b64(w: WaveBuilder, result: Slot) -> None:
+def s_sendmsg_rtn_b64(w: WaveBuilder, result: OperandSlot) -> None:
     """The same, 64 bits."""
     result.write_scalar(_answer(w))
 
@@ -410,7 +414,7 @@ def s_sendmsg_rtn_b64(w: WaveBuilder, result: Slot) -> None:
 _GET_REALTIME = 131
 
 
-def _tick(w: WaveBuilder) -> Value:
+def _tick(w: WaveBuilder) -> TypedValue:
     """Return the clock, which every reading advances."""
     place = w.context_field("clock")
     now = w.load(place, "u64") + 100
@@ -418,13 +422,13 @@ def _tick(w: WaveBuilder) -> Value:
     return now
 
 
-def _answer(w: WaveBuilder) -> Value:
+def _answer(w: WaveBuilder) -> TypedValue:
     if w.modifiers.get("src0", 0) & 0xFF != _GET_REALTIME:
         return w.number(0, "u64")
     return _tick(w)
 
 
 @operations.wave("s_memtime s_memrealtime s_get_shader_cycles_u64", "-> sdst:u64")
-def s_memtime(w: WaveBuilder, result: Slot) -> None:
+def s_memtime(w: WaveBuilder, result: OperandSlot) -> None:
     """D = a counter that advances with every reading, by the same amount in every run."""
     result.write_scalar(_tick(w))

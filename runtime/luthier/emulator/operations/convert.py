@@ -5,14 +5,14 @@ from __future__ import annotations
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import finish_float
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 operations = OperationTable()
 
 
 def _to(name: str, source: str, target: str) -> None:
     @operations.lane(name, f"{source} -> {target}")
-    def convert(b: Builder, x: Value) -> Value:
+    def convert(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 in the other format, rounded as MODE says."""
         return x.to(target)
 
@@ -35,7 +35,7 @@ for _source, _target in (
 
 def _to_integer(source: str, target: str) -> None:
     @operations.lane(f"v_cvt_{target}_{source}", f"{source} -> {target}")
-    def convert(b: Builder, x: Value) -> Value:
+    def convert(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 truncated; saturated, NaN gives 0."""
         return b.float_to_int(x, target)
 
@@ -46,32 +46,32 @@ for _source, _bits in (("f32", 32), ("f64", 32), ("f16", 16)):
 
 
 @operations.lane("v_cvt_rpi_i32_f32 v_cvt_nearest_i32_f32", "f32 -> i32")
-def cvt_nearest(b: Builder, x: Value) -> Value:
+def cvt_nearest(b: Builder, x: TypedValue) -> TypedValue:
     """D = floor(S0 + 0.5)."""
     return b.float_to_int(b.floor(x + 0.5), "i32")
 
 
 @operations.lane("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "f32 -> i32")
-def cvt_floor(b: Builder, x: Value) -> Value:
+def cvt_floor(b: Builder, x: TypedValue) -> TypedValue:
     """D = floor(S0)."""
     return b.float_to_int(b.floor(x), "i32")
 
 
 @operations.lane("v_cvt_i32_i16", "i16 -> i32")
-def cvt_i32_i16(b: Builder, x: Value) -> Value:
+def cvt_i32_i16(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0, sign-extended."""
     return x.to("i32")
 
 
 @operations.lane("v_cvt_u32_u16", "u16 -> u32")
-def cvt_u32_u16(b: Builder, x: Value) -> Value:
+def cvt_u32_u16(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0, zero-extended."""
     return x.to("u32")
 
 
 def _byte(place: int) -> None:
     @operations.lane(f"v_cvt_f32_ubyte{place}", "u32 -> f32")
-    def ubyte(b: Builder, x: Value) -> Value:
+    def ubyte(b: Builder, x: TypedValue) -> TypedValue:
         """D = float of one byte of S0."""
         return x.bits(8 * place, 8).to("f32")
 
@@ -81,7 +81,7 @@ for _place in range(4):
 
 
 @operations.lane("v_cvt_off_f32_i4", "i32 -> f32")
-def cvt_off_f32_i4(b: Builder, x: Value) -> Value:
+def cvt_off_f32_i4(b: Builder, x: TypedValue) -> TypedValue:
     """D = the signed low 4 bits / 16."""
     return x.bits(0, 4).to("f32") * 0.0625
 
@@ -89,7 +89,7 @@ def cvt_off_f32_i4(b: Builder, x: Value) -> Value:
 # Normalized integers ------------------------------------------------------------------------------------------------
 
 
-def to_normalized(b: Builder, x: Value, signed: bool) -> Value:
+def to_normalized(b: Builder, x: TypedValue, signed: bool) -> TypedValue:
     """Return a float from [-1, 1] or [0, 1] as a 16-bit integer of that share, nearest even; NaN gives 0.
 
     The ISA documents do not say how it is rounded. So do Mesa, which makes pack_snorm_2x16 of these operations, and
@@ -105,17 +105,17 @@ def _normalized(source: str, signed: bool) -> None:
     letter = "i" if signed else "u"
 
     @operations.lane(f"v_cvt_norm_{letter}16_{source}", f"{source} -> u16")
-    def single(b: Builder, x: Value) -> Value:
+    def single(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 as a normalized integer."""
         return to_normalized(b, x, signed)
 
     @operations.lane(f"v_cvt_pknorm_{letter}16_{source} v_cvt_pk_norm_{letter}16_{source}", f"{source} {source} -> u32")
-    def pair(b: Builder, x: Value, y: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 and S0 as normalized integers, S0 below."""
         return pack(to_normalized(b, x, signed), to_normalized(b, y, signed))
 
 
-def pack(low: Value, high: Value) -> Value:
+def pack(low: TypedValue, high: TypedValue) -> TypedValue:
     """Return two 16-bit values as one of 32 bits."""
     return low.as_("u16").to("u32") | (high.as_("u16").to("u32") << 16)
 
@@ -127,7 +127,7 @@ for _source in ("f16", "f32"):
 # Pairs of 16 bits ---------------------------------------------------------------------------------------------------
 
 
-def _floats(b: Builder, x: Value, y: Value, kind: str) -> Value:
+def _floats(b: Builder, x: TypedValue, y: TypedValue, kind: str) -> TypedValue:
     """Return two numbers as floats of 16 bits, clamped if the instruction says so."""
     # Before rounding, which keeps 0, 1 and the order.
     low, high = (finish_float(b, value, b.modifiers, b.mode, flush=False).to(kind) for value in (x, y))
@@ -135,31 +135,31 @@ def _floats(b: Builder, x: Value, y: Value, kind: str) -> Value:
 
 
 @operations.lane("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "f32 f32 -> u32")
-def cvt_pkrtz(b: Builder, x: Value, y: Value) -> Value:
+def cvt_pkrtz(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 and S0 as 16-bit floats, rounded toward zero."""
     return b.with_rounding(3, lambda inner: _floats(b, x, y, "f16"))
 
 
 @operations.lane("v_cvt_pk_f16_f32", "f32 f32 -> u32")
-def cvt_pk_f16_f32(b: Builder, x: Value, y: Value) -> Value:
+def cvt_pk_f16_f32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 and S0 as 16-bit floats, rounded to nearest even."""
     return b.with_rounding(0, lambda inner: _floats(b, x, y, "f16"))
 
 
 @operations.lane("v_cvt_pk_bf16_f32", "f32 f32 -> u32")
-def cvt_pk_bf16_f32(b: Builder, x: Value, y: Value) -> Value:
+def cvt_pk_bf16_f32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 and S0 as bfloats, rounded to nearest even."""
     return _floats(b, x, y, "bf16")
 
 
 @operations.lane("v_cvt_pk_u16_u32", "u32 u32 -> u32")
-def cvt_pk_u16_u32(b: Builder, x: Value, y: Value) -> Value:
+def cvt_pk_u16_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 and S0 saturated to 16 bits."""
     return b.minimum(x, 0xFFFF) | (b.minimum(y, 0xFFFF) << 16)
 
 
 @operations.lane("v_cvt_pk_i16_i32", "i32 i32 -> u32")
-def cvt_pk_i16_i32(b: Builder, x: Value, y: Value) -> Value:
+def cvt_pk_i16_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 and S0 saturated to signed 16 bits."""
     low, high = (b.minimum(b.maximum(value, -32768), 32767) for value in (x, y))
     return pack(low.to("i16"), high.to("i16"))
@@ -167,7 +167,7 @@ def cvt_pk_i16_i32(b: Builder, x: Value, y: Value) -> Value:
 
 def _pair_of_integers(target: str) -> None:
     @operations.lane(f"v_cvt_pk_{target}_f32", "f32 f32 -> u32")
-    def pair(b: Builder, x: Value, y: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 and S0 truncated to 16-bit integers."""
         return pack(b.float_to_int(x, target), b.float_to_int(y, target))
 
@@ -177,19 +177,19 @@ _pair_of_integers("u16")
 
 
 @operations.lane("v_pack_b32_f16", "f16 f16 -> u32", flush=False)
-def pack_b32_f16(b: Builder, x: Value, y: Value) -> Value:
+def pack_b32_f16(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 over S0."""
     return pack(x, y)
 
 
-def float_to_byte(b: Builder, x: Value) -> Value:
+def float_to_byte(b: Builder, x: TypedValue) -> TypedValue:
     """Return a float as an unsigned byte, nearest even, saturated; NaN gives 0."""
     rounded = b.float_to_int(b.round_even(x), "u32")
     return b.minimum(rounded, 255)
 
 
 @operations.lane("v_cvt_pk_u8_f32", "f32 u32 u32 -> u32", exact=False)
-def cvt_pk_u8_f32(b: Builder, x: Value, place: Value, old: Value) -> Value:
+def cvt_pk_u8_f32(b: Builder, x: TypedValue, place: TypedValue, old: TypedValue) -> TypedValue:
     """D = S2 with byte S1 replaced by S0 as an unsigned byte."""
     shift = (place & 3) << 3
     mask = b.like(0xFF, old) << shift
@@ -197,6 +197,6 @@ def cvt_pk_u8_f32(b: Builder, x: Value, place: Value, old: Value) -> Value:
 
 
 @operations.lane("v_cvt_pkaccum_u8_f32", "f32 u32 old:u32 -> u32", exact=False)
-def cvt_pkaccum_u8_f32(b: Builder, x: Value, place: Value, old: Value) -> Value:
+def cvt_pkaccum_u8_f32(b: Builder, x: TypedValue, place: TypedValue, old: TypedValue) -> TypedValue:
     """D with byte S1 replaced by S0 as an unsigned byte."""
     return cvt_pk_u8_f32(b, x, place, old)

@@ -13,9 +13,9 @@ from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.memory_code import unanswered
 from luthier.emulator.ir.operands import read_typed
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.variant import Access
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.variant import OperandAccess
 from luthier.emulator.operations.floats import power_of_two
 from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS
 from luthier.emulator.operations.small_floats import bfloat, block_scale, block_unscale, decode, encode
@@ -23,12 +23,12 @@ from luthier.emulator.operations.valu_bits import next_random
 from luthier.emulator.questions import SCALE
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
 
-def place(old: Value, field: Value, shift: int, bits: int) -> Value:
+def place(old: TypedValue, field: TypedValue, shift: int, bits: int) -> TypedValue:
     """Return `old` with `bits` bits from `shift` replaced."""
     mask = ((1 << bits) - 1) << shift
     return (old & (0xFFFFFFFF ^ mask)) | ((field << shift) & mask)
@@ -48,26 +48,26 @@ def _destination_byte(b: Builder) -> int:
 
 def _eight_bits(kind: str) -> None:
     @operations.lane(f"v_cvt_f32_{kind}", "u32 -> f32", static=("byte_sel",), processors=True)
-    def to_float(b: Builder, x: Value) -> Value:
+    def to_float(b: Builder, x: TypedValue) -> TypedValue:
         """D = one byte of S0."""
         return decode(b, x >> (8 * b.modifiers.get("byte_sel", 0)), kind)
 
     @operations.lane(f"v_cvt_pk_f32_{kind}", "u16 -> f32x2", processors=True)
-    def to_floats(b: Builder, x: Value) -> tuple[Value, ...]:
+    def to_floats(b: Builder, x: TypedValue) -> tuple[TypedValue, ...]:
         """D = both bytes of a half of S0."""
         wide = x.to("u32")
         return tuple(decode(b, wide >> shift, kind) for shift in (0, 8))
 
-    def pair(b: Builder, x: Value, y: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         return encode(b, x.to("f64"), kind) | (encode(b, y.to("f64"), kind) << 8)
 
     @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 old:u32 -> u32", static=("op_sel",), processors=True, since=(9,))
-    def from_floats(b: Builder, x: Value, y: Value, old: Value) -> Value:
+    def from_floats(b: Builder, x: TypedValue, y: TypedValue, old: TypedValue) -> TypedValue:
         """One half of D = S1 and S0."""
         return place(old, pair(b, x, y), 16 if _op_sel(b) & 8 else 0, 16)
 
     @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 -> u16", processors=True, since=(12,))
-    def from_floats_12(b: Builder, x: Value, y: Value) -> Value:
+    def from_floats_12(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """One half of D = S1 and S0."""
         return pair(b, x, y).to("u16")
 
@@ -79,7 +79,7 @@ def _eight_bits(kind: str) -> None:
         exact=False,
         generations=True,
     )
-    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+    def stochastic(b: Builder, x: TypedValue, random: TypedValue, old: TypedValue) -> TypedValue:
         """One byte of D = S0, rounded by the random bits S1."""
         return place(old, encode(b, x.to("f64"), kind, random), 8 * _destination_byte(b), 8)
 
@@ -89,7 +89,7 @@ def _eight_bits(kind: str) -> None:
 
 def _dot(left: str, right: str) -> None:
     @operations.lane(f"v_dot4_f32_{left}_{right}", "u32 u32 f32 -> f32", processors=True, exact=False)
-    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def dot(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S2 + the sum of the products of the bytes, each sum rounded."""
         for shift in (0, 8, 16, 24):
             z = b.fma(decode(b, x >> shift, left), decode(b, y >> shift, right), z)
@@ -102,7 +102,7 @@ for _kind in EIGHT_BIT:
 
 def _stochastic_half(kind: str) -> None:
     @operations.lane(f"v_cvt_sr_{kind}_f32", "f32 u32 old:u32 -> u32", static=("op_sel",), exact=False)
-    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+    def stochastic(b: Builder, x: TypedValue, random: TypedValue, old: TypedValue) -> TypedValue:
         """One half of D = S0, rounded by the random bits S1."""
         return place(old, encode(b, x.to("f64"), kind, random), 16 if _op_sel(b) & 8 else 0, 16)
 
@@ -119,23 +119,23 @@ def _half_and_eight_bits(kind: str) -> None:
     """Declare conversions of 16-bit floats; MODE.FP16_OVFL is for 32-bit sources (rocjitsu, gen_vector_cvt_pk)."""
 
     @operations.lane(f"v_cvt_f16_{kind}", "u32 -> f16", static=("byte_sel",), since=_NEWEST)
-    def to_half(b: Builder, x: Value) -> Value:
+    def to_half(b: Builder, x: TypedValue) -> TypedValue:
         """D = one byte of S0, exactly."""
         return decode(b, x >> (8 * b.modifiers.get("byte_sel", 0)), kind).to("f16")
 
     @operations.lane(f"v_cvt_pk_f16_{kind}", "u16 -> f16x2", since=_NEWEST)
-    def to_halves(b: Builder, x: Value) -> tuple[Value, ...]:
+    def to_halves(b: Builder, x: TypedValue) -> tuple[TypedValue, ...]:
         """D = both bytes of a half of S0, exactly."""
         return tuple(decode(b, x.to("u32") >> shift, kind).to("f16") for shift in (0, 8))
 
     @operations.lane(f"v_cvt_pk_{kind}_f16", "f16x2 -> u16", since=_NEWEST)
-    def from_halves(b: Builder, x: tuple[Value, ...]) -> Value:
+    def from_halves(b: Builder, x: tuple[TypedValue, ...]) -> TypedValue:
         """One half of D = both halves of S0, rounded to nearest even."""
         low, high = (encode(b, value.to("f64"), kind, saturates=False) for value in x)
         return (low | (high << 8)).to("u16")
 
     @operations.lane(f"v_cvt_sr_{kind}_f16", "f16 u32 old:u32 -> u32", static=("byte_sel",), since=_NEWEST, exact=False)
-    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+    def stochastic(b: Builder, x: TypedValue, random: TypedValue, old: TypedValue) -> TypedValue:
         """One byte of D = S0, rounded by the random bits S1."""
         code = encode(b, x.to("f64"), kind, random, saturates=False)
         return place(old, code, 8 * b.modifiers.get("byte_sel", 0), 8)
@@ -143,13 +143,13 @@ def _half_and_eight_bits(kind: str) -> None:
 
 def _stochastic_pair(kind: str) -> None:
     @operations.lane(f"v_cvt_sr_pk_{kind}_f32", "f32 f32 u32 -> u32", since=_NEWEST, exact=False)
-    def pair(b: Builder, x: Value, y: Value, random: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, y: TypedValue, random: TypedValue) -> TypedValue:
         """D = S1 and S0, rounded by the random bits S2 and, for S1, their successor (rocjitsu, gen_vector_cvt_pk)."""
         low, high = encode(b, x.to("f64"), kind, random), encode(b, y.to("f64"), kind, next_random(b, random))
         return low | (high << 16)
 
 
-def _codes(rows: list[Value], bits: int, count: int) -> list[Value]:
+def _codes(rows: list[TypedValue], bits: int, count: int) -> list[TypedValue]:
     """Return the first `count` fields of `bits` bits of several registers."""
     found = []
     for index in range(count):
@@ -161,9 +161,9 @@ def _codes(rows: list[Value], bits: int, count: int) -> list[Value]:
     return found
 
 
-def _joined(codes: list[Value], bits: int) -> list[Value]:
+def _joined(codes: list[TypedValue], bits: int) -> list[TypedValue]:
     """Return registers that hold fields of `bits` bits one after the other."""
-    rows: list[Value | None] = [None] * (-(-len(codes) * bits // 32))
+    rows: list[TypedValue | None] = [None] * (-(-len(codes) * bits // 32))
     for index, code in enumerate(codes):
         word, shift = divmod(bits * index, 32)
         parts = [(word, code << shift)] + ([(word + 1, code >> (32 - shift))] if shift + bits > 32 else [])
@@ -189,7 +189,7 @@ def _blocks(kind: str, wide: str) -> None:
         since=_NEWEST,
         exact=False,
     )
-    def unpack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+    def unpack(w: WaveBuilder, result: OperandSlot, source: OperandSlot, scale: OperandSlot) -> None:
         """D = the elements of S0 times 2 to the power of a byte of S1."""
         chosen = w.modifiers.get("scale_sel", 0)
         if chosen > 3:
@@ -205,7 +205,9 @@ def _blocks(kind: str, wide: str) -> None:
         halves = [bfloat(w, value) if wide == "bf16" else value.to(wide) for value in values]
         result.write_parts([_join(w, *halves[index : index + 2]) for index in range(0, count, 2)])
 
-    def pack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot, random: Slot | None) -> None:
+    def pack(
+        w: WaveBuilder, result: OperandSlot, source: OperandSlot, scale: OperandSlot, random: OperandSlot | None
+    ) -> None:
         factor = scale.row(0)
         field = factor >> 23
         odd = ((factor & 0x7FFFFF) != 0) | (field == 0) | (field >= 0xFF)
@@ -220,12 +222,14 @@ def _blocks(kind: str, wide: str) -> None:
     name = f"pk{count}_{kind}_{wide}"
 
     @operations.wave(f"v_cvt_scalef32_{name}", f"{large} u32 -> {small}", since=_NEWEST, exact=False)
-    def pack_nearest(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+    def pack_nearest(w: WaveBuilder, result: OperandSlot, source: OperandSlot, scale: OperandSlot) -> None:
         """D = the elements of S0 over S1, rounded to nearest even."""
         pack(w, result, source, scale, None)
 
     @operations.wave(f"v_cvt_scalef32_sr_{name}", f"{large} u32 u32 -> {small}", since=_NEWEST, exact=False)
-    def pack_stochastic(w: WaveBuilder, result: Slot, source: Slot, random: Slot, scale: Slot) -> None:
+    def pack_stochastic(
+        w: WaveBuilder, result: OperandSlot, source: OperandSlot, random: OperandSlot, scale: OperandSlot
+    ) -> None:
         """D = the elements of S0 over S2, rounded by the random bits S1 and their successors."""
         pack(w, result, source, scale, random)
 
@@ -240,18 +244,20 @@ _stochastic_pair("bf16")
 _FLOATS = ("f32", "f16", "bf16")
 
 
-def _scaled_float(b: Builder, code: Value, kind: str, target: str, scale: Value) -> Value:
+def _scaled_float(b: Builder, code: TypedValue, kind: str, target: str, scale: TypedValue) -> TypedValue:
     """Return a small float times its block's scale, as another float."""
     product = decode(b, code, kind).to("f64") * block_scale(b, scale)
     return product.to("f32").to("bf16") if target == "bf16" else product.to(target)
 
 
-def _scaled_code(b: Builder, x: Value, kind: str, scale: Value, random: Value | None = None) -> Value:
+def _scaled_code(
+    b: Builder, x: TypedValue, kind: str, scale: TypedValue, random: TypedValue | None = None
+) -> TypedValue:
     wide = x.to("f64") if x.type.kind == "f" else x.to("f32").to("f64")
     return encode(b, wide * block_unscale(b, scale), kind, random)
 
 
-def _join(b: Builder, low: Value, high: Value) -> Value:
+def _join(b: Builder, low: TypedValue, high: TypedValue) -> TypedValue:
     """Return two floats in a register, or in two."""
     bits = low.type.bits
     wide = "u64" if bits == 32 else "u32"
@@ -265,7 +271,7 @@ def _read_scaled(kind: str, target: str) -> None:
     @operations.lane(
         f"v_cvt_scalef32_pk_{target}_{kind}", f"u32 f32 -> {wide}", static=("op_sel",), processors=True, flush=False
     )
-    def pair(b: Builder, x: Value, scale: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, scale: TypedValue) -> TypedValue:
         """D = two neighbours of S0, times the scale S1."""
         start = 8 * (_op_sel(b) & 3) if kind == "fp4" else 16 * (_op_sel(b) & 1)
         low, high = (_scaled_float(b, x >> (start + shift), kind, target, scale) for shift in (0, width))
@@ -281,7 +287,7 @@ def _read_scaled(kind: str, target: str) -> None:
         processors=True,
         flush=False,
     )
-    def single(b: Builder, x: Value, scale: Value, old: Value) -> Value:
+    def single(b: Builder, x: TypedValue, scale: TypedValue, old: TypedValue) -> TypedValue:
         """D, or half of it, = one byte of S0 times the scale S1."""
         value = _scaled_float(b, x >> (8 * (_op_sel(b) & 3)), kind, target, scale)
         if target == "f32":
@@ -297,7 +303,7 @@ def _write_scaled(kind: str, source: str) -> None:
     def start(b: Builder) -> int:
         return 8 * (_op_sel(b) >> 2) if kind == "fp4" else 16 * (_op_sel(b) >> 3)
 
-    def pair(b: Builder, low: Value, high: Value, scale: Value, old: Value) -> Value:
+    def pair(b: Builder, low: TypedValue, high: TypedValue, scale: TypedValue, old: TypedValue) -> TypedValue:
         codes = _scaled_code(b, low, kind, scale) | (_scaled_code(b, high, kind, scale) << width)
         return place(old, codes, start(b), 2 * width)
 
@@ -305,13 +311,13 @@ def _write_scaled(kind: str, source: str) -> None:
     if source == "f32":
 
         @operations.lane(f"v_cvt_scalef32_pk_{kind}_{source}", sources, **settings)
-        def separate(b: Builder, x: Value, y: Value, scale: Value, old: Value) -> Value:
+        def separate(b: Builder, x: TypedValue, y: TypedValue, scale: TypedValue, old: TypedValue) -> TypedValue:
             """Part of D = S1 and S0 over the scale S2."""
             return pair(b, x, y, scale, old)
     else:
 
         @operations.lane(f"v_cvt_scalef32_pk_{kind}_{source}", sources, **settings)
-        def together(b: Builder, x: tuple[Value, ...], scale: Value, old: Value) -> Value:
+        def together(b: Builder, x: tuple[TypedValue, ...], scale: TypedValue, old: TypedValue) -> TypedValue:
             """Part of D = both halves of S0 over the scale S1."""
             return pair(b, x[0], x[1], scale, old)
 
@@ -321,7 +327,9 @@ def _write_scaled(kind: str, source: str) -> None:
         @operations.lane(
             f"v_cvt_scalef32_sr_pk_fp4_{source}", f"{pair_type} u32 f32 old:u32 -> u32", exact=False, **settings
         )
-        def stochastic_pair(b: Builder, x: tuple[Value, ...], random: Value, scale: Value, old: Value) -> Value:
+        def stochastic_pair(
+            b: Builder, x: tuple[TypedValue, ...], random: TypedValue, scale: TypedValue, old: TypedValue
+        ) -> TypedValue:
             """A byte of D = both parts of S0 over the scale S2, rounded by the random bits S1 and their successor."""
             low = _scaled_code(b, x[0], kind, scale, random)
             high = _scaled_code(b, x[1], kind, scale, next_random(b, random))
@@ -330,7 +338,7 @@ def _write_scaled(kind: str, source: str) -> None:
         return
 
     @operations.lane(f"v_cvt_scalef32_sr_{kind}_{source}", f"{source} u32 f32 old:u32 -> u32", exact=False, **settings)
-    def stochastic(b: Builder, x: Value, random: Value, scale: Value, old: Value) -> Value:
+    def stochastic(b: Builder, x: TypedValue, random: TypedValue, scale: TypedValue, old: TypedValue) -> TypedValue:
         """A byte of D = S0 over the scale S2, rounded by the random bits S1."""
         return place(old, _scaled_code(b, x, kind, scale, random), 8 * (_op_sel(b) >> 2), 8)
 
@@ -343,7 +351,7 @@ for _kind in ("fp8", "bf8", "fp4"):
 # Blocks of 32 six-bit floats -----------------------------------------------------------------------------------------
 
 
-def _six_bits(rows: list[Value], index: int) -> Value:
+def _six_bits(rows: list[TypedValue], index: int) -> TypedValue:
     """Return the six-bit field `index` of several registers."""
     word, shift = divmod(6 * index, 32)
     field = rows[word] >> shift
@@ -352,9 +360,9 @@ def _six_bits(rows: list[Value], index: int) -> Value:
     return field & 0x3F
 
 
-def _packed(codes: list[Value]) -> list[Value]:
+def _packed(codes: list[TypedValue]) -> list[TypedValue]:
     """Return thirty-two six-bit codes as six registers."""
-    rows: list[Value] = []
+    rows: list[TypedValue] = []
     for row in range(6):
         total = None
         for index, code in enumerate(codes):
@@ -367,11 +375,15 @@ def _packed(codes: list[Value]) -> list[Value]:
     return rows
 
 
-def _floats(slot: Slot, kind: str, count: int) -> list[Value]:
+def _floats(slot: OperandSlot, kind: str, count: int) -> list[TypedValue]:
     """Return elements of a source, denormals kept."""
-    rows = [slot.row(index) for index in range(count * Type.parse(kind).bits // 32)]
+    rows = [slot.row(index) for index in range(count * ScalarType.parse(kind).bits // 32)]
     values = read_typed(
-        slot.w, rows, Type(Type.parse(kind).kind, Type.parse(kind).bits, count), Access("v"), flush=False
+        slot.w,
+        rows,
+        ScalarType(ScalarType.parse(kind).kind, ScalarType.parse(kind).bits, count),
+        OperandAccess("v"),
+        flush=False,
     )
     return list(values) if isinstance(values, tuple) else [values]
 
@@ -380,7 +392,7 @@ def _block_of_six(kind: str, other: str) -> None:
     registers = 32 if other == "f32" else 16
 
     @operations.wave(f"v_cvt_scalef32_pk32_{other}_{kind}", f"u32x6 f32 -> u32x{registers}")
-    def unpack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+    def unpack(w: WaveBuilder, result: OperandSlot, source: OperandSlot, scale: OperandSlot) -> None:
         """D = the 32 elements of S0 times the scale S1."""
         rows = [source.row(index) for index in range(6)]
         factor = scale.row(0).as_("f32")
@@ -391,14 +403,14 @@ def _block_of_six(kind: str, other: str) -> None:
             result.write_parts([_join(w, *values[index : index + 2]) for index in range(0, 32, 2)])
 
     def codes(
-        w: WaveBuilder, values: list[Value], scale: Value, random: Callable[[], Value] | None = None
-    ) -> list[Value]:
+        w: WaveBuilder, values: list[TypedValue], scale: TypedValue, random: Callable[[], TypedValue] | None = None
+    ) -> list[TypedValue]:
         return [_scaled_code(w, value, kind, scale, random() if random else None) for value in values]
 
     if other == "f32":
 
         @operations.wave(f"v_cvt_scalef32_2xpk16_{kind}_f32", "u32x16 u32x16 f32 -> u32x6")
-        def pack_two(w: WaveBuilder, result: Slot, x: Slot, y: Slot, scale: Slot) -> None:
+        def pack_two(w: WaveBuilder, result: OperandSlot, x: OperandSlot, y: OperandSlot, scale: OperandSlot) -> None:
             """D = the elements of S0 and S1 in turn, over the scale S2."""
             pairs = zip(_floats(x, "f32", 16), _floats(y, "f32", 16), strict=True)
             values = [value for pair in pairs for value in pair]
@@ -406,16 +418,18 @@ def _block_of_six(kind: str, other: str) -> None:
     else:
 
         @operations.wave(f"v_cvt_scalef32_pk32_{kind}_{other}", "u32x16 f32 -> u32x6")
-        def pack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+        def pack(w: WaveBuilder, result: OperandSlot, source: OperandSlot, scale: OperandSlot) -> None:
             """D = the 32 elements of S0 over the scale S1."""
             result.write_parts(_packed(codes(w, _floats(source, other, 32), scale.row(0).as_("f32"))))
 
     @operations.wave(f"v_cvt_scalef32_sr_pk32_{kind}_{other}", f"u32x{registers} u32 f32 -> u32x6", exact=False)
-    def pack_stochastic(w: WaveBuilder, result: Slot, source: Slot, random: Slot, scale: Slot) -> None:
+    def pack_stochastic(
+        w: WaveBuilder, result: OperandSlot, source: OperandSlot, random: OperandSlot, scale: OperandSlot
+    ) -> None:
         """D = the 32 elements of S0 over the scale S2, rounded by the random bits S1 and their successors."""
         state = [random.row(0)]
 
-        def following() -> Value:
+        def following() -> TypedValue:
             state.append(next_random(w, state[-1]))
             return state[-2]
 

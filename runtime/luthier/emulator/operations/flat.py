@@ -17,20 +17,20 @@ from luthier.emulator.ir.memory_code import (
     scatter_rows,
     scatter_small,
 )
-from luthier.emulator.ir.rows import Row, load_lanes, row_in_memory, store_lanes
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.rows import AccessRow, load_lanes, row_in_memory, store_lanes
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
 
-def _immediate(offset: Slot) -> Value:
+def _immediate(offset: OperandSlot) -> TypedValue:
     """Return the instruction's signed offset in every lane, u64."""
     w = offset.w
     return w.splat(w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64"))
 
 
-def scaled(w: WaveBuilder, offsets: Value, size: int) -> Value:
+def scaled(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
     """Return a register's offsets in bytes: they count accesses where the instruction says ``scale_offset``.
 
     LLVM's code generator is the source: it has ``global_load_b96 … scale_offset`` for an index into an array of 12
@@ -39,7 +39,7 @@ def scaled(w: WaveBuilder, offsets: Value, size: int) -> Value:
     return offsets * size if w.modifiers.get("scale_offset") else offsets
 
 
-def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size: int = 0) -> Value:
+def _address(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int = 0) -> TypedValue:
     """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR.
 
     `size`: bytes that a lane accesses.
@@ -59,7 +59,9 @@ def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size: int =
     return total
 
 
-def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Value:
+def _scratch_offset(
+    w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int
+) -> TypedValue:
     """Return per-lane byte offsets in scratch, u32."""
     if w.modifiers.get("scale_offset") and not vaddr.present:
         raise Unsupported("scale_offset without an offset in a register")
@@ -72,8 +74,14 @@ def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, size
 
 
 def checked(
-    w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int, more: Value | None = None
-) -> Value:
+    w: WaveBuilder,
+    space: str,
+    vaddr: OperandSlot,
+    saddr: OperandSlot,
+    offset: OperandSlot,
+    size: int,
+    more: TypedValue | None = None,
+) -> TypedValue:
     """Return host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
     extra = w.number(0) if more is None else more
     if space == "scratch":
@@ -81,7 +89,9 @@ def checked(
     return check_global(w, _address(w, vaddr, saddr, offset, size) + extra.to("u64"), size, flat=space == "flat")
 
 
-def _row(w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Row | None:
+def _row(
+    w: WaveBuilder, space: str, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int
+) -> AccessRow | None:
     """Return whether active lanes access dwords, `size` bytes each, one behind the other; None: that is not asked."""
     if space == "scratch" or not vaddr.present or w.modifiers.get("scale_offset"):
         return None
@@ -104,7 +114,14 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
         spelled = " ".join(f"{space}_load_{name}" for name in names.split())
 
         @operations.wave(spelled, f"{PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
-        def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
+        def load(
+            w: WaveBuilder,
+            result: OperandSlot,
+            vaddr: OperandSlot,
+            saddr: OperandSlot,
+            offset: OperandSlot,
+            space: str = space,
+        ) -> None:
             """D = memory[address]."""
             if not result.present:  # with the LDS bit
                 _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
@@ -118,7 +135,7 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
             result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
 
 
-def small_row(w: WaveBuilder, result: Slot, value: Value, bits: int, signed: bool, half: str) -> Value:
+def small_row(w: WaveBuilder, result: OperandSlot, value: TypedValue, bits: int, signed: bool, half: str) -> TypedValue:
     """Return a byte or half-word as the destination register receives it."""
     row = value.as_("i32").bits(0, bits).as_("u32") if signed else value
     if half == "":
@@ -134,7 +151,14 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
         spelled = " ".join(f"{space}_store_{name}" for name in names.split())
 
         @operations.wave(spelled, f"{PLACE} vdata:u32x{max(dwords, 1)} ->")
-        def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space) -> None:
+        def store(
+            w: WaveBuilder,
+            vaddr: OperandSlot,
+            saddr: OperandSlot,
+            offset: OperandSlot,
+            data: OperandSlot,
+            space: str = space,
+        ) -> None:
             """memory[address] = D."""
             size = 4 * dwords or bits // 8
             if dwords:
@@ -179,7 +203,13 @@ def _declare_atomic(atomic: Atomic) -> None:
 
         @operations.wave(names, f"{PLACE} vdata:u32x{atomic.data_units} -> vdst:u32x{atomic.units}")
         def run(
-            w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space
+            w: WaveBuilder,
+            result: OperandSlot,
+            vaddr: OperandSlot,
+            saddr: OperandSlot,
+            offset: OperandSlot,
+            data: OperandSlot,
+            space: str = space,
         ) -> None:
             """old = memory[address]; memory[address] = op(old, D); with return, D = old."""
             addresses = _address(w, vaddr, saddr, offset, 4 * atomic.units)
@@ -194,7 +224,7 @@ for _atomic in ATOMICS:
         _declare_atomic(_atomic)
 
 
-def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value], *, by_words: bool = False) -> None:
+def to_lds(w: WaveBuilder, offset: OperandSlot, rows: list[TypedValue], *, by_words: bool = False) -> None:
     """Put what each lane loaded into LDS at M0 + offset + lane * bytes; of three dwords the next lane skips one.
 
     M0 has 16 bits for that, and 18 where LDS is larger (CDNA4's document, 9.1.9 and 10.3).
@@ -212,7 +242,14 @@ def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value], *, by_words: bool = 
 
 
 def _load_to_lds(
-    w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, dwords: int, bits: int, signed: bool
+    w: WaveBuilder,
+    space: str,
+    vaddr: OperandSlot,
+    saddr: OperandSlot,
+    offset: OperandSlot,
+    dwords: int,
+    bits: int,
+    signed: bool,
 ) -> None:
     """LDS[M0 + offset + lane * bytes] = memory[address]."""
     hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
@@ -228,7 +265,9 @@ def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> Non
     for space in ("global", "scratch"):
 
         @operations.wave(f"{space}_load_lds_{name}", f"{PLACE} ->", since=(9, 10), until=(11,))
-        def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
+        def load(
+            w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, space: str = space
+        ) -> None:
             """LDS[M0 + offset + lane * bytes] = memory[address]."""
             _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
 
@@ -245,21 +284,21 @@ for _name, _dwords, _bits, _signed in (
     _declare_load_to_lds(_name, _dwords, _bits, _signed)
 
 
-def _lane_address(w: WaveBuilder, saddr: Slot, offset: Slot) -> Value:
+def _lane_address(w: WaveBuilder, saddr: OperandSlot, offset: OperandSlot) -> TypedValue:
     """Return saddr + offset + lane * 4; without a saddr it counts as 0."""
     lanes = _immediate(offset) + w.lane_id("u64") * 4
     return lanes + w.splat(saddr.scalar()) if saddr.present else lanes
 
 
 @operations.wave("global_load_dword_addtid global_load_addtid_b32", "saddr:u64 #offset -> vdst:u32")
-def load_addtid(w: WaveBuilder, result: Slot, saddr: Slot, offset: Slot) -> None:
+def load_addtid(w: WaveBuilder, result: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
     """D = memory[saddr + offset + lane * 4]."""
     addresses = _lane_address(w, saddr, offset)
     result.write(gather(w, check_global(w, addresses, 4, flat=False)))
 
 
 @operations.wave("global_store_dword_addtid global_store_addtid_b32", "saddr:u64 #offset vdata:u32 ->")
-def store_addtid(w: WaveBuilder, saddr: Slot, offset: Slot, data: Slot) -> None:
+def store_addtid(w: WaveBuilder, saddr: OperandSlot, offset: OperandSlot, data: OperandSlot) -> None:
     """memory[saddr + offset + lane * 4] = D."""
     addresses = _lane_address(w, saddr, offset)
     scatter(w, check_global(w, addresses, 4, flat=False), data.row(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.builder import Builder
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 FRACTION_BITS = {16: 10, 32: 23, 64: 52}
 BIAS = {16: 15, 32: 127, 64: 1023}
@@ -14,45 +14,45 @@ def infinity(bits: int) -> int:
     return ((1 << (bits - 1)) - 1) ^ ((1 << FRACTION_BITS[bits]) - 1)
 
 
-def exponent_field(x: Value) -> Value:
+def exponent_field(x: TypedValue) -> TypedValue:
     """Return the biased exponent, as a signed integer of the float's width."""
     bits = x.type.bits
     return (x.as_(f"i{bits}") >> FRACTION_BITS[bits]) & ((1 << (bits - 1 - FRACTION_BITS[bits])) - 1)
 
 
-def is_negative(x: Value) -> Value:
+def is_negative(x: TypedValue) -> TypedValue:
     """Return where the sign bit is set, of NaN too."""
     return x.as_(f"i{x.type.bits}") < 0
 
 
-def is_signalling(x: Value) -> Value:
+def is_signalling(x: TypedValue) -> TypedValue:
     """Return where x is a signalling NaN."""
     bits = x.type.bits
     return (x != x) & ((x.as_(f"u{bits}") & (1 << (FRACTION_BITS[bits] - 1))) == 0)
 
 
-def quiet(b: Builder, x: Value) -> Value:
+def quiet(b: Builder, x: TypedValue) -> TypedValue:
     """Return x, which is NaN, with its quiet bit set."""
     bits = x.type.bits
     return (x.as_(f"u{bits}") | (1 << (FRACTION_BITS[bits] - 1))).as_(x.type)
 
 
-def quieted(b: Builder, x: Value) -> Value:
+def quieted(b: Builder, x: TypedValue) -> TypedValue:
     """Return x, with its quiet bit set if it is NaN."""
     return b.select(b.is_nan(x), quiet(b, x), x)
 
 
-def power_of_two(exponent: Value, bits: int) -> Value:
+def power_of_two(exponent: TypedValue, bits: int) -> TypedValue:
     """Return 2**exponent for an integer `exponent` of the float's width within the normal range."""
     return ((exponent + BIAS[bits]) << FRACTION_BITS[bits]).as_(f"f{bits}")
 
 
-def clamp_integer(b: Builder, x: Value, low: int, high: int) -> Value:
+def clamp_integer(b: Builder, x: TypedValue, low: int, high: int) -> TypedValue:
     """Return the nearest integer from `low` to `high`."""
     return b.minimum(b.maximum(x, low), high)
 
 
-def scale(b: Builder, x: Value, exponent: Value) -> Value:
+def scale(b: Builder, x: TypedValue, exponent: TypedValue) -> TypedValue:
     """Return x * 2**exponent for any i32 (i16 of f16) exponent, rounded once as MODE says."""
     bits = x.type.bits
     if bits < 64:
@@ -70,12 +70,12 @@ def scale(b: Builder, x: Value, exponent: Value) -> Value:
     return x * power_of_two(clamp_integer(b, rest, -1022, 1023), 64)
 
 
-def scale_by_power(b: Builder, x: Value, exponent: int) -> Value:
+def scale_by_power(b: Builder, x: TypedValue, exponent: int) -> TypedValue:
     """Return x * 2**exponent with a constant exponent inside the normal range."""
     return x * 2.0**exponent
 
 
-def split(b: Builder, x: Value) -> tuple[Value, Value]:
+def split(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
     """Return fraction in [0.5, 1) and exponent with x = fraction * 2**exponent.
 
     For zero, infinity and NaN they are themselves and 0.

@@ -12,8 +12,8 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I64
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.control import code_address, go_to_address, take, write_mode
 
 operations = OperationTable()
@@ -21,16 +21,16 @@ operations = OperationTable()
 _CSP_SHIFT = 29
 
 
-def _mode(w: WaveBuilder) -> Value:
+def _mode(w: WaveBuilder) -> TypedValue:
     return w.load(w.wave_field("mode"), "u32")
 
 
-def _entry(w: WaveBuilder, number: Value) -> Any:
+def _entry(w: WaveBuilder, number: TypedValue) -> Any:
     """Place of an entry of the stack."""
     return w.address(w.wave, w.ir.zext((number << 4).llvm, I64))
 
 
-def _push(w: WaveBuilder, lanes: Value, address: Value) -> None:
+def _push(w: WaveBuilder, lanes: TypedValue, address: TypedValue) -> None:
     mode = _mode(w)
     place = _entry(w, mode >> _CSP_SHIFT)
     w.store(lanes, place, align=4)
@@ -38,7 +38,7 @@ def _push(w: WaveBuilder, lanes: Value, address: Value) -> None:
     w.store(mode + (1 << _CSP_SHIFT), w.wave_field("mode"))
 
 
-def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Callable[[], None]) -> None:
+def _fork(w: WaveBuilder, lanes: TypedValue, target: TypedValue, following: TypedValue, go: Callable[[], None]) -> None:
     """Divide the wave, the smaller side first; `go` ends the code by going to the target."""
     here = w.exec_bits
     passing, failing = lanes & here, ~lanes & here
@@ -58,7 +58,12 @@ def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Cal
 
 @operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following #following_high ->", since=(9,))
 def s_cbranch_i_fork(
-    w: WaveBuilder, lanes: Slot, distance: Slot, target: Slot, following: Slot, following_high: Slot
+    w: WaveBuilder,
+    lanes: OperandSlot,
+    distance: OperandSlot,
+    target: OperandSlot,
+    following: OperandSlot,
+    following_high: OperandSlot,
 ) -> None:
     """Lanes that S0 has go to PC + SIMM16 * 4 + 4, the others on."""
     after = code_address(w, following, following_high)
@@ -67,14 +72,16 @@ def s_cbranch_i_fork(
 
 
 @operations.control("s_cbranch_g_fork", "u64 u64 #following #following_high ->", since=(9,))
-def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot, following_high: Slot) -> None:
+def s_cbranch_g_fork(
+    w: WaveBuilder, lanes: OperandSlot, address: OperandSlot, following: OperandSlot, following_high: OperandSlot
+) -> None:
     """Lanes that S0 has go to S1, the others on."""
     there = address.scalar()
     _fork(w, lanes.scalar(), there, code_address(w, following, following_high), lambda: go_to_address(w, there))
 
 
 @operations.control("s_cbranch_join", "u32 ->", since=(9,))
-def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
+def s_cbranch_join(w: WaveBuilder, saved: OperandSlot) -> None:
     """Go on if CSP is S0; else take the top entry of the stack: its lanes and its address."""
     mode = _mode(w)
     with w.ir.if_then(((mode >> _CSP_SHIFT) == saved.scalar()).llvm):
@@ -88,7 +95,7 @@ def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
 
 
 @operations.control("s_setvskip", "u32 u32 ->", since=(9,))
-def s_setvskip(w: WaveBuilder, bits: Slot, index: Slot) -> None:
+def s_setvskip(w: WaveBuilder, bits: OperandSlot, index: OperandSlot) -> None:
     """MODE.VSKIP = S0[S1[4:0]]: while it is set, vector instructions of every kind do nothing."""
     skip = bits.scalar() >> (index.scalar() & 31) & 1
     kept = _mode(w) & (0xFFFFFFFF ^ (1 << layout.SKIP_SHIFT))

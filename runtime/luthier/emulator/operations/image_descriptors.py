@@ -17,8 +17,8 @@ from msgspec import Struct
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import Unsupported
 from luthier.emulator.ir.memory_code import unanswered
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.buffer_formats import DataFormat, image_format_count
 from luthier.emulator.operations.buffer_typed import selections
 from luthier.emulator.operations.image_tiles import MODES, Tiles
@@ -33,39 +33,39 @@ _FIRST_TYPE = 8
 _LEFT_OUT = ("tfe", "lwe", "r128")
 
 
-class Image(Struct, frozen=True):
+class ImageDescriptor(Struct, frozen=True):
     """An image's descriptor, scalars of u32."""
 
     w: WaveBuilder
     dim: int
     """The instruction's."""
-    kind: Value
+    kind: TypedValue
     """The descriptor's type, counted as the instruction's are."""
-    base: Value
+    base: TypedValue
     form: DataFormat
-    extents: list[Value]
+    extents: list[TypedValue]
     """Width, height and depth or layers, as u32; 1 where it has none."""
-    pitches: list[Value]
+    pitches: list[TypedValue]
     """Bytes from one element to the next along each, as u64, of an image in rows."""
-    selections: list[Value]
-    mode: Value
+    selections: list[TypedValue]
+    mode: TypedValue
     """SW_MODE: 0 for rows."""
     tiles: Tiles
 
-    def is_one_of(self, *kinds: int) -> Value:
+    def is_one_of(self, *kinds: int) -> TypedValue:
         """Return whether the descriptor's type is one of these."""
         return _one_of(self.kind, kinds)
 
-    def extends_along(self, axis: int) -> Value:
+    def extends_along(self, axis: int) -> TypedValue:
         """Return whether images of the descriptor's type may have several elements along an axis."""
         return ~self.is_one_of(*FLAT_ALONG[axis]) if axis else self.w.number(1) == 1
 
 
-def _one_of(kind: Value, kinds: Sequence[int]) -> Value:
+def _one_of(kind: TypedValue, kinds: Sequence[int]) -> TypedValue:
     return functools.reduce(operator.or_, (kind == one for one in kinds))
 
 
-def stop(w: WaveBuilder, arises: Value, question: str) -> None:
+def stop(w: WaveBuilder, arises: TypedValue, question: str) -> None:
     """Stop a wave of which lanes are active for a question."""
     unanswered(w, arises & (w.exec_bits != 0), question)
 
@@ -90,20 +90,20 @@ def dimension(w: WaveBuilder) -> int:
 class _Fields(Struct, frozen=True):
     """Fields that each generation has in places of its own, scalars."""
 
-    format: Value
-    width: Value
-    height: Value
-    last: Value
+    format: TypedValue
+    width: TypedValue
+    height: TypedValue
+    last: TypedValue
     """Depth or layers, less one."""
-    pitch: Value
+    pitch: TypedValue
     """Elements from one row to the next, less one."""
-    more: Value
+    more: TypedValue
     """Not 0 where there are levels, a first layer or compression."""
-    has_pitch: Value
+    has_pitch: TypedValue
     """Whether the descriptor says the pitch."""
 
 
-def _fields_of_gfx9(w: WaveBuilder, words: Sequence[Value], _: Value) -> _Fields:
+def _fields_of_gfx9(w: WaveBuilder, words: Sequence[TypedValue], _: TypedValue) -> _Fields:
     more = (words[1] & 0xC00FFF00) | (words[3] >> 12 & 0xFF) | words[5] | words[6] | words[7]
     return _Fields(
         format=words[1] >> 20 & 0x3FF,
@@ -116,7 +116,7 @@ def _fields_of_gfx9(w: WaveBuilder, words: Sequence[Value], _: Value) -> _Fields
     )
 
 
-def _fields_since_gfx10(w: WaveBuilder, words: Sequence[Value], kind: Value) -> _Fields:
+def _fields_since_gfx10(w: WaveBuilder, words: Sequence[TypedValue], kind: TypedValue) -> _Fields:
     newest = w.major >= 12
     levels = [words[1] >> 25 & 31, words[3] >> 15 & 31] if newest else [words[3] >> 12 & 15, words[3] >> 16 & 15]
     most = 0xFFFF if newest else 0x3FFF
@@ -135,7 +135,7 @@ def _fields_since_gfx10(w: WaveBuilder, words: Sequence[Value], kind: Value) -> 
     )
 
 
-def _kind_of(w: WaveBuilder, kind: Value, dim: int, *, others: bool) -> tuple[Value, Value]:
+def _kind_of(w: WaveBuilder, kind: TypedValue, dim: int, *, others: bool) -> tuple[TypedValue, TypedValue]:
     """Return the type that an image is taken for, and whether the instruction is not for the descriptor's."""
     if w.major == 9:
         arrays, single = (LINES, PLANES), (LINE, PLANE, VOLUME)
@@ -146,7 +146,7 @@ def _kind_of(w: WaveBuilder, kind: Value, dim: int, *, others: bool) -> tuple[Va
     return w.number(dim), kind != dim
 
 
-def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) -> Image:
+def image_of(w: WaveBuilder, resource: OperandSlot, dim: int, *, others: bool = False) -> ImageDescriptor:
     """Return what a descriptor says; what is not modelled is a fault.
 
     Args:
@@ -174,7 +174,7 @@ def image_of(w: WaveBuilder, resource: Slot, dim: int, *, others: bool = False) 
     row = w.select(fields.has_pitch, (pitch * form.bytes).to("u64"), least)
     pitches = [form.bytes.to("u64"), row, row * extents[1].to("u64")]
     base = (words[0].to("u64") | (words[1] & 0xFF).to("u64") << 32) << 8
-    return Image(w, dim, kind, base, form, extents, pitches, selections(resource), mode, tiles)
+    return ImageDescriptor(w, dim, kind, base, form, extents, pitches, selections(resource), mode, tiles)
 
 
 # Coordinates ----------------------------------------------------------------------------------------------------------
@@ -185,7 +185,9 @@ def axes_of(dim: int) -> tuple[int, ...]:
     return (0, 2) if dim == LINES else (0, 1, 2)[: COORDINATES[dim]]
 
 
-def coordinates(image: Image, slots: Sequence[Slot], *, level: bool, lacking: int) -> tuple[list[Value], Value | None]:
+def coordinates(
+    image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool, lacking: int
+) -> tuple[list[TypedValue], TypedValue | None]:
     """Return an instruction's coordinates, one for each of `axes_of`, and the level.
 
     Args:
@@ -207,7 +209,9 @@ def coordinates(image: Image, slots: Sequence[Slot], *, level: bool, lacking: in
     return rows[: COORDINATES[image.dim]], rows[count - 1] if level else None
 
 
-def _coordinates_of_gfx9(image: Image, slot: Slot, *, level: bool, lacking: int) -> tuple[list[Value], Value | None]:
+def _coordinates_of_gfx9(
+    image: ImageDescriptor, slot: OperandSlot, *, level: bool, lacking: int
+) -> tuple[list[TypedValue], TypedValue | None]:
     """Look at the registers that the descriptor's type says: X, then Y but of lines, then Z or the layer.
 
     What an instruction for arrays gives beyond those of an image that is none has to be 0.

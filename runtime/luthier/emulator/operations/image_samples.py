@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.emulator.ir.declare import OperationTable, Unsupported
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.buffer_typed import result_rows, selected
 from luthier.emulator.operations.image_descriptors import (
     COORDINATES,
@@ -25,7 +25,7 @@ from luthier.emulator.operations.image_descriptors import (
     PLANE,
     PLANES,
     VOLUME,
-    Image,
+    ImageDescriptor,
     axes_of,
     coordinates,
     dimension,
@@ -49,14 +49,14 @@ _MIDDLE = 0x3F000000
 
 
 class _Sampler(Struct, frozen=True):
-    modes: list[Value]
+    modes: list[TypedValue]
     """By axis: what is beyond the image."""
-    unnormalised: Value
+    unnormalised: TypedValue
     """Coordinates count elements."""
-    linear: Value
+    linear: TypedValue
 
 
-def _sampler_of(image: Image, slot: Slot, axes: int) -> _Sampler:
+def _sampler_of(image: ImageDescriptor, slot: OperandSlot, axes: int) -> _Sampler:
     """Return what a descriptor says; what is not modelled is a fault."""
     w, words = image.w, slot.scalars()
     modes = [words[0] >> 3 * axis & 7 for axis in range(axes)]
@@ -75,13 +75,13 @@ def _sampler_of(image: Image, slot: Slot, axes: int) -> _Sampler:
     return _Sampler(modes, unnormalised, linear)
 
 
-def _wrapped(w: WaveBuilder, index: Value, extent: Value) -> Value:
+def _wrapped(w: WaveBuilder, index: TypedValue, extent: TypedValue) -> TypedValue:
     """Return an index of i32 modulo an extent."""
     rest = w.wrap(w.ir.srem(index.llvm, extent.llvm), "i32")
     return w.select(rest < 0, rest + extent, rest)
 
 
-def _taken(w: WaveBuilder, index: Value, extent: Value, mode: Value) -> Value:
+def _taken(w: WaveBuilder, index: TypedValue, extent: TypedValue, mode: TypedValue) -> TypedValue:
     """Return the element that stands for an index, of u32; beyond the image where the border does."""
     wide = w.splat(extent.as_("i32"))
     clamped = w.minimum(w.maximum(index, 0), wide - 1)
@@ -92,7 +92,9 @@ def _taken(w: WaveBuilder, index: Value, extent: Value, mode: Value) -> Value:
     return w.select(mode == _MIRROR, mirrored, found).as_("u32")
 
 
-def _axis(w: WaveBuilder, coordinate: Value, extent: Value, mode: Value, s: _Sampler) -> tuple[list[Value], Value]:
+def _axis(
+    w: WaveBuilder, coordinate: TypedValue, extent: TypedValue, mode: TypedValue, s: _Sampler
+) -> tuple[list[TypedValue], TypedValue]:
     """Return the two elements of an axis between which a coordinate lies, and the weight of the second one."""
     place = coordinate.as_("f32").to("f64")
     place = w.select(w.is_nan(place), 0.0, place)
@@ -106,18 +108,26 @@ def _axis(w: WaveBuilder, coordinate: Value, extent: Value, mode: Value, s: _Sam
     return [_taken(w, index, extent, mode), _taken(w, index + 1, extent, mode)], weight
 
 
-def _layer(w: WaveBuilder, coordinate: Value, extent: Value) -> Value:
+def _layer(w: WaveBuilder, coordinate: TypedValue, extent: TypedValue) -> TypedValue:
     """Return the layer nearest to a coordinate."""
     number = coordinate.as_("f32").to("f64")
     index = w.float_to_int(w.round_even(w.select(w.is_nan(number), 0.0, number)), "i32")
     return w.minimum(w.maximum(index, 0), w.splat(extent.as_("i32")) - 1).as_("u32")
 
 
-def _between(w: WaveBuilder, first: Value, second: Value, weight: Value) -> Value:
+def _between(w: WaveBuilder, first: TypedValue, second: TypedValue, weight: TypedValue) -> TypedValue:
     return w.select(weight == 0.0, first, first + (second - first) * weight)
 
 
-def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
+def _sample(
+    w: WaveBuilder,
+    d: OperandSlot,
+    slots: Sequence[OperandSlot],
+    resource: OperandSlot,
+    sampler: OperandSlot,
+    *,
+    level: bool,
+) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
     image = image_of(w, resource, dim)
     if half:
@@ -132,7 +142,7 @@ def _sample(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, samp
     write_result(image, d, found, half)
 
 
-def _places(image: Image, slots: Sequence[Slot], *, level: bool) -> list[Value]:
+def _places(image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool) -> list[TypedValue]:
     """Return the coordinates, as the bits of floats."""
     given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
     if image.w.modifiers.get("a16"):
@@ -141,8 +151,8 @@ def _places(image: Image, slots: Sequence[Slot], *, level: bool) -> list[Value]:
 
 
 def _corners(
-    image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value]
-) -> tuple[list[tuple[Along, ...]], list[Value]]:
+    image: ImageDescriptor, given: Sequence[TypedValue], s: _Sampler, layers: Sequence[TypedValue]
+) -> tuple[list[tuple[Along, ...]], list[TypedValue]]:
     """Return the elements around a place, neighbours along X together, and weights by axis."""
     w = image.w
     axes = axes_of(image.dim)
@@ -156,7 +166,9 @@ def _corners(
     return list(itertools.product(*reversed(sides))), weights
 
 
-def _filtered(image: Image, given: Sequence[Value], s: _Sampler, layers: Sequence[Value], half: bool) -> list[Value]:
+def _filtered(
+    image: ImageDescriptor, given: Sequence[TypedValue], s: _Sampler, layers: Sequence[TypedValue], half: bool
+) -> list[TypedValue]:
     """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
     w = image.w
     around, weights = _corners(image, given, s, layers)
@@ -176,7 +188,15 @@ _GATHERED = (2, 3, 1, 0)
 """Corners in the order of the result: 0 and 1 along X, 2 and 3 beyond them along Y."""
 
 
-def _gather(w: WaveBuilder, d: Slot, slots: Sequence[Slot], resource: Slot, sampler: Slot, *, level: bool) -> None:
+def _gather(
+    w: WaveBuilder,
+    d: OperandSlot,
+    slots: Sequence[OperandSlot],
+    resource: OperandSlot,
+    sampler: OperandSlot,
+    *,
+    level: bool,
+) -> None:
     dim, mask, half = dimension(w), w.modifiers.get("dmask", 0), bool(w.modifiers.get("d16"))
     planes = (VOLUME, PLANES) if w.major == 9 else (PLANE, PLANES)
     if dim not in planes or mask not in _COMPONENTS:
@@ -213,7 +233,9 @@ def _declare(addresses: Sequence[str], resource: str, sampler: str, **generation
             processors=True,
             **generations,
         )
-        def sample(w: WaveBuilder, d: Slot, *given: Slot, verb: str = verb, level: bool = suffix == "_l") -> None:
+        def sample(
+            w: WaveBuilder, d: OperandSlot, *given: OperandSlot, verb: str = verb, level: bool = suffix == "_l"
+        ) -> None:
             """D = the image at coordinates: samples, or one component of the four elements around."""
             _MODELS[verb](w, d, given[:-2], given[-2], given[-1], level=level)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.operations.image_tile_tables import TABLES
 
@@ -91,12 +91,12 @@ class Tiles(Struct, frozen=True):
     """The tiles of an image: what its descriptor says, scalars."""
 
     w: WaveBuilder
-    known: Value
+    known: TypedValue
     """Whether there is an equation, or the image is in rows."""
-    _row: Value
+    _row: TypedValue
 
     @classmethod
-    def of(cls, w: WaveBuilder, mode: Value, is_volume: Value, size: Value) -> Tiles:
+    def of(cls, w: WaveBuilder, mode: TypedValue, is_volume: TypedValue, size: TypedValue) -> Tiles:
         """Look the equation of an image up, given SW_MODE and the bytes of an element."""
         found = equations(w.processor)
         rows = _rows(w.processor)
@@ -113,12 +113,12 @@ class Tiles(Struct, frozen=True):
         known = (mode == 0) | (whole & fits & (index != 0))
         return cls(w, known, w.select(index == 0, w.number(0), index - 1))
 
-    def _word(self, place: int) -> Value:
+    def _word(self, place: int) -> TypedValue:
         words = [word for row in _rows(self.w.processor) for word in row.words()] or [0] * _WORDS
         table = self.w.constant_table(f"image_equations.{self.w.processor}", words)
         return self.w.constant_word(table, self._row * _WORDS + place)
 
-    def along(self, axis: int, coordinate: Value, extents: Sequence[Value]) -> tuple[Value, Value]:
+    def along(self, axis: int, coordinate: TypedValue, extents: Sequence[TypedValue]) -> tuple[TypedValue, TypedValue]:
         """Return what one coordinate adds: to the place in a block, of u32, and to the block's number, of u64.
 
         Args:
@@ -137,15 +137,15 @@ class Tiles(Struct, frozen=True):
             step = step * ((extents[before] + (w.number(1) << logarithm) - 1) >> logarithm).to("u64")
         return offset, (coordinate >> w.splat(self._logarithm(axis))).to("u64") * w.splat(step)
 
-    def pitch(self, width: Value) -> Value:
+    def pitch(self, width: TypedValue) -> TypedValue:
         """Return the elements from one row to the next, a scalar: whole blocks."""
         logarithm = self._logarithm(0)
         return ((width + (self.w.number(1) << logarithm) - 1) >> logarithm) << logarithm
 
-    def _logarithm(self, axis: int) -> Value:
+    def _logarithm(self, axis: int) -> TypedValue:
         return self._word(sum(BITS) + axis)
 
-    def address(self, base: Value, offset: Value, block: Value) -> Value:
+    def address(self, base: TypedValue, offset: TypedValue, block: TypedValue) -> TypedValue:
         """Return the addresses of elements, of u64.
 
         Args:

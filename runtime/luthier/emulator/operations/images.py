@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.memory_code import check_global
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.buffer_typed import arranged, read_words, result_rows, selected, write_words
 from luthier.emulator.operations.image_descriptors import (
     FLAT_ALONG,
     PLANES,
-    Image,
+    ImageDescriptor,
     axes_of,
     coordinates,
     dimension,
@@ -33,16 +33,16 @@ STATIC = ("dmask", "dim", "da", "a16", "tfe", "lwe", "d16", "r128")
 class Along(Struct, frozen=True):
     """The part of elements' places that is one coordinate's."""
 
-    distance: Value
+    distance: TypedValue
     """Bytes from the beginning of an image in rows, as u64."""
-    offset: Value
+    offset: TypedValue
     """In a block of an image in tiles, as u32, to be exclusive-ored."""
-    block: Value
+    block: TypedValue
     """The block's number, as u64."""
-    inside: Value
+    inside: TypedValue
 
     @classmethod
-    def of(cls, image: Image, axis: int, coordinate: Value) -> Along:
+    def of(cls, image: ImageDescriptor, axis: int, coordinate: TypedValue) -> Along:
         """Look at a coordinate, of u32."""
         w = image.w
         distance = coordinate.to("u64") * w.splat(image.pitches[axis])
@@ -50,7 +50,7 @@ class Along(Struct, frozen=True):
         return cls(distance, offset, block, coordinate < w.splat(image.extents[axis]))
 
 
-def place_of(image: Image, places: Sequence[Along]) -> tuple[Value, Value]:
+def place_of(image: ImageDescriptor, places: Sequence[Along]) -> tuple[TypedValue, TypedValue]:
     """Return the addresses of elements, and which of them are in the image."""
     w = image.w
     inside = functools.reduce(operator.and_, (place.inside for place in places), w.exec)
@@ -61,7 +61,7 @@ def place_of(image: Image, places: Sequence[Along]) -> tuple[Value, Value]:
     return w.select(image.mode == 0, w.splat(image.base) + distance, tiled), inside
 
 
-def places_of(image: Image, at: Sequence[Value]) -> list[Along]:
+def places_of(image: ImageDescriptor, at: Sequence[TypedValue]) -> list[Along]:
     """Look at an instruction's coordinates."""
     w = image.w
     if image.dim == PLANES and w.major > 9:  # what coordinates do that the descriptor's type lacks, no source says
@@ -70,7 +70,9 @@ def places_of(image: Image, at: Sequence[Value]) -> list[Along]:
     return [Along.of(image, axis, coordinate) for axis, coordinate in zip(axes_of(image.dim), at, strict=True)]
 
 
-def fetch_components(image: Image, places: Sequence[Along], half: bool) -> tuple[list[Value], Value]:
+def fetch_components(
+    image: ImageDescriptor, places: Sequence[Along], half: bool
+) -> tuple[list[TypedValue], TypedValue]:
     """Return the four components of elements as registers hold them, 0 outside of the image, and which are inside."""
     w = image.w
     addresses, inside = place_of(image, places)
@@ -79,7 +81,7 @@ def fetch_components(image: Image, places: Sequence[Along], half: bool) -> tuple
     return [w.select(inside, image.form.read(words, index, half), 0) for index in range(4)], inside
 
 
-def write_result(image: Image, result: Slot, components: list[Value], half: bool) -> None:
+def write_result(image: ImageDescriptor, result: OperandSlot, components: list[TypedValue], half: bool) -> None:
     """Write the components that DMASK chooses, as the descriptor selects them."""
     w = image.w
     chosen = [index for index in range(4) if w.modifiers.get("dmask", 0) >> index & 1]
@@ -88,18 +90,20 @@ def write_result(image: Image, result: Slot, components: list[Value], half: bool
         result.store_row(index, row, w.exec)
 
 
-def _check_level(w: WaveBuilder, level: Value) -> None:
+def _check_level(w: WaveBuilder, level: TypedValue) -> None:
     stop(w, w.mask_bits((level != 0) & w.exec) != 0, IMAGE)
 
 
-def _places(image: Image, slots: Sequence[Slot], *, level: bool) -> list[Along]:
+def _places(image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool) -> list[Along]:
     found, number = coordinates(image, slots, level=level, lacking=0)
     if number is not None:
         _check_level(image.w, number)
     return places_of(image, found)
 
 
-def _load(w: WaveBuilder, result: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
+def _load(
+    w: WaveBuilder, result: OperandSlot, slots: Sequence[OperandSlot], resource: OperandSlot, *, level: bool
+) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
     image = image_of(w, resource, dim, others=True)
     if half:
@@ -113,14 +117,16 @@ def _load(w: WaveBuilder, result: Slot, slots: Sequence[Slot], resource: Slot, *
     write_result(image, result, components, half)
 
 
-def _store(w: WaveBuilder, data: Slot, slots: Sequence[Slot], resource: Slot, *, level: bool) -> None:
+def _store(
+    w: WaveBuilder, data: OperandSlot, slots: Sequence[OperandSlot], resource: OperandSlot, *, level: bool
+) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
     image = image_of(w, resource, dim, others=True)
     image.form.refuse_scaled()
     mask = w.modifiers.get("dmask", 0)
     if not mask & 1:
         raise Unsupported(f"{w.variant.operation} without the first component, which is not modelled")
-    given: dict[int, Value] = {}
+    given: dict[int, TypedValue] = {}
     for index in range(4):
         if mask >> index & 1:
             place = len(given)
@@ -145,12 +151,12 @@ def _declare(addresses: Sequence[str], resource: str, **generations: tuple[int, 
     for suffix in ("", "_mip"):
 
         @operations.wave(f"image_load{suffix}", f"{places} {resource}:u32x8 -> vdata:u32x4", **settings)
-        def load(w: WaveBuilder, d: Slot, *given: Slot, level: bool = bool(suffix)) -> None:
+        def load(w: WaveBuilder, d: OperandSlot, *given: OperandSlot, level: bool = bool(suffix)) -> None:
             """D = components of an element, 0 outside of the image."""
             _load(w, d, given[:-1], given[-1], level=level)
 
         @operations.wave(f"image_store{suffix}", f"{places} {resource}:u32x8 vdata:u32x4 ->", **settings)
-        def store(w: WaveBuilder, *given: Slot, level: bool = bool(suffix)) -> None:
+        def store(w: WaveBuilder, *given: OperandSlot, level: bool = bool(suffix)) -> None:
             """An element = components; outside of the image nothing."""
             _store(w, given[-1], given[:-2], given[-2], level=level)
 

@@ -9,12 +9,12 @@ from llvmlite import ir
 
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.memory_code import unanswered
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.questions import LANES_OFF, WIDTH
 
 if TYPE_CHECKING:
     from luthier.emulator.ir.builder import Builder
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
@@ -23,24 +23,24 @@ OP_SEL = 4
 
 
 @operations.wave("v_readfirstlane_b32", "u32 -> vdst:u32")
-def readfirstlane(w: WaveBuilder, result: Slot, source: Slot) -> None:
+def readfirstlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> None:
     """D = S0 of the lowest active lane, of lane 0 if none is."""
     result.write_scalar(source.scalar())
 
 
 @operations.wave("v_readlane_b32", "u32 u32 -> vdst:u32")
-def readlane(w: WaveBuilder, result: Slot, source: Slot, lane: Slot) -> None:
+def readlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lane: OperandSlot) -> None:
     """D = S0 of lane S1, whatever EXEC is."""
     result.write_scalar(source.read_lane(lane.scalar() & (w.wave_size - 1)))
 
 
 @operations.wave("v_writelane_b32", "u32 u32 -> vdst:u32")
-def writelane(w: WaveBuilder, result: Slot, source: Slot, lane: Slot) -> None:
+def writelane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lane: OperandSlot) -> None:
     """D of lane S1 = S0, whatever EXEC is."""
     result.write_lane(lane.scalar() & (w.wave_size - 1), source.scalar())
 
 
-def _collect(w: WaveBuilder, source: Slot, lanes: list[Value]) -> tuple[Value, Value]:
+def _collect(w: WaveBuilder, source: OperandSlot, lanes: list[TypedValue]) -> tuple[TypedValue, TypedValue]:
     """Return for each lane the source's value in a lane that a scalar u32 names, and whether that lane is active."""
     values = ir.Constant(ir.VectorType(ir.IntType(32), w.wave_size), ir.Undefined)
     active = values
@@ -52,7 +52,7 @@ def _collect(w: WaveBuilder, source: Slot, lanes: list[Value]) -> tuple[Value, V
     return w.wrap(values, "u32"), w.wrap(active, "u32") != 0
 
 
-def _permute(w: WaveBuilder, result: Slot, source: Slot, lanes: list[Value]) -> None:
+def _permute(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lanes: list[TypedValue]) -> None:
     """Write what the lanes name; of inactive ones 0 or nothing, unless they are fetched too.
 
     Op_sel of the first source says the latter, of the second that it is 0 (bound control).
@@ -73,7 +73,7 @@ def _permlane(name: str, crossed: bool) -> None:
     static = ("src0_modifiers", "src1_modifiers")
 
     @operations.wave(f"v_{name}_b32", "u32 u32 u32 -> u32", static=static)
-    def permlane(w: WaveBuilder, result: Slot, source: Slot, low: Slot, high: Slot) -> None:
+    def permlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, low: OperandSlot, high: OperandSlot) -> None:
         """Each lane takes S0 of the lane of its row (or of the neighbouring row) that 4 bits of {S2, S1} name."""
         selectors = low.scalar().to("u64") | (high.scalar().to("u64") << 32)
         places = [((selectors >> (4 * place)) & 15).to("u32") for place in range(16)]
@@ -81,7 +81,7 @@ def _permlane(name: str, crossed: bool) -> None:
         _permute(w, result, source, lanes)
 
     @operations.wave(f"v_{name}_var_b32", "u32 u32 -> u32", static=static)
-    def permlane_var(w: WaveBuilder, result: Slot, source: Slot, selector: Slot) -> None:
+    def permlane_var(w: WaveBuilder, result: OperandSlot, source: OperandSlot, selector: OperandSlot) -> None:
         """The same, each lane's 4 bits in its own S1."""
         lanes = [(selector.read_lane(w.number(lane)) & 15) + _other_row(lane, crossed) for lane in range(w.wave_size)]
         _permute(w, result, source, lanes)
@@ -92,7 +92,7 @@ _permlane("permlanex16", True)
 
 
 @operations.wave("v_permlane64_b32", "u32 -> u32")
-def permlane64(w: WaveBuilder, result: Slot, source: Slot) -> None:
+def permlane64(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> None:
     """Each half of a wave of 64 takes S0 of the other half."""
     if w.wave_size == 64:
         result.write(w.shuffle(source.row(0), [lane ^ 32 for lane in range(64)]))
@@ -100,7 +100,9 @@ def permlane64(w: WaveBuilder, result: Slot, source: Slot) -> None:
 
 def _swap_rows(name: str, distance: int, since: tuple[int, ...] = ()) -> None:
     @operations.wave(name, "vdst_in:u32 src0:u32 -> vdst:u32 src0_out:u32", since=since)
-    def swap(w: WaveBuilder, first: Slot, second: Slot, old_first: Slot, old_second: Slot) -> None:
+    def swap(
+        w: WaveBuilder, first: OperandSlot, second: OperandSlot, old_first: OperandSlot, old_second: OperandSlot
+    ) -> None:
         """The odd groups of lanes of D and the even ones of S0 change places.
 
         CDNA4's document and AMD's rocjitsu know no EXEC there; LLVM has it fetch lanes that are off or not (``fi``).
@@ -120,14 +122,16 @@ _swap_rows("v_permlane32_swap_b32", 32)
 _swap_rows("v_permlane16_swap_b32", 16, (125,))
 
 
-def _in_groups(name: str, place: Callable[[Value, Value, Value], Value]) -> None:
+def _in_groups(name: str, place: Callable[[TypedValue, TypedValue, TypedValue], TypedValue]) -> None:
     """Declare an exchange in groups of lanes (rocjitsu, vector_special.py, gen_vector_permlane_family).
 
     `place`: from a lane's number in its group, S1 and the group's width to the number that it takes.
     """
 
     @operations.wave(f"v_permlane_{name}_b32", "u32 u32 u32 -> u32", since=(125,))
-    def permlane(w: WaveBuilder, result: Slot, source: Slot, selector: Slot, width: Slot) -> None:
+    def permlane(
+        w: WaveBuilder, result: OperandSlot, source: OperandSlot, selector: OperandSlot, width: OperandSlot
+    ) -> None:
         """Each lane takes S0 of a lane of its group of S2 lanes; 0 where that is none of the group."""
         chosen, size = selector.scalar(), width.scalar()
         unanswered(w, (size == 0) | (size > w.wave_size) | ((size & (size - 1)) != 0), WIDTH)
@@ -154,7 +158,7 @@ _in_groups("xor", lambda number, chosen, size: number ^ chosen)
 
 
 @operations.lane("v_permlane_idx_gen_b32", "u32 u32 -> u32", since=(125,))
-def permlane_idx_gen(b: Builder, x: Value, y: Value) -> Value:
+def permlane_idx_gen(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 ^ S1, the number of a lane (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen)."""
     return x ^ y
 

@@ -29,9 +29,9 @@ from luthier.emulator.ir.memory_code import (
     tell,
 )
 from luthier.emulator.ir.rows import load_lanes, row_in_lds, store_lanes
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.layout import EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, GRID_BARRIERS, LAUNCH, RETRY
 from luthier.emulator.operations.flat import small_row
 from luthier.emulator.operations.transpose import exchanged
@@ -39,24 +39,24 @@ from luthier.emulator.operations.transpose import exchanged
 operations = OperationTable()
 
 
-def _place(addr: Slot, offset: Value) -> Value:
+def _place(addr: OperandSlot, offset: TypedValue) -> TypedValue:
     """Return byte offsets in LDS."""
     return addr.row(0) + addr.w.splat(offset & 0xFFFF)
 
 
-def _access(w: WaveBuilder, addr: Slot, offset: Slot, size: int) -> tuple[Value, Value]:
+def _access(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot, size: int) -> tuple[TypedValue, TypedValue]:
     return lds_access(w, _place(addr, offset.scalar()), size)
 
 
 def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
     @operations.wave(load_names, f"addr:u32 #offset -> vdst:u32x{dwords}")
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset: OperandSlot) -> None:
         """D = LDS[addr + offset]."""
         row = row_in_lds(w, addr, offset.scalar() & 0xFFFF, 4 * dwords)
         load_lanes(w, result, dwords, row, lambda: _access(w, addr, offset, 4 * dwords))
 
     @operations.wave(store_names, f"addr:u32 data0:u32x{dwords} #offset ->")
-    def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
+    def store(w: WaveBuilder, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
         """LDS[addr + offset] = D."""
         row = row_in_lds(w, addr, offset.scalar() & 0xFFFF, 4 * dwords)
         values = [data.row(index) for index in range(dwords)]
@@ -73,7 +73,7 @@ for _dwords in (1, 2, 3, 4):
 
 def _declare_small(names: str, bits: int, signed: bool, half: str) -> None:
     @operations.wave(names, "addr:u32 #offset -> vdst:u32")
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset: OperandSlot) -> None:
         """D = LDS[addr + offset], a byte or half-word."""
         hosts, inside = _access(w, addr, offset, bits // 8)
         value = gather_small(w, hosts, bits, inside)
@@ -97,7 +97,7 @@ for _names, _bits, _signed, _half in (
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:
     @operations.wave(names, "addr:u32 data0:u32 #offset ->")
-    def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
+    def store(w: WaveBuilder, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
         """LDS[addr + offset] = a byte or half-word of D."""
         row = data.row(0)
         if high or data.access.high:
@@ -124,10 +124,10 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     tail = f"st64_b{bits}" if stride64 else f"_b{bits}"
     new_tail = f"_stride64_b{bits}" if stride64 else f"_b{bits}"
 
-    def access(w: WaveBuilder, addr: Slot, offset: Slot) -> tuple[Value, Value]:
+    def access(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> tuple[TypedValue, TypedValue]:
         return lds_access(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
 
-    def read(w: WaveBuilder, accesses: list[tuple[Value, Value]]) -> list[Value]:
+    def read(w: WaveBuilder, accesses: list[tuple[TypedValue, TypedValue]]) -> list[TypedValue]:
         """Return the rows at both addresses; from GFX11 on zeros where one of them is outside LDS (`lds_access`)."""
         both = accesses[0][1] & accesses[1][1]
         return [
@@ -137,7 +137,9 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     names = f"ds_read2{tail} ds_load_2addr{new_tail}"
 
     @operations.wave(names, f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}", generations=True)
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset0: Slot, offset1: Slot) -> None:
+    def load(
+        w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset0: OperandSlot, offset1: OperandSlot
+    ) -> None:
         """D = LDS at both addresses."""
         rows = read(w, [access(w, addr, offset) for offset in (offset0, offset1)])
         for index, row in enumerate(rows):
@@ -147,7 +149,14 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         f"ds_write2{tail} ds_store_2addr{new_tail}",
         f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 ->",
     )
-    def store(w: WaveBuilder, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
+    def store(
+        w: WaveBuilder,
+        addr: OperandSlot,
+        data0: OperandSlot,
+        data1: OperandSlot,
+        offset0: OperandSlot,
+        offset1: OperandSlot,
+    ) -> None:
         """LDS at both addresses = D0, D1."""
         accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
         for (hosts, inside), data in zip(accesses, (data0, data1), strict=True):
@@ -160,7 +169,13 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         generations=True,
     )
     def exchange(
-        w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot
+        w: WaveBuilder,
+        result: OperandSlot,
+        addr: OperandSlot,
+        data0: OperandSlot,
+        data1: OperandSlot,
+        offset0: OperandSlot,
+        offset1: OperandSlot,
     ) -> None:
         """D = LDS at both addresses; LDS = D0, D1."""
         accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
@@ -193,7 +208,7 @@ def _declare_atomic(atomic: Atomic, names: str, returning: bool, **settings: Any
     settings = {"denormals_by_mode": atomic.type.is_float, **settings}
 
     @operations.wave(names, signature, **settings)
-    def run(w: WaveBuilder, *slots: Slot) -> None:
+    def run(w: WaveBuilder, *slots: OperandSlot) -> None:
         """old = LDS[addr + offset]; LDS = op(old, D); with return, D = old."""
         result = slots[0] if returning else None
         addr, offset, *sources = slots[1:] if returning else slots
@@ -214,14 +229,14 @@ for _atomic in ATOMICS:
             _declare_atomic(_atomic, _names, False, denormals_by_mode=False, since=(125,))
             _declare_atomic(_atomic, _returning, True, denormals_by_mode=False, since=(125,))
 for _bits in (32, 64):
-    _exchange = Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg")
+    _exchange = Atomic((), (), ScalarType("u", _bits), lambda w, old, data: data[0], "xchg")
     _declare_atomic(_exchange, f"ds_wrxchg_rtn_b{_bits} ds_storexchg_rtn_b{_bits}", True)
 
 
 # Lane permutations and counters -------------------------------------------------------------------------------------
 
 
-def _named_lane(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
+def _named_lane(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> TypedValue:
     """Return the lane (addr + offset) / 4.
 
     GFX10 and GFX11 permute the halves of 64 lanes apart, as LLVM (GCNSubtarget::supportsWaveWideBPermute) and Mesa have
@@ -233,7 +248,7 @@ def _named_lane(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
 
 
 @operations.wave("ds_bpermute_b32", "addr:u32 data0:u32 #offset -> vdst:u32", generations=True)
-def bpermute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+def bpermute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D[lane] = data[named lane]; inactive source lanes give 0."""
     index = _named_lane(w, addr, offset)
     values = spill(w, w.select(w.exec, data.row(0), 0))
@@ -242,7 +257,7 @@ def bpermute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot)
 
 
 @operations.wave("ds_bpermute_fi_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
-def bpermute_fi(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+def bpermute_fi(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D[lane] = data[named lane], of inactive lanes too."""
     index = _named_lane(w, addr, offset)
     values = spill(w, data.row(0))
@@ -251,7 +266,7 @@ def bpermute_fi(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Sl
 
 
 @operations.wave("ds_permute_b32", "addr:u32 data0:u32 #offset -> vdst:u32", generations=True)
-def permute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+def permute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D[named lane] = data[lane]; lanes nobody writes get 0, the highest of several wins."""
     index = _named_lane(w, addr, offset)
     indices, values = spill(w, index), spill(w, data.row(0))
@@ -262,7 +277,7 @@ def permute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) 
 
 
 @operations.wave("ds_swizzle_b32", "addr:u32 -> vdst:u32", static=("offset",))
-def swizzle(w: WaveBuilder, result: Slot, addr: Slot) -> None:
+def swizzle(w: WaveBuilder, result: OperandSlot, addr: OperandSlot) -> None:
     """D[lane] = S[pattern(lane)]; inactive source lanes give 0 (ISA documents, "DS_SWIZZLE_B32")."""
     pattern = w.modifiers.get("offset", 0) & 0xFFFF
     indices = [_swizzle_source(pattern, lane) for lane in range(w.wave_size)]
@@ -288,7 +303,7 @@ def _swizzle_source(pattern: int, lane: int) -> int:
 
 def _declare_counter(name: str, operation: str) -> None:
     @operations.wave(name, "#offset -> vdst:u32")
-    def count(w: WaveBuilder, result: Slot, offset: Slot) -> None:
+    def count(w: WaveBuilder, result: OperandSlot, offset: OperandSlot) -> None:
         """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted; outside LDS 0."""
         m0 = w.m0
         place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
@@ -314,20 +329,20 @@ _declare_counter("ds_append", "add")
 _declare_counter("ds_consume", "sub")
 
 
-def _addtid_place(w: WaveBuilder, offset: Slot) -> Value:
+def _addtid_place(w: WaveBuilder, offset: OperandSlot) -> TypedValue:
     m0 = w.m0 & 0xFFFF
     return w.splat(m0 + (offset.scalar() & 0xFFFF)) + w.lane_id() * 4
 
 
 @operations.wave("ds_read_addtid_b32 ds_load_addtid_b32", "#offset -> vdst:u32")
-def load_addtid(w: WaveBuilder, result: Slot, offset: Slot) -> None:
+def load_addtid(w: WaveBuilder, result: OperandSlot, offset: OperandSlot) -> None:
     """D = LDS[M0.low16 + offset + lane * 4]."""
     hosts, inside = lds_access(w, _addtid_place(w, offset), 4)
     result.write(gather(w, hosts, 0, inside))
 
 
 @operations.wave("ds_write_addtid_b32 ds_store_addtid_b32", "data0:u32 #offset ->")
-def store_addtid(w: WaveBuilder, data: Slot, offset: Slot) -> None:
+def store_addtid(w: WaveBuilder, data: OperandSlot, offset: OperandSlot) -> None:
     """LDS[M0.low16 + offset + lane * 4] = D."""
     hosts, inside = lds_access(w, _addtid_place(w, offset), 4)
     scatter(w, hosts, data.row(0), 0, inside)
@@ -347,7 +362,7 @@ def _declare_transposing(bits: int, dwords: int) -> None:
         return (lane & ~15) + index * (16 // count) + (lane & 15) // count, (lane & 15) % count
 
     @operations.wave(f"ds_read_b{32 * dwords}_tr_b{bits}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(9,))
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset: OperandSlot) -> None:
         """D = LDS[addr + offset] with elements exchanged between the 16 lanes of a row."""
         hosts, inside = _access(w, addr, offset, 4 * dwords)
         rows = gather_rows(w, hosts, dwords, inside)
@@ -368,7 +383,7 @@ def gws_init(w: WaveBuilder) -> None:
 
 
 @operations.control("ds_gws_barrier", "data0:u32 #offset ->", since=(9, 10), until=(12,))
-def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
+def gws_barrier(w: WaveBuilder, others: OperandSlot, offset: OperandSlot) -> None:
     """Wait until as many waves of the grid are here as D (of the first active lane) says, minus one: LLVM's
     llvm.amdgcn.ds.gws.barrier. Only a cooperative launch has them all running."""
     launch = w.pointer(w.context_field("launch"))
@@ -402,7 +417,7 @@ def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
 
 
 def _declare_float_compare(bits: int) -> None:
-    kind = Type("f", bits)
+    kind = ScalarType("f", bits)
     before_gfx11, since_gfx11 = swap_if_equal_floats(new=1, wanted=0), swap_if_equal_floats(new=0, wanted=1)
     for name, combine in (("cmpst", before_gfx11), ("cmpstore", since_gfx11)):
         atomic = Atomic((), (), kind, combine, "", 2)
@@ -415,21 +430,23 @@ for _bits in (32, 64):
 
 
 @operations.wave("ds_wrap_rtn_b32", "addr:u32 data0:u32 data1:u32 #offset -> vdst:u32")
-def wrap(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset: Slot) -> None:
+def wrap(
+    w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data0: OperandSlot, data1: OperandSlot, offset: OperandSlot
+) -> None:
     """D = LDS; LDS = D >= data0 ? D - data0 : D + data1."""
 
-    def combine(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    def combine(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
         return w.select(old >= data[0], old - data[0], old + data[1])
 
     places = _place(addr, offset.scalar())
     check_aligned(w, places, 4)
-    atomic = Atomic((), (), Type("u", 32), combine, "", 2)
+    atomic = Atomic((), (), ScalarType("u", 32), combine, "", 2)
     hosts, inside = lds_access(w, places, 4)
     atomic_lanes(w, atomic, hosts, [data0.row(0), data1.row(0)], result, inside)
 
 
 @operations.wave("ds_condxchg32_rtn_b64", "addr:u32 data0:u32x2 #offset -> vdst:u32x2")
-def condxchg32(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+def condxchg32(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D = LDS, two dwords; each dword of LDS whose data has bit 31 set = data with bit 31 clear."""
     places = _place(addr, offset.scalar()) & 0xFFF8
     hosts, inside = lds_access(w, places, 8)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.memory_code import check_aligned, gather, lds_access, scatter
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.buffer import PLACE, STATIC, buffer_access
 
 operations = OperationTable()
 
 
-def _second(w: WaveBuilder, addr: Slot, dwords: int) -> list[Value]:
+def _second(w: WaveBuilder, addr: OperandSlot, dwords: int) -> list[TypedValue]:
     """Read for all lanes at B = A + 4 * offset, the offset 15 bits with sign."""
     offset = w.modifiers.get("offset", 0) & 0xFFFF
     if offset & 0x8000:
@@ -31,7 +31,7 @@ def _declare(atomic: Atomic, name: str) -> None:
     stem, _, tail = name.rpartition("_")
 
     @operations.wave(f"ds_{stem}_src2_{tail}", "addr:u32 ->", static=("offset",), since=(9,))
-    def run(w: WaveBuilder, addr: Slot) -> None:
+    def run(w: WaveBuilder, addr: OperandSlot) -> None:
         """LDS[A] = op(LDS[A], LDS[B])."""
         size = 4 * atomic.units
         data = _second(w, addr, atomic.units)
@@ -45,11 +45,13 @@ for _atomic in ATOMICS:
         for _name in _atomic.lds_names:
             _declare(_atomic, _name)
 for _bits in (32, 64):
-    _declare(Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg"), f"write_b{_bits}")
+    _declare(Atomic((), (), ScalarType("u", _bits), lambda w, old, data: data[0], "xchg"), f"write_b{_bits}")
 
 
 @operations.wave("buffer_store_lds_dword", f"{PLACE} ->", **STATIC, since=(9,))
-def store_lds(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
+def store_lds(
+    w: WaveBuilder, vaddr: OperandSlot, srsrc: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+) -> None:
     """buffer[…] = LDS[M0[15:0] + offset + lane * 4]."""
     access = buffer_access(w, vaddr, srsrc, soffset, offset)
     good = access.in_bounds(0, 4)

@@ -16,7 +16,7 @@ from luthier.emulator.operations.matrix_numbers import Chain, Wide, model_of
 from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS, format_of
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
@@ -42,7 +42,7 @@ def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, r
         static=("cbsz", "abid", "blgp"),
         processors=True,
     )
-    def mfma(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+    def mfma(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, c: OperandSlot) -> None:
         """D = A * B + C. CBSZ and ABID repeat blocks of A; BLGP moves groups of B's lanes, or negates 64-bit floats."""
         pattern = w.modifiers.get("blgp", 0)
         signs = [bool(wide and pattern >> place & 1) for place in range(3)]
@@ -105,7 +105,7 @@ def _scaled(rows: int, steps: int) -> None:
     """
     formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
-    def side(slot: Slot, code: int, scale: Scale | None) -> Side:
+    def side(slot: OperandSlot, code: int, scale: Scale | None) -> Side:
         if code >= len(formats):
             raise Unsupported(f"the reserved format {code} of elements")
         kind = formats[code]
@@ -113,7 +113,7 @@ def _scaled(rows: int, steps: int) -> None:
             return Side(slot, FORMATS[kind], layout.interleaved_source(rows, steps, 16), scale=scale)
         return Side(slot, FORMATS[kind], layout.mfma_source(rows, steps, 1), scale=scale)
 
-    def emit(w: WaveBuilder, d: Slot, a: Side, b: Side, c: Slot) -> None:
+    def emit(w: WaveBuilder, d: OperandSlot, a: Side, b: Side, c: OperandSlot) -> None:
         places = layout.mfma_result(rows, rows, 1, False)
         multiply(w, Product(rows, rows, 1, places, "f32", model_of(w.processor, "fp8", steps, False), a, b, c, d))
 
@@ -122,7 +122,7 @@ def _scaled(rows: int, steps: int) -> None:
     @operations.wave(
         f"v_mfma_{name}", "u32 u32 src2:u32x4 -> u32x4", exact=False, static=("cbsz", "blgp"), processors=True
     )
-    def plain(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+    def plain(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, c: OperandSlot) -> None:
         """D = A * B + C."""
         left, right = (w.modifiers.get(field, 0) for field in ("cbsz", "blgp"))
         emit(w, d, side(a, left, None), side(b, right, None), c)
@@ -134,7 +134,15 @@ def _scaled(rows: int, steps: int) -> None:
         static=("cbsz", "blgp", "src0_modifiers", "src1_modifiers"),
         processors=True,
     )
-    def scaled(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot, scale_a: Slot, scale_b: Slot) -> None:
+    def scaled(
+        w: WaveBuilder,
+        d: OperandSlot,
+        a: OperandSlot,
+        b: OperandSlot,
+        c: OperandSlot,
+        scale_a: OperandSlot,
+        scale_b: OperandSlot,
+    ) -> None:
         """D = (A * 2**scales) * (B * 2**scales) + C; op_sel and op_sel_hi choose bytes of the scale registers."""
         sides = []
         for slot, scale, code, key in ((a, scale_a, "cbsz", "src0_modifiers"), (b, scale_b, "blgp", "src1_modifiers")):
@@ -159,7 +167,7 @@ def _smfmac(rows: int, steps: int, left: str, right: str, result: str) -> None:
     name = f"v_smfmac_{result}_{rows}x{rows}x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
 
     @operations.wave(name, "u32 u32 idx:u32 -> u32x4", exact=left == "i8", static=("cbsz", "abid"), processors=True)
-    def smfmac(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+    def smfmac(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
         """D = A * B + D; of every four elements in a row of A two are stored. ABID chooses indices if CBSZ is 0."""
         pairs = max(a_source.elements) // 2 + 1
         chosen = 0 if w.modifiers.get("cbsz", 0) else w.modifiers.get("abid", 0) * 4 * pairs % 32
@@ -201,7 +209,7 @@ def _signs(w: WaveBuilder, key: str) -> tuple[bool, bool]:
     return bool(bits & _NEGATE), bool(bits & _OTHER)
 
 
-def _side(w: WaveBuilder, slot: Slot, kind: str, key: str, source: Callable[[int], layout.Source]) -> Side:
+def _side(w: WaveBuilder, slot: OperandSlot, kind: str, key: str, source: Callable[[int], layout.Source]) -> Side:
     """Return one input of a product; for integers the first negation bit means signed."""
     if kind.startswith("iu"):
         form = FORMATS[f"{'i' if _signs(w, key)[0] else 'u'}{kind[2:]}"]
@@ -210,7 +218,7 @@ def _side(w: WaveBuilder, slot: Slot, kind: str, key: str, source: Callable[[int
     return Side(slot, form, source(form.bits), (False, False) if form.bits == 8 else _signs(w, key))
 
 
-def _result(w: WaveBuilder, kind: str) -> layout.Result:
+def _result(w: WaveBuilder, kind: str) -> layout.MatrixResult:
     half = kind in ("f16", "bf16")
     if w.major >= 12:
         return layout.gfx12_result(w.wave_size, half)
@@ -222,7 +230,7 @@ def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
     name = f"v_wmma_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
 
     @operations.wave(name, "u32 u32 src2:u32x4 -> u32x4", exact=result == "i32", static=_MODIFIERS, since=(major,))
-    def wmma(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+    def wmma(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, c: OperandSlot) -> None:
         """D = A * B + C."""
 
         def source(bits: int) -> layout.Source:
@@ -261,7 +269,7 @@ def _swmmac(steps: int, left: str, right: str, result: str) -> None:
         static=(*_MODIFIERS, "index_key_8bit", "index_key_16bit"),
         since=(12,),
     )
-    def swmmac(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+    def swmmac(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
         """D = A * B + D; of every four elements in a row of A two are stored. A key chooses the indices."""
         bit = 8 * w.modifiers.get("index_key_8bit", 0) + 16 * w.modifiers.get("index_key_16bit", 0)
 
@@ -324,7 +332,7 @@ for _left in EIGHT_BIT:
 @operations.wave(
     "v_wmma_bf16f32_16x16x32_bf16", "u32 u32 src2:u32x8 -> u32x4", exact=False, static=_MODIFIERS, since=(125,)
 )
-def wmma_bf16f32(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+def wmma_bf16f32(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, c: OperandSlot) -> None:
     """D = A * B + C: C of 32 bits, D of 16, rounded once (rocjitsu, exec_wmma_bf16f32_16x16x32_bf16)."""
 
     def source(bits: int) -> layout.Source:
@@ -371,7 +379,7 @@ def _sparse(steps: int, left: str, right: str, result: str) -> None:
         static=(*_MODIFIERS, "index_key_16bit", "index_key_32bit"),
         since=(125,),
     )
-    def sparse(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+    def sparse(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
         """D = A * B + D; of every four elements in a row of A two are stored. D of BF16 may replace a C of 32 bits."""
         if w.modifiers.get("index_key_16bit") or w.modifiers.get("index_key_32bit"):
             raise Unsupported(f"{name} with an index key: its indices fill the registers, so no source says what it is")
@@ -419,7 +427,7 @@ def _small_format(w: WaveBuilder, side: str, fixed: str) -> str:
     return fixed or _SMALL[code]
 
 
-def _block_scale(w: WaveBuilder, slot: Slot, side: str, steps: int, lane: int) -> BlockScale:
+def _block_scale(w: WaveBuilder, slot: OperandSlot, side: str, steps: int, lane: int) -> BlockScale:
     code = w.modifiers.get(f"matrix_{side}_scale_fmt", 0)
     kind = _SCALES[code] if code < len(_SCALES) else ""
     if kind == "":
@@ -428,7 +436,13 @@ def _block_scale(w: WaveBuilder, slot: Slot, side: str, steps: int, lane: int) -
 
 
 def _small_product(
-    w: WaveBuilder, d: Slot, sides: tuple[Slot, Slot], c: Slot, rows: int, scales: tuple[Slot, Slot] | None, steps: int
+    w: WaveBuilder,
+    d: OperandSlot,
+    sides: tuple[OperandSlot, OperandSlot],
+    c: OperandSlot,
+    rows: int,
+    scales: tuple[OperandSlot, OperandSlot] | None,
+    steps: int,
 ) -> None:
     """Emit D = A * B + C of small floats; 32 rows are two products of 16 each.
 
@@ -478,7 +492,7 @@ def _small_products(rows: int, name: str) -> None:
     units = rows // 2
 
     @operations.wave(f"v_wmma_{name}", f"u32 u32 src2:u32x{units} -> u32x{units}", static=formats, **settings)
-    def plain(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+    def plain(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, c: OperandSlot) -> None:
         """D = A * B + C."""
         _small_product(w, d, (a, b), c, rows, None, 32)
 
@@ -494,7 +508,14 @@ def _small_products(rows: int, name: str) -> None:
             **settings,
         )
         def scaled(
-            w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot, scale_a: Slot, scale_b: Slot, steps: int = steps
+            w: WaveBuilder,
+            d: OperandSlot,
+            a: OperandSlot,
+            b: OperandSlot,
+            c: OperandSlot,
+            scale_a: OperandSlot,
+            scale_b: OperandSlot,
+            steps: int = steps,
         ) -> None:
             """D = (A * scales) * (B * scales) + C, each scale that of a block of steps."""
             _small_product(w, d, (a, b), c, rows, (scale_a, scale_b), steps)

@@ -15,17 +15,17 @@ from llvmlite import ir
 from msgspec import Struct
 
 from luthier.emulator.ir.exact import I8, I32, I64, PTR
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations.floats import power_of_two
-from luthier.emulator.operations.matrix_exceptional import Tally, flags_of, flags_of_typed
-from luthier.emulator.operations.matrix_layout import Result, Source
+from luthier.emulator.operations.matrix_exceptional import ExceptionalLanes, flags_of, flags_of_typed
+from luthier.emulator.operations.matrix_layout import MatrixResult, Source
 from luthier.emulator.operations.matrix_numbers import Fields, Model
 from luthier.emulator.operations.number_formats import Format, float_value
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
 """By BLGP: which lanes of B all groups of lanes get, as size and number of the group. 3 rotates by 16 instead."""
@@ -34,14 +34,14 @@ BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
 class Scale(Struct, frozen=True):
     """Exponents of blocks of 32 steps: one byte a row (column) and block."""
 
-    slot: Slot
+    slot: OperandSlot
     byte: int
 
 
 class BlockScale(Struct, frozen=True):
     """Scales of blocks of steps, the bytes of a row's (column's) one or two registers in the order of the blocks."""
 
-    slot: Slot
+    slot: OperandSlot
     lane: int
     """Of the first row."""
     steps: int
@@ -53,7 +53,7 @@ class BlockScale(Struct, frozen=True):
 class Side(Struct, frozen=True):
     """A or B."""
 
-    slot: Slot
+    slot: OperandSlot
     form: Format
     source: Source
     negate: tuple[bool, bool] = (False, False)
@@ -67,15 +67,15 @@ class Product(Struct, frozen=True):
     rows: int
     columns: int
     blocks: int
-    result: Result
+    result: MatrixResult
     kind: str
     """Type of D."""
     model: Model
     a: Side
     b: Side
-    c: Slot
-    d: Slot
-    index: Slot | None = None
+    c: OperandSlot
+    d: OperandSlot
+    index: OperandSlot | None = None
     """Index of sparse operations: 4 bits for every pair of elements of A."""
     index_source: Source | None = None
     """Where the 2 bits of each element are; None: in the lane that has the element, in the order of its elements."""
@@ -89,7 +89,7 @@ class Product(Struct, frozen=True):
     negate_c: bool = False
     c_kind: str = ""
     """Type of C; empty: that of D."""
-    c_result: Result | None = None
+    c_result: MatrixResult | None = None
     """Where C is; None: where D is, if they are the same register."""
     saturate: bool = False
     """Integers: add the products to C with saturation."""
@@ -103,8 +103,11 @@ def stack(w: WaveBuilder, kind: ir.Type) -> Any:
 
 
 def loop(
-    w: WaveBuilder, count: int, carried: Sequence[Value], body: Callable[[Any, list[Value]], Sequence[Value]]
-) -> list[Value]:
+    w: WaveBuilder,
+    count: int,
+    carried: Sequence[TypedValue],
+    body: Callable[[Any, list[TypedValue]], Sequence[TypedValue]],
+) -> list[TypedValue]:
     """Emit `body(i, values)` for i below `count` (an i64), its results carried to the next turn; return the last."""
     before = w.ir.block
     head = w.ir.append_basic_block()
@@ -129,7 +132,7 @@ def loop(
     return list(results)
 
 
-class Table:
+class NumberTable:
     """Constant 32-bit numbers, `width` for each index."""
 
     def __init__(self, w: WaveBuilder, rows: Sequence[Sequence[int]]) -> None:
@@ -153,7 +156,7 @@ class Table:
 class Array:
     """Vectors on the stack."""
 
-    def __init__(self, w: WaveBuilder, kind: Type, count: int) -> None:
+    def __init__(self, w: WaveBuilder, kind: ScalarType, count: int) -> None:
         self.w = w
         self.kind = kind
         self.size = kind.bits // 8
@@ -162,16 +165,16 @@ class Array:
     def _address(self, element: Any) -> Any:
         return self.w.address(self.base, self.w.ir.mul(element, ir.Constant(I64, self.size)))
 
-    def vector(self, element: Any, lanes: int) -> Value:
+    def vector(self, element: Any, lanes: int) -> TypedValue:
         """Return elements from `element` (an i64) on."""
         shape = ir.VectorType(self.kind.llvm, lanes)
         return self.w.wrap(self.w.ir.load(self._address(element), typ=shape, align=self.size), self.kind)
 
-    def scalar(self, element: Any) -> Value:
+    def scalar(self, element: Any) -> TypedValue:
         """Return one element, by its number (an i64)."""
         return self.w.wrap(self.w.ir.load(self._address(element), typ=self.kind.llvm), self.kind)
 
-    def store(self, element: Any, value: Value) -> None:
+    def store(self, element: Any, value: TypedValue) -> None:
         """Write elements from `element` (an i64) on."""
         self.w.ir.store(value.llvm, self._address(element), align=self.size)
 
@@ -179,8 +182,8 @@ class Array:
 def multiply(w: WaveBuilder, *products: Product) -> None:
     """Emit D = A * B + C, of one product after the other."""
     w.mode = FloatMode()  # matrix units round to nearest and know denormals, whatever MODE says
-    watched = w.variant.floats and Type.parse(products[0].kind).is_float
-    tally = Tally(w, stack(w, Tally.shape)) if watched else None
+    watched = w.variant.floats and ScalarType.parse(products[0].kind).is_float
+    tally = ExceptionalLanes(w, stack(w, ExceptionalLanes.shape)) if watched else None
     for product in products:
         _Emitter(w, product, tally).emit()
     if tally is not None:
@@ -188,14 +191,14 @@ def multiply(w: WaveBuilder, *products: Product) -> None:
 
 
 class _Emitter:
-    def __init__(self, w: WaveBuilder, p: Product, tally: Tally | None) -> None:
+    def __init__(self, w: WaveBuilder, p: Product, tally: ExceptionalLanes | None) -> None:
         self.w = w
         self.p = p
         self.tally = tally
         self.row_bytes = 4 * w.wave_size
         self.steps = len(p.a.source.lanes)
-        self.kind = Type.parse(p.kind)
-        self.c_kind = Type.parse(p.c_kind or p.kind)
+        self.kind = ScalarType.parse(p.kind)
+        self.c_kind = ScalarType.parse(p.c_kind or p.kind)
 
     def emit(self) -> None:
         w, p = self.w, self.p
@@ -203,7 +206,7 @@ class _Emitter:
         self.results = Array(w, self.kind, p.rows * p.blocks * p.columns)
         self.arrays: dict[tuple[str, bool], list[Array]] = {}
         self.flags: dict[str, Array] = {}
-        self.offsets = Array(w, Type.parse("i32"), self.steps * p.rows) if p.index is not None else None
+        self.offsets = Array(w, ScalarType.parse("i32"), self.steps * p.rows) if p.index is not None else None
         permuted = self._permuted() if p.pattern else None
         self.places = self._places_of(p.result)
         self.c_places = self._places_of(p.c_result) if p.c_result is not None else self.places
@@ -211,7 +214,7 @@ class _Emitter:
             self._allocate("a", p.a, p.rows, special)
             self._allocate("b", p.b, p.columns, special)
 
-        def block(number: Any, _: list[Value]) -> list[Value]:
+        def block(number: Any, _: list[TypedValue]) -> list[TypedValue]:
             w.ir.store(ir.Constant(I8, 0), self.special)
             cbsz, abid = p.broadcast
             other = number
@@ -241,12 +244,12 @@ class _Emitter:
         loop(w, p.blocks, [], block)
         self._write()
 
-    def _places_of(self, result: Result) -> Table:
+    def _places_of(self, result: MatrixResult) -> NumberTable:
         rows = [
             (register * self.row_bytes + 4 * lane, shift, lane)
             for lane, register, shift in zip(result.lanes, result.registers, result.shifts, strict=True)
         ]
-        return Table(self.w, rows)
+        return NumberTable(self.w, rows)
 
     # A and B --------------------------------------------------------------------------------------------------------
 
@@ -264,14 +267,14 @@ class _Emitter:
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "probe")
         w.ir = ir.IRBuilder(function.append_basic_block())
         try:
-            raw = Type.parse("u64" if side.form.bits == 64 else "u32")
+            raw = ScalarType.parse("u64" if side.form.bits == 64 else "u32")
             value = w.wrap(ir.Constant(ir.VectorType(raw.llvm, lanes), ir.Undefined), raw)
             kinds = [field.type for field in self.p.model.decode(w, value, side.form, special)]
         finally:
             w.ir = saved
         self.arrays[name, special] = [Array(w, kind, self.steps_of(side) * lanes) for kind in kinds]
         if self.tally is not None and name not in self.flags:
-            self.flags[name] = Array(w, Type.parse("u8"), self.steps_of(side) * lanes)
+            self.flags[name] = Array(w, ScalarType.parse("u8"), self.steps_of(side) * lanes)
 
     @staticmethod
     def steps_of(side: Side) -> int:
@@ -305,15 +308,15 @@ class _Emitter:
             register, shift = divmod(element * form.bits, 32)
             place = register * self.row_bytes + 4 * lane
             table.append((place, shift, place + self.row_bytes if shift + form.bits > 32 else place, element & 1))
-        constants = Table(w, table)
+        constants = NumberTable(w, table)
         origin = base if base is not None else side.slot.base()
         origin = w.address(origin, w.ir.mul(block, ir.Constant(I64, 4 * lanes)))
         shape = ir.VectorType(I32, lanes)
 
-        def load(offset: Any) -> Value:
+        def load(offset: Any) -> TypedValue:
             return w.wrap(w.ir.load(w.address(origin, offset), typ=shape, align=4), "u32")
 
-        def step(k: Any, _: list[Value]) -> list[Value]:
+        def step(k: Any, _: list[TypedValue]) -> list[TypedValue]:
             low = load(constants.read(k, 0))
             odd = w.wrap(w.ir.trunc(constants.read(k, 3), I32), "u32")
             if form.bits == 64:
@@ -371,7 +374,7 @@ class _Emitter:
         scaled = value * (w.maximum(exponent, 1) << 23).as_("f32")
         return own + w.select(exponent == 255, 1 << 16, shift), w.select(exponent == 255, nan, scaled)
 
-    def _block_scale(self, scale: BlockScale, k: Any, lanes: int) -> Value:
+    def _block_scale(self, scale: BlockScale, k: Any, lanes: int) -> TypedValue:
         """Return the number that scales a step, in 64 bits; the exponent 255 makes NaN."""
         w = self.w
         byte = w.ir.udiv(k, ir.Constant(I64, scale.steps))
@@ -390,7 +393,7 @@ class _Emitter:
         power = power_of_two(code.as_("i32").to("i64") - 127, 64)
         return w.select(code == 255, w.like(float("nan"), power), power)
 
-    def _decode_index(self, slot: Slot) -> None:
+    def _decode_index(self, slot: OperandSlot) -> None:
         """Return for each stored element of A where in B's array its k begins."""
         w, p = self.w, self.p
         source = p.index_source or p.a.source
@@ -398,11 +401,11 @@ class _Emitter:
         for c, (lane, element) in enumerate(zip(source.lanes, source.elements, strict=True)):
             register, shift = divmod(p.index_bit + 2 * element, 32)
             table.append((register * self.row_bytes + 4 * lane, shift, 4 * (c // 2)))
-        constants = Table(w, table)
+        constants = NumberTable(w, table)
         assert self.offsets is not None
         offsets = self.offsets
 
-        def step(c: Any, _: list[Value]) -> list[Value]:
+        def step(c: Any, _: list[TypedValue]) -> list[TypedValue]:
             shape = ir.VectorType(I32, p.rows)
             word = w.wrap(w.ir.load(w.address(slot.base(), constants.read(c, 0)), typ=shape, align=4), "u32")
             shift = self._splat(w.wrap(w.ir.trunc(constants.read(c, 1), I32), "u32"), p.rows)
@@ -413,7 +416,7 @@ class _Emitter:
 
         loop(w, self.steps, [], step)
 
-    def _splat(self, scalar: Value, lanes: int) -> Value:
+    def _splat(self, scalar: TypedValue, lanes: int) -> TypedValue:
         saved, self.w.lanes = self.w.lanes, lanes
         try:
             return self.w.splat(scalar)
@@ -422,7 +425,7 @@ class _Emitter:
 
     # C and D --------------------------------------------------------------------------------------------------------
 
-    def _load_row(self, base: Any, offset: Any, shift: Any) -> Value:
+    def _load_row(self, base: Any, offset: Any, shift: Any) -> TypedValue:
         """Return a row of C as numbers of its type."""
         w, columns, kind = self.w, self.p.columns, self.c_kind
         shape = ir.VectorType(I32, columns)
@@ -436,7 +439,7 @@ class _Emitter:
             return (low >> amount).to("u16").as_(kind)
         return low.as_(kind)
 
-    def _stored(self, offset: Any, shift: Any) -> Value:
+    def _stored(self, offset: Any, shift: Any) -> TypedValue:
         """Return a row of C as it is stored."""
         w, p, kind = self.w, self.p, self.c_kind
         if p.c.is_vector:
@@ -445,7 +448,7 @@ class _Emitter:
         narrow = word.to("u16") if kind.bits == 16 else word
         return self._splat(narrow.as_(kind), p.columns)
 
-    def _initial(self, value: Value) -> Value:
+    def _initial(self, value: TypedValue) -> TypedValue:
         """Return a row of C as it enters the sums."""
         p = self.p
         if value.type.bits == 16:
@@ -459,7 +462,7 @@ class _Emitter:
         w, p = self.w, self.p
         together = 1 if special else math.gcd(p.rows, p.model.rows_at_once)
 
-        def rows(turn: Any, _: list[Value]) -> list[Value]:
+        def rows(turn: Any, _: list[TypedValue]) -> list[TypedValue]:
             numbers = [self._plus(turn, together, number) for number in range(together)]
             places = [w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number) for number in numbers]
             stored = [self._stored(self.c_places.read(place, 0), self.c_places.read(place, 1)) for place in places]
@@ -483,11 +486,11 @@ class _Emitter:
         """Return the number of the turn's element `offset`, of `size`."""
         return self.w.ir.add(self.w.ir.mul(turn, ir.Constant(I64, size)), ir.Constant(I64, offset))
 
-    def _sums(self, rows: Sequence[Any], starts: list[Value], special: bool) -> list[Value]:
+    def _sums(self, rows: Sequence[Any], starts: list[TypedValue], special: bool) -> list[TypedValue]:
         """Return `starts` and all products of rows of A with B."""
         w, p, group = self.w, self.p, self.p.model.group
 
-        def some(turn: Any, carried: list[Value]) -> list[Value]:
+        def some(turn: Any, carried: list[TypedValue]) -> list[TypedValue]:
             steps = [self._plus(turn, group, offset) for offset in range(group)]
             totals, b = [], list[Fields]()
             for row, total in zip(rows, carried, strict=True):
@@ -506,7 +509,7 @@ class _Emitter:
 
         return loop(w, self.steps // group, starts, some)
 
-    def _rounded(self, total: Value) -> Value:
+    def _rounded(self, total: TypedValue) -> TypedValue:
         """Return a row of D as it is stored, of the sum."""
         w = self.w
         if total.type.is_float:
@@ -521,11 +524,11 @@ class _Emitter:
             return own, w.ir.mul(k, ir.Constant(I64, p.columns))
         return own, w.ir.zext(self.offsets.scalar(own).llvm, I64)
 
-    def _flags(self, row: Any, of_c: Value) -> Value:
+    def _flags(self, row: Any, of_c: TypedValue) -> TypedValue:
         """Return the flags of all that enters a row of D."""
         a, b = self.flags["a"], self.flags["b"]
 
-        def step(k: Any, carried: list[Value]) -> list[Value]:
+        def step(k: Any, carried: list[TypedValue]) -> list[TypedValue]:
             own, theirs = self._elements(k, row)
             return [carried[0] | self._splat(a.scalar(own), self.p.columns) | b.vector(theirs, self.p.columns)]
 
@@ -537,7 +540,7 @@ class _Emitter:
         w, p = self.w, self.p
         base = p.d.base()
 
-        def row(place: Any, _: list[Value]) -> list[Value]:
+        def row(place: Any, _: list[TypedValue]) -> list[TypedValue]:
             offset, shift = self.places.read(place, 0), self.places.read(place, 1)
             value = self.results.vector(w.ir.mul(place, ir.Constant(I64, p.columns)), p.columns)
             if self.kind.bits == 64:

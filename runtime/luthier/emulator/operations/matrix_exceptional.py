@@ -14,8 +14,8 @@ from llvmlite import ir
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I8, I64
 from luthier.emulator.ir.exceptional import PASSED_ON, is_of_kind, report
-from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.types import ScalarType
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.number_formats import Format
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _CELLS = 1 + len(FLAGS)
 """Masks of lanes of one kind: with such results, and by flag, with such operands of these."""
 
 
-def flags_of(w: WaveBuilder, raw: Value, value: Value, form: Format) -> Value:
+def flags_of(w: WaveBuilder, raw: TypedValue, value: TypedValue, form: Format) -> TypedValue:
     """Return the flags of elements of A or B.
 
     Args:
@@ -39,12 +39,12 @@ def flags_of(w: WaveBuilder, raw: Value, value: Value, form: Format) -> Value:
     return _flags(w, value, (raw & exponent) == 0)
 
 
-def flags_of_typed(w: WaveBuilder, number: Value, seen: Value) -> Value:
+def flags_of_typed(w: WaveBuilder, number: TypedValue, seen: TypedValue) -> TypedValue:
     """Return the flags of elements of C: numbers of its type, and those that the unit sees."""
     return _flags(w, seen, is_of_kind(w, number, layout.FLOAT_DENORMAL))
 
 
-def _flags(w: WaveBuilder, value: Value, small: Value) -> Value:
+def _flags(w: WaveBuilder, value: TypedValue, small: TypedValue) -> TypedValue:
     zero, nan = value == 0.0, w.is_nan(value)
     masks = {
         layout.FLOAT_NAN: nan,
@@ -60,11 +60,11 @@ def _flags(w: WaveBuilder, value: Value, small: Value) -> Value:
     return flags
 
 
-class Tally:
+class ExceptionalLanes:
     """Lanes of an operation that have exceptional results: of each kind, origin and flow apart.
 
     Args:
-        base: memory for it on the stack, of `Tally.shape`.
+        base: memory for it on the stack, of `ExceptionalLanes.shape`.
     """
 
     shape = ir.ArrayType(I64, 2 * len(KINDS) * _CELLS)
@@ -74,14 +74,14 @@ class Tally:
         w.ir.store(ir.Constant(self.shape, None), base)
         self._wanted = [kind for kind in KINDS if w.variant.floats & kind]
 
-    def found(self, results: Value) -> Value:
+    def found(self, results: TypedValue) -> TypedValue:
         """Return whether any of a row's results is exceptional: a scalar."""
         found = self._w.number(0, "u64")
         for kind in self._wanted:
             found = found | self._bits(is_of_kind(self._w, results, kind))
         return found != 0
 
-    def add(self, results: Value, flags: Value, lane: Any) -> None:
+    def add(self, results: TypedValue, flags: TypedValue, lane: Any) -> None:
         """Add a row of D.
 
         Args:
@@ -111,7 +111,7 @@ class Tally:
     def _place(self, kind: int, row: int, cell: int) -> Any:
         return self._w.address(self._base, 8 * ((2 * KINDS.index(kind) + row) * _CELLS + cell))
 
-    def _bits(self, mask: Value) -> Value:
+    def _bits(self, mask: TypedValue) -> TypedValue:
         """Return a mask of a row as a scalar."""
         bits = self._w.ir.bitcast(mask.llvm, ir.IntType(mask.lanes))
-        return self._w.wrap(self._w.ir.zext(bits, I64), Type.parse("u64"))
+        return self._w.wrap(self._w.ir.zext(bits, I64), ScalarType.parse("u64"))

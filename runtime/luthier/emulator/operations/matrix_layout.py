@@ -20,7 +20,7 @@ class Source(Struct, frozen=True):
     """By k: which of the lane's elements, counted from the low bits of the first register."""
 
 
-class Result(Struct, frozen=True):
+class MatrixResult(Struct, frozen=True):
     """C and D, by row: of several blocks, rows of one block after the other."""
 
     lanes: tuple[int, ...]
@@ -73,7 +73,7 @@ def gfx950_compressed_bytes(rows: int, steps: int) -> Source:
     return _source(steps, lambda k: 32 * bit(k, 4), lambda k: 4 * (2 * bit(k, 2) + bit(k, 3)) + k % 4)
 
 
-def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> Result:
+def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> MatrixResult:
     """Return the layout of the result of MFMA.
 
     Four rows lie in four registers of the same lanes (64-bit results: one row), then the next lanes follow.
@@ -87,7 +87,7 @@ def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> Result:
             register = block * (rows * columns // 64) + row // (height * across) * height + row % height
             lanes.append(block % shared * columns + row // height % across * shared * columns)
             registers.append(register * (2 if wide else 1))
-    return Result(tuple(lanes), tuple(registers), (0,) * len(lanes))
+    return MatrixResult(tuple(lanes), tuple(registers), (0,) * len(lanes))
 
 
 # GFX11 --------------------------------------------------------------------------------------------------------------
@@ -101,14 +101,14 @@ def gfx11_source(steps: int) -> Source:
     return _source(steps, lambda k: 0, lambda k: k)
 
 
-def gfx11_result(wave_size: int, shift: int) -> Result:
+def gfx11_result(wave_size: int, shift: int) -> MatrixResult:
     """Return the layout of the result of GFX11's WMMA.
 
     Rows are dealt to the groups of 16 lanes in turn; 16-bit results use one half of each register.
     """
     groups = wave_size // 16
     rows = range(16)
-    return Result(tuple(row % groups * 16 for row in rows), tuple(row // groups for row in rows), (shift,) * 16)
+    return MatrixResult(tuple(row % groups * 16 for row in rows), tuple(row // groups for row in rows), (shift,) * 16)
 
 
 # GFX12 --------------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def halved_source(steps: int) -> Source:
     return _source(steps, lambda k: 16 * (k // half), lambda k: k % half)
 
 
-def gfx12_result(wave_size: int, packed: bool) -> Result:
+def gfx12_result(wave_size: int, packed: bool) -> MatrixResult:
     """Return the layout of the result of GFX12's WMMA.
 
     Each group of 16 lanes has a run of rows; 16-bit results fill both halves of a register.
@@ -191,5 +191,5 @@ def gfx12_result(wave_size: int, packed: bool) -> Result:
     else:
         lanes = tuple(32 * (row // 4 % 2) + 16 * (row // 8) for row in rows)
     if packed:
-        return Result(lanes, tuple(row % each // 2 for row in rows), tuple(16 * (row % 2) for row in rows))
-    return Result(lanes, tuple(row % each for row in rows), (0,) * 16)
+        return MatrixResult(lanes, tuple(row % each // 2 for row in rows), tuple(16 * (row % 2) for row in rows))
+    return MatrixResult(lanes, tuple(row % each for row in rows), (0,) * 16)

@@ -27,17 +27,17 @@ from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, I64
 from luthier.emulator.ir.rounding import sticky
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.number_formats import Format, float_value, integer_value
 
 if TYPE_CHECKING:
     from luthier.emulator.ir.wave import WaveBuilder
 
-Fields = tuple[Value, ...]
+Fields = tuple[TypedValue, ...]
 """Parts of an element that a sum needs: its value, or significand, exponent and value."""
 
 
-def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]:
+def significand(w: WaveBuilder, raw: TypedValue, form: Format) -> tuple[TypedValue, TypedValue]:
     """Return the significand and the exponent of a finite number.
 
     The significand is in [1, 2) (of denormals below), signed, a 32-bit float.
@@ -64,21 +64,21 @@ class Model(Struct, frozen=True):
     rows_at_once: ClassVar[int] = 1
     """Rows whose sums are formed at once. Two where an addition waits for the one before it."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+    def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
         """Return the parts of an element that are kept, for `step` with or without `special`."""
         return (float_value(w, raw, form) if form.is_float else integer_value(raw, form),)
 
-    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+    def start(self, w: WaveBuilder, accumulator: TypedValue) -> TypedValue:
         """Return the accumulator before the first product."""
         return accumulator
 
-    def unusual(self, w: WaveBuilder, fields: Fields) -> Value | None:
+    def unusual(self, w: WaveBuilder, fields: Fields) -> TypedValue | None:
         """Return a mask of elements that only `step` with `special` handles; None if there are none."""
         return None
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the accumulator plus the products."""
         raise NotImplementedError
 
@@ -89,8 +89,8 @@ class Chain(Model, frozen=True):
     rows_at_once: ClassVar[int] = 2
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the accumulator plus one product after the other."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator) if x.type.is_float else accumulator + x * y
@@ -102,24 +102,24 @@ class Wide(Model, frozen=True):
 
     rows_at_once: ClassVar[int] = 2
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+    def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
         """Return the number in 64 bits."""
         return (float_value(w, raw, form).to("f64"),)
 
-    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+    def start(self, w: WaveBuilder, accumulator: TypedValue) -> TypedValue:
         """Return the accumulator in 64 bits."""
         return accumulator.to("f64")
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the accumulator plus one product after the other."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator)
         return accumulator
 
 
-def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
+def _flush(w: WaveBuilder, value: TypedValue, keep_sign: bool) -> TypedValue:
     """Denormals become zero; with `keep_sign` false, -0 becomes +0 too."""
     bits = value.as_("u32")
     zero = bits & 0x80000000 if keep_sign else w.like(0, bits)
@@ -129,18 +129,18 @@ def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
 class Flushed(Model, frozen=True):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+    def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
         """Return the number in 32 bits, denormals as 0."""
         exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
         return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
 
-    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+    def start(self, w: WaveBuilder, accumulator: TypedValue) -> TypedValue:
         """Denormals and -0 become +0."""
         return _flush(w, accumulator, False)
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the accumulator plus the products: sums of neighbours first, and every result flushed."""
         sums = [_flush(w, x * y, True) for (x,), (y,) in zip(a, b, strict=True)]
         while len(sums) > 1:
@@ -148,7 +148,7 @@ class Flushed(Model, frozen=True):
         return _flush(w, accumulator + sums[0], True)
 
 
-def _two_sum(w: WaveBuilder, x: Value, y: Value) -> tuple[Value, Value]:
+def _two_sum(w: WaveBuilder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """Return the rounded sum of two 64-bit floats, and what rounding lost."""
     total = x + y
     back = total - x
@@ -159,8 +159,8 @@ class Exact(Model, frozen=True):
     """GFX908: the exact sum of the products and the accumulator, rounded once."""
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the exact sum by error-free additions in 64 bits, rounded once."""
         products = [x.to("f64") * y.to("f64") for (x,), (y,) in zip(a, b, strict=True)]
         c = accumulator.to("f64")
@@ -188,7 +188,7 @@ _BIAS = 1023
 """Of exponents in 64-bit floats."""
 
 
-def _power(w: WaveBuilder, exponent: Value) -> Value:
+def _power(w: WaveBuilder, exponent: TypedValue) -> TypedValue:
     """Return 2**exponent in 64 bits, for exponents of normal numbers."""
     biased = w.ir.zext((exponent + _BIAS).llvm, w.shaped(I64, exponent.lanes))
     return (w.wrap(biased, "u64") << 52).as_("f64")
@@ -210,7 +210,7 @@ class Fused(Model, frozen=True):
     split: bool = False
     """8-bit floats: even and odd products are summed apart."""
 
-    def decode(self, w: WaveBuilder, raw: Value, form: Format, special: bool) -> Fields:
+    def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
         """Return exponent and number; with `special` first the significand, and no number is scaled."""
         value = float_value(w, raw, form)
         if special:
@@ -219,14 +219,14 @@ class Fused(Model, frozen=True):
         exponent = w.maximum((magnitude >> 23).as_("i32") - 127, 1 - form.bias)
         return w.select(magnitude == 0, _NO_EXPONENT, exponent), value
 
-    def unusual(self, w: WaveBuilder, fields: Fields) -> Value | None:
+    def unusual(self, w: WaveBuilder, fields: Fields) -> TypedValue | None:
         """Return a mask of infinity, NaN, and numbers whose products may not be exact in 32 bits."""
         exponent = fields[0]
         return (exponent > _LARGEST) | ((exponent < _SMALLEST) & (exponent > _NO_EXPONENT // 2))
 
     def step(
-        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
-    ) -> Value:
+        self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> TypedValue:
         """Return the sum of truncated products as integers in 64-bit floats; with `special` also of non-finite ones."""
         products = list(map(self._product if special else self._exact, [w] * len(a), a, b))
         total, top = self._sums(w, products, special)
@@ -250,19 +250,21 @@ class Fused(Model, frozen=True):
         return result
 
     @staticmethod
-    def _product(w: WaveBuilder, a: Fields, b: Fields) -> tuple[Value, Value]:
+    def _product(w: WaveBuilder, a: Fields, b: Fields) -> tuple[TypedValue, TypedValue]:
         """Return a product's significand and exponent."""
         (sa, ea, _), (sb, eb, _) = a, b
         s = sb * sa
         return s, w.select(s == 0.0, ZERO_EXPONENT, eb + ea)
 
     @staticmethod
-    def _exact(w: WaveBuilder, a: Fields, b: Fields) -> tuple[Value, Value]:
+    def _exact(w: WaveBuilder, a: Fields, b: Fields) -> tuple[TypedValue, TypedValue]:
         """Return a product, which is exact, and its exponent: of zero less than any other."""
         (ea, x), (eb, y) = a, b
         return y * x, eb + ea
 
-    def _sums(self, w: WaveBuilder, products: Sequence[tuple[Value, Value]], special: bool) -> tuple[Value, Value]:
+    def _sums(
+        self, w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]], special: bool
+    ) -> tuple[TypedValue, TypedValue]:
         """Return the integer sum in units of 2**-24 of the exponent, and the exponent."""
         add = self._sum if special else self._sum_of_exact
         if not self.split:
@@ -273,21 +275,23 @@ class Fused(Model, frozen=True):
         return (first >> w.minimum(top - own, 31)) + (second >> w.minimum(top - other, 31)), top
 
     @staticmethod
-    def _sum(w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    def _sum(w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]]) -> tuple[TypedValue, TypedValue]:
         """Return the sum of significands and exponents."""
         top = functools.reduce(w.maximum, (exponent for _, exponent in products))
         parts = [s * (w.maximum(exponent - top + (127 + 24), 0) << 23).as_("f32") for s, exponent in products]
         return _integer_sum(w, parts), top
 
     @staticmethod
-    def _sum_of_exact(w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    def _sum_of_exact(
+        w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]]
+    ) -> tuple[TypedValue, TypedValue]:
         """Return the sum of numbers: there is one factor for all, and the less work the more of them."""
         top = functools.reduce(w.maximum, (exponent for _, exponent in products))
         factor = ((24 + 127 - w.maximum(top, 2 * _SMALLEST)) << 23).as_("f32")
         return _integer_sum(w, [product * factor for product, _ in products]), w.maximum(top, ZERO_EXPONENT)
 
 
-def _integer_sum(w: WaveBuilder, numbers: Sequence[Value]) -> Value:
+def _integer_sum(w: WaveBuilder, numbers: Sequence[TypedValue]) -> TypedValue:
     """Return the sum of what is left of numbers without their fractions."""
     parts = [w.wrap(w.ir.fptosi(number.llvm, w.shaped(I32, number.lanes)), "i32") for number in numbers]
     return functools.reduce(operator.add, parts)

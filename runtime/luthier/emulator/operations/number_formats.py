@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from luthier.emulator.ir.builder import Builder
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 
 class Format(Struct, frozen=True):
@@ -92,7 +92,7 @@ def format_of(processor: str, kind: str) -> Format:
     return FORMATS[kind]
 
 
-def float_value(b: Builder, raw: Value, form: Format) -> Value:
+def float_value(b: Builder, raw: TypedValue, form: Format) -> TypedValue:
     """Return the number in 32 bits, exactly (in 64 for 64-bit ones).
 
     `raw` is an integer; above the element it is zero.
@@ -119,7 +119,7 @@ def float_value(b: Builder, raw: Value, form: Format) -> Value:
     return b.select(magnitude > form.infinity, nan, b.select(magnitude == form.infinity, infinity, value))
 
 
-def integer_value(raw: Value, form: Format) -> Value:
+def integer_value(raw: TypedValue, form: Format) -> TypedValue:
     """Return a signed 32-bit integer."""
     kind = "i32" if form.signed else "u32"
     return raw.as_(kind).bits(0, form.bits).as_("i32")

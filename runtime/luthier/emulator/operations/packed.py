@@ -8,7 +8,7 @@ from collections.abc import Callable
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import finish_float, flush_denormal, flush_input
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.small_floats import bfloat
 from luthier.emulator.operations.valu_float import unfused
 from luthier.emulator.operations.valu_int import clamps, narrow
@@ -22,7 +22,7 @@ from luthier.emulator.operations.valu_minmax import (
     spreading_minimum,
 )
 
-OfThree = Callable[[Builder, Value, Value, Value], Value]
+OfThree = Callable[[Builder, TypedValue, TypedValue, TypedValue], TypedValue]
 
 operations = OperationTable()
 
@@ -31,28 +31,28 @@ operations = OperationTable()
 
 def _integer(kind: str) -> None:
     @operations.packed(f"v_pk_add_{kind}", f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: Value, y: Value) -> Value:
+    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 + S1; clamp saturates."""
         return b.add_saturate(x, y) if clamps(b) else x + y
 
     @operations.packed(f"v_pk_sub_{kind}", f"{kind} {kind} -> {kind}")
-    def sub(b: Builder, x: Value, y: Value) -> Value:
+    def sub(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 - S1; clamp saturates."""
         return b.sub_saturate(x, y) if clamps(b) else x - y
 
     @operations.packed(f"v_pk_mad_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mad(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2; clamp saturates."""
         wide = f"{kind[0]}64"
         return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), kind) if clamps(b) else x * y + z
 
     @operations.packed(f"v_pk_min_{kind}", f"{kind} {kind} -> {kind}")
-    def minimum(b: Builder, x: Value, y: Value) -> Value:
+    def minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller."""
         return b.minimum(x, y)
 
     @operations.packed(f"v_pk_max_{kind}", f"{kind} {kind} -> {kind}")
-    def maximum(b: Builder, x: Value, y: Value) -> Value:
+    def maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the larger."""
         return b.maximum(x, y)
 
@@ -62,25 +62,25 @@ _integer("u16")
 
 
 @operations.packed("v_pk_mul_lo_u16", "u16 u16 -> u16")
-def mul_lo(b: Builder, x: Value, y: Value) -> Value:
+def mul_lo(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of S0 * S1."""
     return narrow(b, x.to("u32") * y.to("u32"), "u16") if clamps(b) else x * y
 
 
 @operations.packed("v_pk_lshlrev_b16", "u16 u16 -> u16")
-def lshlrev(b: Builder, x: Value, y: Value) -> Value:
+def lshlrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 << S0."""
     return y << (x & 15)
 
 
 @operations.packed("v_pk_lshrrev_b16", "u16 u16 -> u16")
-def lshrrev(b: Builder, x: Value, y: Value) -> Value:
+def lshrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 >> S0."""
     return y >> (x & 15)
 
 
 @operations.packed("v_pk_ashrrev_i16", "i16 i16 -> i16")
-def ashrrev(b: Builder, x: Value, y: Value) -> Value:
+def ashrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 >> S0 with the sign."""
     return y >> (x & 15)
 
@@ -90,17 +90,17 @@ def ashrrev(b: Builder, x: Value, y: Value) -> Value:
 
 def _float(kind: str) -> None:
     @operations.packed(f"v_pk_add_{kind}", f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: Value, y: Value) -> Value:
+    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 + S1."""
         return x + y
 
     @operations.packed(f"v_pk_mul_{kind}", f"{kind} {kind} -> {kind}")
-    def mul(b: Builder, x: Value, y: Value) -> Value:
+    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 * S1."""
         return x * y
 
     @operations.packed(f"v_pk_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def fma(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, rounded once."""
         return b.fma(x, y, z)
 
@@ -110,21 +110,21 @@ _float("f32")
 
 
 @operations.packed("v_pk_fmac_f16", "f16 f16 f16 -> f16")
-def fmac_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fmac_f16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + D, rounded once."""
     return b.fma(x, y, z)
 
 
 def _choice(name: str, choose: Choice) -> None:
     @operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16", generations=name in ("min", "max"))
-    def choice(b: Builder, x: Value, y: Value) -> Value:
+    def choice(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller or larger."""
         return choose(b, x, y)
 
 
 def _choice_of_three(name: str, choose: Choice) -> None:
     @operations.packed(f"v_pk_{name}_f16", "f16 f16 f16 -> f16")
-    def choice(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def choice(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the smallest or largest."""
         return choose(b, choose(b, x, y), z)
 
@@ -140,7 +140,7 @@ _choice_of_three("maximum3", spreading_maximum)
 
 
 @operations.lane("v_pk_mov_b32", "u32x2 u32x2 -> u64")
-def pk_mov_b32(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...]) -> Value:
+def pk_mov_b32(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...]) -> TypedValue:
     """D = a register of S0, then one of S1, which op_sel chooses."""
     return x[0].to("u64") | (y[0].to("u64") << 32)
 
@@ -158,17 +158,17 @@ def _bfloats() -> None:
     settings = {"since": _NEWEST, "exact": False}
 
     @operations.packed("v_pk_add_bf16", "bf16 bf16 -> bf16", **settings)
-    def add(b: Builder, x: Value, y: Value) -> Value:
+    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 + S1."""
         return _nearest(b, lambda: x.to("f32").to("f64") + y.to("f32").to("f64"))
 
     @operations.packed("v_pk_mul_bf16", "bf16 bf16 -> bf16", **settings)
-    def mul(b: Builder, x: Value, y: Value) -> Value:
+    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 * S1."""
         return _nearest(b, lambda: x.to("f32").to("f64") * y.to("f32").to("f64"))
 
     @operations.packed("v_pk_fma_bf16", "bf16 bf16 bf16 -> bf16", **settings)
-    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def fma(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, rounded once."""
         return _nearest(b, lambda: _odd_sum(b, x.to("f32").to("f64") * y.to("f32").to("f64"), z.to("f32").to("f64")))
 
@@ -176,12 +176,12 @@ def _bfloats() -> None:
         _bfloat_choice(name, choose)
 
 
-def _nearest(b: Builder, number: Callable[[], Value]) -> Value:
+def _nearest(b: Builder, number: Callable[[], TypedValue]) -> TypedValue:
     """Return a 64-bit float that is computed exactly or nearly so, as a bfloat, rounded to nearest even."""
     return b.with_rounding(0, lambda inner: bfloat(b, number()))
 
 
-def _odd_sum(b: Builder, x: Value, y: Value) -> Value:
+def _odd_sum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return a sum rounded to odd, so that to round it again is to round the exact one."""
     total = x + y
     part = total - x
@@ -195,7 +195,7 @@ def _odd_sum(b: Builder, x: Value, y: Value) -> Value:
 
 def _bfloat_choice(name: str, choose: Choice) -> None:
     @operations.packed(f"v_pk_{name}_bf16", "bf16 bf16 -> bf16", since=_NEWEST, exact=False)
-    def choice(b: Builder, x: Value, y: Value) -> Value:
+    def choice(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller or larger; one NaN loses."""
         return bfloat(b, choose(b, x.to("f32"), y.to("f32")).to("f64"))
 
@@ -204,24 +204,24 @@ def _sums(kind: str, declare: Callable[..., Callable[[OfThree], OfThree]], prefi
     """Declare choices of a sum that wraps and another integer (LLVM, VOP3Instructions.td and VOP3PInstructions.td)."""
 
     @declare(f"{prefix}_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def add_min(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def add_min(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the smaller of S0 + S1 and S2."""
         return b.minimum(x + y, z)
 
     @declare(f"{prefix}_add_max_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def add_max(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def add_max(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the larger of S0 + S1 and S2."""
         return b.maximum(x + y, z)
 
 
 def _choices_of_three(kind: str) -> None:
     @operations.packed(f"v_pk_min3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def min3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def min3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the smallest."""
         return b.minimum(b.minimum(x, y), z)
 
     @operations.packed(f"v_pk_max3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def max3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def max3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the largest."""
         return b.maximum(b.maximum(x, y), z)
 
@@ -242,11 +242,11 @@ _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
 _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 
-def _fused(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def _fused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     return b.fma(x, y, z)
 
 
-def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16", add: OfThree = _fused) -> Value:
+def _mixed(b: Builder, sources: tuple[TypedValue, ...], half: str = "f16", add: OfThree = _fused) -> TypedValue:
     """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
     values, b.floats_read = [], []
     for source, name in zip(sources, _MODIFIERS, strict=True):
@@ -262,20 +262,20 @@ def _mixed(b: Builder, sources: tuple[Value, ...], half: str = "f16", add: OfThr
 
 
 @operations.lane("v_fma_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
-def fma_mix_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fma_mix_f32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded once."""
     return _mixed(b, (x, y, z))
 
 
 @operations.lane("v_mad_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
-def mad_mix_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mad_mix_f32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded twice, without denormals."""
     return _mixed(b, (x, y, z), add=unfused)
 
 
 def _mix_half(name: str, high: bool, add: OfThree) -> None:
     @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False)
-    def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
+    def mix(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, old: TypedValue) -> TypedValue:
         """One half of D = S0 * S1 + S2, rounded to 32 and then to 16 bits; the other half stays."""
         result = finish_float(b, _mixed(b, (x, y, z), add=add).to("f16"), b.modifiers, b.mode, True)
         b.floats_made = [result]
@@ -284,14 +284,14 @@ def _mix_half(name: str, high: bool, add: OfThree) -> None:
 
 
 @operations.lane("v_fma_mix_f32_bf16", "u32 u32 u32 -> f32", static=_MODIFIERS, since=_NEWEST)
-def fma_mix_f32_bf16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fma_mix_f32_bf16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded once; sources of 16 bits are bfloats."""
     return _mixed(b, (x, y, z), "bf16")
 
 
 def _mix_bfloat(name: str, high: bool) -> None:
     @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False, since=_NEWEST, exact=False)
-    def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
+    def mix(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, old: TypedValue) -> TypedValue:
         """One half of D = S0 * S1 + S2, rounded to 32 bits and then to a bfloat; the other half stays."""
         result = _mixed(b, (x, y, z), "bf16").to("bf16")
         b.floats_made = [result]
@@ -310,7 +310,7 @@ for _name, _add in (("fma", _fused), ("mad", unfused)):
 
 def _float_dot(names: str, element: str) -> None:
     @operations.lane(names, f"{element}x2 {element}x2 f32 -> f32", exact=False)
-    def dot(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+    def dot(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
         """D = S2 + S0.low * S1.low + S0.high * S1.high; hardware may round in between, here each sum is rounded.
 
         Whatever MODE says, S2 and D have no denormals (CDNA4's document, 6.4).
@@ -326,7 +326,7 @@ _float_dot("v_dot2_f32_bf16 v_dot2c_f32_bf16 v_dot2acc_f32_bf16", "bf16")
 
 
 @operations.lane("v_dot2_f16_f16", "f16x2 f16x2 f16 -> f16", exact=False)
-def dot2_f16_f16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+def dot2_f16_f16(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
     """D = S2 + S0.low * S1.low + S0.high * S1.high, each sum rounded."""
     for left, right in zip(x, y, strict=True):
         z = b.fma(left, right, z)
@@ -334,7 +334,7 @@ def dot2_f16_f16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Valu
 
 
 @operations.lane("v_dot2_bf16_bf16", "bf16x2 bf16x2 bf16 -> bf16", exact=False)
-def dot2_bf16_bf16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+def dot2_bf16_bf16(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
     """D = S2 + S0.low * S1.low + S0.high * S1.high, summed in 32 bits."""
     total = z.to("f32")
     for left, right in zip(x, y, strict=True):
@@ -342,7 +342,7 @@ def dot2_bf16_bf16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Va
     return total.to("bf16")
 
 
-def _accumulate(b: Builder, products: list[Value], z: Value) -> Value:
+def _accumulate(b: Builder, products: list[TypedValue], z: TypedValue) -> TypedValue:
     """Return z plus 64-bit products, wrapped or saturated to z's type."""
     total = z.to(str(products[0].type))
     for product in products:
@@ -350,7 +350,7 @@ def _accumulate(b: Builder, products: list[Value], z: Value) -> Value:
     return narrow(b, total, str(z.type))
 
 
-def _fields(value: Value, bits: int, signed: bool) -> list[Value]:
+def _fields(value: TypedValue, bits: int, signed: bool) -> list[TypedValue]:
     """Return the elements of a register, low first, in 64 bits."""
     word = value.as_("i32" if signed else "u32")
     return [word.bits(place, bits).to("i64") for place in range(0, 32, bits)]
@@ -360,7 +360,7 @@ def _integer_dot(names: str, kind: str, bits: int) -> None:
     signed = kind == "i32"
 
     @operations.lane(names, f"u32 u32 {kind} -> {kind}")
-    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def dot(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S2 + the sum of the products of the elements; clamp saturates."""
         left, right = _fields(x, bits, signed), _fields(y, bits, signed)
         products = [a * c for a, c in zip(left, right, strict=True)]
@@ -380,7 +380,7 @@ def _halves_dot(names: str, kind: str) -> None:
     half = f"{kind[0]}16"
 
     @operations.lane(names, f"{half}x2 {half}x2 {kind} -> {kind}")
-    def dot(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+    def dot(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
         """D = S2 + S0.low * S1.low + S0.high * S1.high; clamp saturates."""
         wide = f"{kind[0]}64"
         return _accumulate(b, [left.to(wide) * right.to(wide) for left, right in zip(x, y, strict=True)], z)
@@ -392,7 +392,7 @@ _halves_dot("v_dot2_u32_u16", "u32")
 
 def _either_sign(name: str, bits: int) -> None:
     @operations.lane(name, "u32 u32 i32 -> i32", static=("src0_modifiers", "src1_modifiers"))
-    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def dot(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S2 + the sum of the products; each source's elements are signed where its negation bit is set."""
         left = _fields(x, bits, bool(b.modifiers.get("src0_modifiers", 0) & _NEGATE))
         right = _fields(y, bits, bool(b.modifiers.get("src1_modifiers", 0) & _NEGATE))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 operations = OperationTable()
 
@@ -15,61 +15,61 @@ operations = OperationTable()
 
 
 @operations.scalar("s_add_u32 s_add_co_u32", "u32 u32 -> u32 scc")
-def add_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def add_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 + S1; SCC = unsigned carry out."""
     total = x + y
     return total, total < x
 
 
 @operations.scalar("s_sub_u32 s_sub_co_u32", "u32 u32 -> u32 scc")
-def sub_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def sub_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 - S1; SCC = unsigned borrow."""
     return x - y, x < y
 
 
 @operations.scalar("s_addc_u32 s_add_co_ci_u32", "u32 u32 scc -> u32 scc")
-def addc_u32(b: Builder, x: Value, y: Value, carry: Value) -> tuple[Value, Value]:
+def addc_u32(b: Builder, x: TypedValue, y: TypedValue, carry: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 + S1 + SCC; SCC = carry out."""
     total = x.to("u64") + y.to("u64") + carry.to("u64")
     return total.to("u32"), (total >> 32) != 0
 
 
 @operations.scalar("s_subb_u32 s_sub_co_ci_u32", "u32 u32 scc -> u32 scc")
-def subb_u32(b: Builder, x: Value, y: Value, borrow: Value) -> tuple[Value, Value]:
+def subb_u32(b: Builder, x: TypedValue, y: TypedValue, borrow: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 - S1 - SCC; SCC = borrow."""
     subtrahend = y.to("u64") + borrow.to("u64")
     return (x.to("u64") - subtrahend).to("u32"), subtrahend > x.to("u64")
 
 
 @operations.scalar("s_add_i32 s_add_co_i32", "i32 i32 -> i32 scc")
-def add_i32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def add_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 + S1; SCC = signed overflow."""
     total = x + y
     return total, ((x ^ total) & (y ^ total)) < 0
 
 
 @operations.scalar("s_sub_i32 s_sub_co_i32", "i32 i32 -> i32 scc")
-def sub_i32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def sub_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 - S1; SCC = signed overflow."""
     total = x - y
     return total, ((x ^ y) & (x ^ total)) < 0
 
 
 @operations.scalar("s_add_nc_u64 s_add_u64", "u64 u64 -> u64")
-def add_u64(b: Builder, x: Value, y: Value) -> Value:
+def add_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 + S1."""
     return x + y
 
 
 @operations.scalar("s_sub_nc_u64 s_sub_u64", "u64 u64 -> u64")
-def sub_u64(b: Builder, x: Value, y: Value) -> Value:
+def sub_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 - S1."""
     return x - y
 
 
 def _shift_add(amount: int) -> None:
     @operations.scalar(f"s_lshl{amount}_add_u32", "u32 u32 -> u32 scc")
-    def shift_add(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def shift_add(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = (S0 << n) + S1; SCC = the exact value has more than 32 bits."""
         total = (x.to("u64") << amount) + y.to("u64")
         return total.to("u32"), (total >> 32) != 0
@@ -80,7 +80,7 @@ for _amount in (1, 2, 3, 4):
 
 
 @operations.scalar("s_absdiff_i32", "i32 i32 -> i32 scc")
-def absdiff_i32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def absdiff_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = |S0 - S1|, the difference wrapped; SCC = D != 0."""
     result = abs(x - y)
     return result, result != 0
@@ -90,25 +90,25 @@ def absdiff_i32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 @operations.scalar("s_mul_i32", "u32 u32 -> u32")
-def mul_i32(b: Builder, x: Value, y: Value) -> Value:
+def mul_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of S0 * S1."""
     return x * y
 
 
 @operations.scalar("s_mul_hi_u32", "u32 u32 -> u32")
-def mul_hi_u32(b: Builder, x: Value, y: Value) -> Value:
+def mul_hi_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = high half of the unsigned product."""
     return ((x.to("u64") * y.to("u64")) >> 32).to("u32")
 
 
 @operations.scalar("s_mul_hi_i32", "i32 i32 -> i32")
-def mul_hi_i32(b: Builder, x: Value, y: Value) -> Value:
+def mul_hi_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = high half of the signed product."""
     return ((x.to("i64") * y.to("i64")) >> 32).to("i32")
 
 
 @operations.scalar("s_mul_u64", "u64 u64 -> u64")
-def mul_u64(b: Builder, x: Value, y: Value) -> Value:
+def mul_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of S0 * S1."""
     return x * y
 
@@ -118,13 +118,13 @@ def mul_u64(b: Builder, x: Value, y: Value) -> Value:
 
 def _select_smaller_or_larger(kind: str) -> None:
     @operations.scalar(f"s_min_{kind}", f"{kind} {kind} -> {kind} scc")
-    def minimum(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def minimum(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = smaller; SCC = S0 < S1."""
         first = x < y
         return b.select(first, x, y), first
 
     @operations.scalar(f"s_max_{kind}", f"{kind} {kind} -> {kind} scc")
-    def maximum(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def maximum(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = larger; SCC = S0 >= S1."""
         first = x >= y
         return b.select(first, x, y), first
@@ -136,7 +136,7 @@ for _kind in ("i32", "u32"):
 
 def _conditional(bits: int) -> None:
     @operations.scalar(f"s_cselect_b{bits}", f"u{bits} u{bits} scc -> u{bits}")
-    def cselect(b: Builder, x: Value, y: Value, scc: Value) -> Value:
+    def cselect(b: Builder, x: TypedValue, y: TypedValue, scc: TypedValue) -> TypedValue:
         """D = SCC ? S0 : S1."""
         return b.select(scc, x, y)
 
@@ -146,7 +146,7 @@ for _bits in (32, 64):
 
 # Bits ---------------------------------------------------------------------------------------------------------------
 
-_LOGIC: dict[str, Callable[[Value, Value], Value]] = {
+_LOGIC: dict[str, Callable[[TypedValue, TypedValue], TypedValue]] = {
     "and": operator.and_,
     "or": operator.or_,
     "xor": operator.xor,
@@ -158,11 +158,11 @@ _LOGIC: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def _logic(names: str, bits: int, combine: Callable[[Value, Value], Value]) -> None:
+def _logic(names: str, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     spelled = " ".join(f"s_{name}_b{bits}" for name in names.split())
 
     @operations.scalar(spelled, f"u{bits} u{bits} -> u{bits} scc")
-    def logic(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def logic(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = the bitwise function; SCC = D != 0."""
         result = combine(x, y)
         return result, result != 0
@@ -170,19 +170,19 @@ def _logic(names: str, bits: int, combine: Callable[[Value, Value], Value]) -> N
 
 def _shifts(bits: int) -> None:
     @operations.scalar(f"s_lshl_b{bits}", f"u{bits} u32 -> u{bits} scc")
-    def lshl(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def lshl(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = S0 << S1, modulo the width; SCC = D != 0."""
         result = x << (y & (bits - 1)).to(f"u{bits}")
         return result, result != 0
 
     @operations.scalar(f"s_lshr_b{bits}", f"u{bits} u32 -> u{bits} scc")
-    def lshr(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def lshr(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = S0 >> S1; SCC = D != 0."""
         result = x >> (y & (bits - 1)).to(f"u{bits}")
         return result, result != 0
 
     @operations.scalar(f"s_ashr_i{bits}", f"i{bits} u32 -> i{bits} scc")
-    def ashr(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def ashr(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = S0 >> S1 with the sign; SCC = D != 0."""
         result = x >> (y & (bits - 1)).to(f"i{bits}")
         return result, result != 0
@@ -190,13 +190,13 @@ def _shifts(bits: int) -> None:
 
 def _bit_fields(bits: int) -> None:
     @operations.scalar(f"s_bfm_b{bits}", f"u{bits} u{bits} -> u{bits}")
-    def bfm(b: Builder, x: Value, y: Value) -> Value:
+    def bfm(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 ones, shifted left by S1."""
         one = b.like(1, x)
         return ((one << (x & (bits - 1))) - 1) << (y & (bits - 1))
 
     @operations.scalar(f"s_bfe_u{bits}", f"u{bits} u32 -> u{bits} scc")
-    def bfe_u(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def bfe_u(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = S1[22:16] bits of S0 from bit S1; SCC = D != 0."""
         shifted, left, whole, empty = _field(b, x, y)
         field = (shifted << left) >> left
@@ -204,14 +204,14 @@ def _bit_fields(bits: int) -> None:
         return result, result != 0
 
     @operations.scalar(f"s_bfe_i{bits}", f"i{bits} u32 -> i{bits} scc")
-    def bfe_i(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def bfe_i(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """The same, sign-extended from its highest bit."""
         shifted, left, whole, empty = _field(b, x, y)
         field = (shifted << left) >> left
         result = b.select(whole, shifted, b.select(empty, 0, field))
         return result, result != 0
 
-    def _field(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value, Value]:
+    def _field(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue, TypedValue, TypedValue]:
         shifted = x >> (y & (bits - 1)).to(str(x.type))
         width = (y >> 16) & 0x7F
         left = (bits - width) & (bits - 1)
@@ -227,7 +227,7 @@ for _bits in (32, 64):
 
 def _pack(low: str, high: str) -> None:
     @operations.scalar(f"s_pack_{low}{high}_b32_b16", "u32 u32 -> u32")
-    def pack(b: Builder, x: Value, y: Value) -> Value:
+    def pack(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = a half of S1 over a half of S0; the letters say which."""
         below = x & 0xFFFF if low == "l" else x >> 16
         above = y << 16 if high == "l" else y & 0xFFFF0000
@@ -239,7 +239,7 @@ for _low, _high in ("ll", "lh", "hh", "hl"):
 
 # Comparisons --------------------------------------------------------------------------------------------------------
 
-_RELATIONS: dict[str, Callable[[Value, Value], Value]] = {
+_RELATIONS: dict[str, Callable[[TypedValue, TypedValue], TypedValue]] = {
     "eq": lambda x, y: x == y,
     "lg": lambda x, y: x != y,
     "gt": operator.gt,
@@ -249,21 +249,21 @@ _RELATIONS: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def _compare(relation: str, kind: str, holds: Callable[[Value, Value], Value]) -> None:
+def _compare(relation: str, kind: str, holds: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     @operations.scalar(f"s_cmp_{relation}_{kind}", f"{kind} {kind} -> scc")
-    def compare(b: Builder, x: Value, y: Value) -> Value:
+    def compare(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """SCC = the relation of S0 to S1."""
         return holds(x, y)
 
 
-def _compare_constant(relation: str, kind: str, holds: Callable[[Value, Value], Value]) -> None:
+def _compare_constant(relation: str, kind: str, holds: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     @operations.scalar(f"s_cmpk_{relation}_{kind}", f"sdst:{kind} #simm16 -> scc")
-    def compare(b: Builder, x: Value, constant: Value) -> Value:
+    def compare(b: Builder, x: TypedValue, constant: TypedValue) -> TypedValue:
         """SCC = the relation of the register to the 16-bit constant, extended by the type's sign."""
         return holds(x, _simm16(constant) if kind == "i32" else constant & 0xFFFF)
 
 
-def _simm16(constant: Value) -> Value:
+def _simm16(constant: TypedValue) -> TypedValue:
     return constant.as_("i32").bits(0, 16)
 
 
@@ -277,7 +277,7 @@ for _relation in ("eq", "lg"):
 
 def _test_bit(bits: int, wanted: int) -> None:
     @operations.scalar(f"s_bitcmp{wanted}_b{bits}", f"u{bits} u32 -> scc")
-    def bitcmp(b: Builder, x: Value, y: Value) -> Value:
+    def bitcmp(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """SCC = bit S1 of S0 is the wanted one."""
         bit = (x >> (y & (bits - 1)).to(f"u{bits}")) & 1
         return bit == wanted
@@ -291,24 +291,24 @@ for _bits in (32, 64):
 
 
 @operations.scalar("s_movk_i32", "#simm16 -> i32")
-def movk_i32(b: Builder, constant: Value) -> Value:
+def movk_i32(b: Builder, constant: TypedValue) -> TypedValue:
     """D = the constant, sign-extended."""
     return _simm16(constant)
 
 
 @operations.scalar("s_cmovk_i32", "sdst:i32 #simm16 scc -> i32")
-def cmovk_i32(b: Builder, old: Value, constant: Value, scc: Value) -> Value:
+def cmovk_i32(b: Builder, old: TypedValue, constant: TypedValue, scc: TypedValue) -> TypedValue:
     """D = the constant if SCC."""
     return b.select(scc, _simm16(constant), old)
 
 
 @operations.scalar("s_addk_i32 s_addk_co_i32", "i32 #simm16 -> i32 scc")
-def addk_i32(b: Builder, old: Value, constant: Value) -> tuple[Value, Value]:
+def addk_i32(b: Builder, old: TypedValue, constant: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D += the constant; SCC = signed overflow."""
     return add_i32(b, old, _simm16(constant))
 
 
 @operations.scalar("s_mulk_i32", "i32 #simm16 -> i32")
-def mulk_i32(b: Builder, old: Value, constant: Value) -> Value:
+def mulk_i32(b: Builder, old: TypedValue, constant: TypedValue) -> TypedValue:
     """D *= the constant."""
     return old * _simm16(constant)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
@@ -19,69 +19,69 @@ def _of_width(bits: int) -> None:
     word = f"u{bits}"
 
     @operations.scalar(f"s_mov_b{bits}", f"{word} -> {word}")
-    def mov(b: Builder, x: Value) -> Value:
+    def mov(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0."""
         return x
 
     @operations.scalar(f"s_cmov_b{bits}", f"sdst:{word} src0:{word} scc -> {word}")
-    def cmov(b: Builder, old: Value, x: Value, scc: Value) -> Value:
+    def cmov(b: Builder, old: TypedValue, x: TypedValue, scc: TypedValue) -> TypedValue:
         """D = S0 if SCC."""
         return b.select(scc, x, old)
 
     @operations.scalar(f"s_not_b{bits}", f"{word} -> {word} scc")
-    def not_(b: Builder, x: Value) -> tuple[Value, Value]:
+    def not_(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = ~S0; SCC = D != 0."""
         return ~x, ~x != 0
 
     @operations.scalar(f"s_brev_b{bits}", f"{word} -> {word}")
-    def brev(b: Builder, x: Value) -> Value:
+    def brev(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 with its bits in reverse order."""
         return b.bit_reverse(x)
 
     @operations.scalar(f"s_bcnt1_i32_b{bits}", f"{word} -> u32 scc")
-    def bcnt1(b: Builder, x: Value) -> tuple[Value, Value]:
+    def bcnt1(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = number of ones; SCC = D != 0."""
         return b.popcount(x).to("u32"), x != 0
 
     @operations.scalar(f"s_bcnt0_i32_b{bits}", f"{word} -> u32 scc")
-    def bcnt0(b: Builder, x: Value) -> tuple[Value, Value]:
+    def bcnt0(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = number of zeros; SCC = D != 0."""
         return b.popcount(~x).to("u32"), ~x != 0
 
     @operations.scalar(f"s_ff1_i32_b{bits} s_ctz_i32_b{bits}", f"{word} -> u32")
-    def ff1(b: Builder, x: Value) -> Value:
+    def ff1(b: Builder, x: TypedValue) -> TypedValue:
         """D = place of the lowest one, -1 if there is none."""
         return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x).to("u32"))
 
     @operations.scalar(f"s_ff0_i32_b{bits}", f"{word} -> u32")
-    def ff0(b: Builder, x: Value) -> Value:
+    def ff0(b: Builder, x: TypedValue) -> TypedValue:
         """D = place of the lowest zero, -1 if there is none."""
         return ff1(b, ~x)
 
     @operations.scalar(f"s_flbit_i32_b{bits} s_clz_i32_u{bits}", f"{word} -> u32")
-    def flbit(b: Builder, x: Value) -> Value:
+    def flbit(b: Builder, x: TypedValue) -> TypedValue:
         """D = zeros above the highest one, -1 if there is none."""
         return b.select(x == 0, 0xFFFFFFFF, b.leading_zeros(x).to("u32"))
 
     tail = "" if bits == 32 else "_i64"
 
     @operations.scalar(f"s_flbit_i32{tail} s_cls_i32{tail}", f"i{bits} -> u32")
-    def flbit_signed(b: Builder, x: Value) -> Value:
+    def flbit_signed(b: Builder, x: TypedValue) -> TypedValue:
         """D = bits equal to the sign bit, from the top; -1 if all are."""
         return flbit(b, (x ^ (x >> (bits - 1))).as_(word))
 
-    def _in_quads(x: Value) -> Value:
+    def _in_quads(x: TypedValue) -> TypedValue:
         """Return the lowest bit of each group of four set where any of the four is."""
         pairs = x | (x >> 1)
         return (pairs | (pairs >> 2)) & (0x1111111111111111 & ((1 << bits) - 1))
 
     @operations.scalar(f"s_wqm_b{bits}", f"{word} -> {word} scc")
-    def wqm(b: Builder, x: Value) -> tuple[Value, Value]:
+    def wqm(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = S0 with every group of four bits all ones where any is; SCC = D != 0."""
         return _in_quads(x) * 15, x != 0
 
     @operations.scalar(f"s_quadmask_b{bits}", f"{word} -> {word} scc")
-    def quadmask(b: Builder, x: Value) -> tuple[Value, Value]:
+    def quadmask(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D = one bit for each group of four, set where any is; SCC = D != 0."""
         result = _in_quads(x)
         for shift, keep in ((3, 0x0303030303030303), (6, 0x000F000F000F000F), (12, 0xFF000000FF), (24, 0xFFFF)):
@@ -94,7 +94,7 @@ def _of_width(bits: int) -> None:
 
 def _bitset(bits: int, value: int) -> None:
     @operations.scalar(f"s_bitset{value}_b{bits}", f"sdst:u{bits} src0:u32 -> u{bits}")
-    def bitset(b: Builder, old: Value, place: Value) -> Value:
+    def bitset(b: Builder, old: TypedValue, place: TypedValue) -> TypedValue:
         """Set one bit of D, chosen by S0, to the value."""
         bit = b.like(1, old) << (place & (bits - 1)).to(f"u{bits}")
         return old | bit if value else old & ~bit
@@ -105,7 +105,7 @@ for _bits in (32, 64):
 
 
 @operations.scalar("s_bitreplicate_b64_b32", "u32 -> u64")
-def bitreplicate(b: Builder, x: Value) -> Value:
+def bitreplicate(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0 with every bit doubled."""
     spread = x.to("u64")
     for shift, keep in (
@@ -120,26 +120,26 @@ def bitreplicate(b: Builder, x: Value) -> Value:
 
 
 @operations.scalar("s_sext_i32_i8", "i32 -> i32")
-def sext_i8(b: Builder, x: Value) -> Value:
+def sext_i8(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0[7:0], sign-extended."""
     return x.bits(0, 8)
 
 
 @operations.scalar("s_sext_i32_i16", "i32 -> i32")
-def sext_i16(b: Builder, x: Value) -> Value:
+def sext_i16(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0[15:0], sign-extended."""
     return x.bits(0, 16)
 
 
 @operations.scalar("s_abs_i32", "i32 -> i32 scc")
-def abs_i32(b: Builder, x: Value) -> tuple[Value, Value]:
+def abs_i32(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = |S0|, of the least integer itself; SCC = D != 0."""
     return abs(x), x != 0
 
 
 # EXEC ---------------------------------------------------------------------------------------------------------------
 
-_WITH_EXEC: dict[str, Callable[[Value, Value], Value]] = {
+_WITH_EXEC: dict[str, Callable[[TypedValue, TypedValue], TypedValue]] = {
     "and": lambda x, mask: x & mask,
     "or": lambda x, mask: x | mask,
     "xor": lambda x, mask: x ^ mask,
@@ -153,7 +153,9 @@ _WITH_EXEC: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def _change_exec(w: WaveBuilder, x: Value, bits: int, combine: Callable[[Value, Value], Value]) -> tuple[Value, Value]:
+def _change_exec(
+    w: WaveBuilder, x: TypedValue, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]
+) -> tuple[TypedValue, TypedValue]:
     """Write a new EXEC, and return the old and the new one; a 32-bit operation changes only the low half."""
     old = w.exec_bits.to(f"u{bits}")
     new = combine(x, old)
@@ -164,22 +166,22 @@ def _change_exec(w: WaveBuilder, x: Value, bits: int, combine: Callable[[Value, 
     return old, new
 
 
-def _saveexec(names: str, bits: int, combine: Callable[[Value, Value], Value]) -> None:
+def _saveexec(names: str, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     spelled = " ".join(f"s_{name}_saveexec_b{bits}" for name in names.split())
 
     @operations.wave(spelled, f"u{bits} -> sdst:u{bits} scc")
-    def saveexec(w: WaveBuilder, result: Slot, scc: Slot, source: Slot) -> None:
+    def saveexec(w: WaveBuilder, result: OperandSlot, scc: OperandSlot, source: OperandSlot) -> None:
         """D = EXEC; EXEC = the function of S0 and EXEC; SCC = EXEC != 0."""
         old, new = _change_exec(w, source.scalar(), bits, combine)
         result.write_scalar(old)
         scc.write_scalar(new)
 
 
-def _wrexec(names: str, bits: int, combine: Callable[[Value, Value], Value]) -> None:
+def _wrexec(names: str, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     spelled = " ".join(f"s_{name}_wrexec_b{bits}" for name in names.split())
 
     @operations.wave(spelled, f"u{bits} -> sdst:u{bits} scc")
-    def wrexec(w: WaveBuilder, result: Slot, scc: Slot, source: Slot) -> None:
+    def wrexec(w: WaveBuilder, result: OperandSlot, scc: OperandSlot, source: OperandSlot) -> None:
         """EXEC = the function of S0 and EXEC; D = EXEC; SCC = EXEC != 0."""
         _, new = _change_exec(w, source.scalar(), bits, combine)
         result.write_scalar(new)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.builder import Builder
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.floats import clamp_integer, power_of_two
 from luthier.emulator.operations.number_formats import float_value, format_of
 
 
-def decode(b: Builder, x: Value, kind: str) -> Value:
+def decode(b: Builder, x: TypedValue, kind: str) -> TypedValue:
     """Return the low bits of an integer as a 32-bit float, exactly."""
     form = format_of(b.processor, kind)
     return float_value(b, x.to("u32") & (2 * form.sign - 1), form)
 
 
-def bfloat(b: Builder, x: Value) -> Value:
+def bfloat(b: Builder, x: TypedValue) -> TypedValue:
     """Return a 64-bit float as a bfloat, rounded to nearest even at once."""
     return encode(b, x, "bf16").to("u16").as_("bf16")
 
 
-def encode(b: Builder, x: Value, kind: str, random: Value | None = None, *, saturates: bool = True) -> Value:
+def encode(
+    b: Builder, x: TypedValue, kind: str, random: TypedValue | None = None, *, saturates: bool = True
+) -> TypedValue:
     """Return a 64-bit float rounded to nearest even, as a u32 code with its sign.
 
     Args:
@@ -58,14 +60,14 @@ def encode(b: Builder, x: Value, kind: str, random: Value | None = None, *, satu
     )
 
 
-def block_scale(b: Builder, scale: Value) -> Value:
+def block_scale(b: Builder, scale: TypedValue) -> TypedValue:
     """Return 2 to the exponent of a 32-bit float, in 64 bits; NaN where the exponent is that of NaN."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(clamp_integer(b, exponent.as_("i32").to("i64") - 127, -127, 127), 64)
     return b.select(exponent == 0xFF, b.bits_const("f64", 0x7FF8000000000000), power)
 
 
-def block_unscale(b: Builder, scale: Value) -> Value:
+def block_unscale(b: Builder, scale: TypedValue) -> TypedValue:
     """Return the inverse of `block_scale`, exactly."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(127 - exponent.as_("i32").to("i64"), 64)

@@ -9,8 +9,8 @@ from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64, PTR
 from luthier.emulator.ir.memory_code import check_scalar, fault
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.buffer import wide_fields
 from luthier.emulator.operations.flat import scaled
 
@@ -20,7 +20,7 @@ _SCRATCH_UNIT = 64
 """Bytes that an SGPR's offset of the instructions for scratch counts in (ISA documents, "Scalar memory addressing")."""
 
 
-def _offset(soffset: Slot, offset: Slot, size: int = 1, unit: int = 1) -> Value:
+def _offset(soffset: OperandSlot, offset: OperandSlot, size: int = 1, unit: int = 1) -> TypedValue:
     """Return the immediate (signed) plus SGPR (unsigned) offset, as u64.
 
     Args:
@@ -40,7 +40,9 @@ def _offset(soffset: Slot, offset: Slot, size: int = 1, unit: int = 1) -> Value:
     return total
 
 
-def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot, unit: int = 1) -> None:
+def _load(
+    w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot, unit: int = 1
+) -> None:
     """D = dwords at (base + offset) & ~3."""
     count = result.spec.type.count
     address = (base.scalar() + _offset(soffset, offset, 4 * count, unit)) & 0xFFFFFFFFFFFFFFFC
@@ -49,12 +51,14 @@ def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot,
     result.write_scalars(words)
 
 
-def _load_scratch(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+def _load_scratch(
+    w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+) -> None:
     """D = dwords at (base + offset) & ~3, where an SGPR's offset counts 64 bytes."""
     _load(w, result, base, soffset, offset, _SCRATCH_UNIT)
 
 
-def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
+def _buffer(w: WaveBuilder, base: OperandSlot) -> tuple[TypedValue, TypedValue]:
     """Return the address and bytes of the buffer that a descriptor names."""
     words = base.scalars()
     if w.major >= 125:
@@ -69,7 +73,9 @@ def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
     return start, w.select(stride == 0, records, records * stride)
 
 
-def _buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+def _buffer_load(
+    w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+) -> None:
     """D = dwords of a buffer; those that begin beyond its number of records are 0 (ISA documents, "Address and GPR
     range checking")."""
     start, size = _buffer(w, base)
@@ -118,7 +124,14 @@ def _declare_store(count: int) -> None:
         @operations.wave(
             f"{prefix}_{name}", f"sdata:u32x{count} sbase:u64 soffset:u32 #offset ->", since=(9, 10), until=(11,)
         )
-        def store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot, unit: int = unit) -> None:
+        def store(
+            w: WaveBuilder,
+            data: OperandSlot,
+            base: OperandSlot,
+            soffset: OperandSlot,
+            offset: OperandSlot,
+            unit: int = unit,
+        ) -> None:
             """Dwords at (base + offset) & ~3 = D."""
             address = (base.scalar() + _offset(soffset, offset, unit=unit)) & 0xFFFFFFFFFFFFFFFC
             pointer = check_scalar(w, address, 4 * count)
@@ -128,7 +141,9 @@ def _declare_store(count: int) -> None:
     @operations.wave(
         f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", since=(9, 10), until=(11,)
     )
-    def buffer_store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+    def buffer_store(
+        w: WaveBuilder, data: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+    ) -> None:
         """Dwords of a buffer = D; those that begin beyond its number of records are dropped."""
         start, size = _buffer(w, base)
         where = _offset(soffset, offset)
@@ -142,7 +157,7 @@ for _count in (1, 2, 4):
     _declare_store(_count)
 
 
-def _aligned(w: WaveBuilder, address: Value, size: int) -> ir.Value:
+def _aligned(w: WaveBuilder, address: TypedValue, size: int) -> ir.Value:
     """Return a pointer to what an atomic operation accesses; stop where it is not aligned."""
     with w.when((address & (size - 1)) != 0):
         fault(w, address, w.number(0), size, layout.FAULT_ALIGNMENT)
@@ -164,11 +179,11 @@ def _declare_atomic(atomic: Atomic) -> None:
         )
         def run(
             w: WaveBuilder,
-            result: Slot,
-            data: Slot,
-            base: Slot,
-            soffset: Slot,
-            offset: Slot,
+            result: OperandSlot,
+            data: OperandSlot,
+            base: OperandSlot,
+            soffset: OperandSlot,
+            offset: OperandSlot,
             base_type: str = base_type,
         ) -> None:
             """old = memory; memory = op(old, D); with GLC, D = old. Beyond a buffer nothing is done, and old is 0."""
@@ -205,7 +220,7 @@ def _load_small(bits: int, signed: bool) -> None:
     aligned = 0x10000000000000000 - bits // 8
 
     @operations.wave(names, "sbase:u64 soffset:u32 #offset -> sdst:u32", since=(12,))
-    def load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot) -> None:
         """D = the 8 or 16 bits at base + offset, extended."""
         address = (base.scalar() + _offset(soffset, offset, bits // 8)) & aligned
         pointer = check_scalar(w, address, bits // 8)
@@ -215,7 +230,9 @@ def _load_small(bits: int, signed: bool) -> None:
     buffer_names = f"s_buffer_load_{'i' if signed else 'u'}{bits}"
 
     @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", since=(12,), generations=True)
-    def buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+    def buffer_load(
+        w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
+    ) -> None:
         """D = 8 or 16 bits of a buffer, extended; 0 beyond its number of records."""
         start, size = _buffer(w, base)
         place = _offset(soffset, offset)

@@ -18,8 +18,8 @@ from msgspec import Struct
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I8, I64, PTR
 from luthier.emulator.ir.memory_code import check_scalar, note_access, unanswered
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.asynchronous import arrive_at
 from luthier.emulator.questions import CLUSTER, OUTSIDE_LDS, TENSOR, TENSOR_STEPS
 
@@ -33,10 +33,10 @@ _LARGE = 1 << 62
 class _Words:
     """Dwords of the descriptor's second, third and fourth group, one behind the other, by the bit."""
 
-    def __init__(self, words: Sequence[Value]) -> None:
+    def __init__(self, words: Sequence[TypedValue]) -> None:
         self.words = words
 
-    def bits(self, first: int, count: int) -> Value:
+    def bits(self, first: int, count: int) -> TypedValue:
         """Return `count` bits from the bit `first` on, as u64."""
         index, shift = divmod(first, 32)
         value = self.words[index].to("u64")
@@ -49,38 +49,38 @@ class _Words:
 class _Tile(Struct, frozen=True):
     """Everything that a descriptor says."""
 
-    base: Value
-    lds: Value
-    size: Value
+    base: TypedValue
+    lds: TypedValue
+    size: TypedValue
     """Bytes of an element, as all numbers here u64."""
-    tile: list[Value]
+    tile: list[TypedValue]
     """Elements by dimension; 1 beyond the rank."""
-    tensor: list[Value]
-    within: list[Value]
+    tensor: list[TypedValue]
+    within: list[TypedValue]
     """By dimension: whether it is below the rank."""
-    strides: list[Value]
+    strides: list[TypedValue]
     """Of dimension 1 and those above it."""
-    rows: Value
-    steps: Value
+    rows: TypedValue
+    steps: TypedValue
     """Tiles that are copied."""
-    step: Value
+    step: TypedValue
     """Elements in memory from one of them to the next."""
-    lds_step: Value
-    interval: Value
+    lds_step: TypedValue
+    interval: TypedValue
     """Bytes in LDS behind which …"""
-    pad: Value
+    pad: TypedValue
     """… as many are left free."""
-    gather: Value
-    indices: list[Value]
+    gather: TypedValue
+    indices: list[TypedValue]
     """Coordinates of dimension 1, of a gather."""
 
 
-def _group(w: WaveBuilder, slot: Slot, count: int) -> list[Value]:
+def _group(w: WaveBuilder, slot: OperandSlot, count: int) -> list[TypedValue]:
     """Return the dwords of an operand; zeros where the instruction's short form has none."""
     return slot.scalars() if slot.present else [w.number(0)] * count
 
 
-def _tile(w: WaveBuilder, first: Sequence[Value], words: Sequence[Value]) -> _Tile:
+def _tile(w: WaveBuilder, first: Sequence[TypedValue], words: Sequence[TypedValue]) -> _Tile:
     """Return what the groups of a descriptor say; what nobody explains is a fault."""
     d1, d2, d3 = _Words(words[:8]), _Words(words[8:12]), _Words(words[12:])
     one, zero = w.number(1, "u64"), w.number(0, "u64")
@@ -94,7 +94,7 @@ def _tile(w: WaveBuilder, first: Sequence[Value], words: Sequence[Value]) -> _Ti
     for dimension in range(2, _DIMENSIONS):  # a gather has its coordinates there
         tile[dimension] = w.select(gather, zero, tile[dimension])
     tile[3] = w.select(iterate, zero, tile[3])
-    within: list[Value] = [tile[-1] != 0]
+    within: list[TypedValue] = [tile[-1] != 0]
     for extent in reversed(tile[:-1]):
         within.insert(0, within[0] | (extent != 0))
     some = within[0]
@@ -131,7 +131,7 @@ def _tile(w: WaveBuilder, first: Sequence[Value], words: Sequence[Value]) -> _Ti
 
 
 @contextmanager
-def _each(w: WaveBuilder, count: Value) -> Iterator[Value]:
+def _each(w: WaveBuilder, count: TypedValue) -> Iterator[TypedValue]:
     """Emit code that runs for each number below a count."""
     head, body, done = (w.llvm_function.append_basic_block(name) for name in ("each", "one", "all"))
     before = w.ir.block
@@ -147,14 +147,14 @@ def _each(w: WaveBuilder, count: Value) -> Iterator[Value]:
     w.ir.position_at_end(done)
 
 
-def _variable(w: WaveBuilder, value: Value) -> Any:
+def _variable(w: WaveBuilder, value: TypedValue) -> Any:
     with w.ir.goto_entry_block():
         place = w.ir.alloca(I64)
     w.ir.store(value.llvm, place)
     return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
 
 
-def _origins(w: WaveBuilder, t: _Tile, offset: Value) -> list[Value]:
+def _origins(w: WaveBuilder, t: _Tile, offset: TypedValue) -> list[TypedValue]:
     """Return the coordinates at which one of several tiles begins, `offset` elements behind the first.
 
     That is known where each dimension of more than one element begins behind all of those below it.
@@ -180,7 +180,9 @@ def _origins(w: WaveBuilder, t: _Tile, offset: Value) -> list[Value]:
     return origins
 
 
-def _row(w: WaveBuilder, t: _Tile, step: Value, row: Value, indices: Any) -> tuple[Value, Value, Value]:
+def _row(
+    w: WaveBuilder, t: _Tile, step: TypedValue, row: TypedValue, indices: Any
+) -> tuple[TypedValue, TypedValue, TypedValue]:
     """Return where a row of a tile begins, in elements in memory and in LDS, and how many of it are in the tensor."""
     origins = _origins(w, t, step * t.step)
     place = step * t.step
@@ -201,20 +203,22 @@ def _row(w: WaveBuilder, t: _Tile, step: Value, row: Value, indices: Any) -> tup
     return place, step * t.lds_step + row * t.tile[0], valid
 
 
-def _lds(w: WaveBuilder, start: Value, size: Value) -> Value:
+def _lds(w: WaveBuilder, start: TypedValue, size: TypedValue) -> TypedValue:
     """Return the host address of bytes of LDS."""
     limit = w.load(w.wave_field("lds_size"), "u64")
     unanswered(w, (size != 0) & (start + size > limit), OUTSIDE_LDS)
     return start + w.load(w.wave_field("lds"), "u64")
 
 
-def _move(w: WaveBuilder, name: str, target: Value, source: Any, size: Value) -> None:
+def _move(w: WaveBuilder, name: str, target: TypedValue, source: Any, size: TypedValue) -> None:
     kinds = [PTR, source.type, I64, ir.IntType(1)]
     callee = w.function(name, ir.VoidType(), kinds)
     w.ir.call(callee, [w.ir.inttoptr(target.llvm, PTR), source, size.llvm, ir.Constant(ir.IntType(1), 0)])
 
 
-def _load_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, size: Value, valid: Value) -> None:
+def _load_row(
+    w: WaveBuilder, t: _Tile, address: TypedValue, lds: TypedValue, size: TypedValue, valid: TypedValue
+) -> None:
     """Emit the copy of a row to LDS: in pieces that end where padding begins, zeros behind what the tensor has."""
     host, done = _variable(w, w.number(0, "u64")), _variable(w, w.number(0, "u64"))
     w.store(w.number(0, "u64"), host)
@@ -241,7 +245,7 @@ def _load_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, size: Value,
         w.store(at + length, done)
 
 
-def _store_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, valid: Value) -> None:
+def _store_row(w: WaveBuilder, t: _Tile, address: TypedValue, lds: TypedValue, valid: TypedValue) -> None:
     """Emit the copy of what a row has of the tensor to memory."""
     with w.ir.if_then((valid != 0).llvm):
         source = _lds(w, t.lds + lds, valid)
@@ -250,7 +254,7 @@ def _store_row(w: WaveBuilder, t: _Tile, address: Value, lds: Value, valid: Valu
         _move(w, "llvm.memcpy.p0.p0.i64", host, w.ir.inttoptr(source.llvm, PTR), valid)
 
 
-def _copy(w: WaveBuilder, groups: Sequence[Slot], *, store: bool) -> None:
+def _copy(w: WaveBuilder, groups: Sequence[OperandSlot], *, store: bool) -> None:
     """Emit a copy, and what its descriptor wants of a barrier in LDS."""
     first = _group(w, groups[0], 4)
     words = [word for slot, count in zip(groups[1:], (8, 4, 4), strict=True) for word in _group(w, slot, count)]
@@ -278,12 +282,12 @@ def _copy(w: WaveBuilder, groups: Sequence[Slot], *, store: bool) -> None:
 
 
 @operations.wave("tensor_load_to_lds", _GROUPS, since=(125,))
-def load(w: WaveBuilder, first: Slot, second: Slot, third: Slot, fourth: Slot) -> None:
+def load(w: WaveBuilder, first: OperandSlot, second: OperandSlot, third: OperandSlot, fourth: OperandSlot) -> None:
     """LDS = the tile of a tensor that the descriptor names."""
     _copy(w, (first, second, third, fourth), store=False)
 
 
 @operations.wave("tensor_store_from_lds", _GROUPS, since=(125,))
-def store(w: WaveBuilder, first: Slot, second: Slot, third: Slot, fourth: Slot) -> None:
+def store(w: WaveBuilder, first: OperandSlot, second: OperandSlot, third: OperandSlot, fourth: OperandSlot) -> None:
     """The tile of a tensor that the descriptor names = LDS."""
     _copy(w, (first, second, third, fourth), store=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.memory_code import each_lane, fault, gather, gather_rows, lds_access, scatter, unanswered
-from luthier.emulator.ir.values import Value
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.flat import PLACE, checked
 from luthier.emulator.questions import BANKS
 
@@ -23,7 +23,7 @@ Source = Callable[[int, int], tuple[int, int]]
 """From a lane and the number of one of its elements to the lane and element that it comes from."""
 
 
-def _elements(rows: list[Value], bits: int) -> list[Value]:
+def _elements(rows: list[TypedValue], bits: int) -> list[TypedValue]:
     """Return the elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
     found = []
     for index in range(32 * len(rows) // bits):
@@ -35,7 +35,7 @@ def _elements(rows: list[Value], bits: int) -> list[Value]:
     return found
 
 
-def exchanged(w: WaveBuilder, rows: list[Value], bits: int, source: Source) -> list[Value]:
+def exchanged(w: WaveBuilder, rows: list[TypedValue], bits: int, source: Source) -> list[TypedValue]:
     """Return registers whose elements are exchanged between lanes."""
     elements = _elements(rows, bits)
     packed = [w.const("u32", 0) for _ in rows]
@@ -86,7 +86,7 @@ def _declare_global(names: str, dwords: int, bits: int, source: Source, since: i
     spelled = " ".join(f"global_load_{name}" for name in names.split())
 
     @operations.wave(spelled, f"{PLACE} -> vdst:u32x{dwords}", since=(since,))
-    def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
         _check_lanes(w)
         hosts = checked(w, "global", vaddr, saddr, offset, 4 * dwords)
@@ -97,7 +97,7 @@ def _declare_global(names: str, dwords: int, bits: int, source: Source, since: i
 
 def _declare_lds(name: str, dwords: int, bits: int, source: Source) -> None:
     @operations.wave(f"ds_load_{name}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(125,))
-    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset: OperandSlot) -> None:
         """D = LDS[addr + offset] with elements exchanged between lanes, as those of memory are."""
         _check_lanes(w)
         hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 4 * dwords)
@@ -123,18 +123,20 @@ for _name, _dwords, _bits, _source in (
 
 
 def _declare_block(space: str) -> None:
-    def check(w: WaveBuilder, block: Slot) -> None:
+    def check(w: WaveBuilder, block: OperandSlot) -> None:
         """Stop where the last register of the block has other upper bits than the first."""
         if w.major >= 125:
             row = 4 * w.wave_size
             first = ((w.slot_value(block.position) - layout.VECTORS) & (layout.VECTOR_ROWS * row - 1)) + 31 * row
             unanswered(w, first >= layout.VECTOR_ROWS * row, BANKS)
 
-    def places(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, index: Value) -> Value:
+    def places(
+        w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, index: TypedValue
+    ) -> TypedValue:
         return checked(w, space, vaddr, saddr, offset, 4, index.to("u32") << 2)
 
     @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,), generations=True)
-    def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
         """Load D[i] = memory[address + 4 i] for each bit i of M0."""
         check(w, result)
         with each_lane(w, w.m0) as index:
@@ -144,7 +146,7 @@ def _declare_block(space: str) -> None:
             w.ir.store(w.select(w.exec, value, old).llvm, place, align=4 * w.wave_size)
 
     @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,), generations=True)
-    def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot) -> None:
+    def store(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, data: OperandSlot) -> None:
         """Store memory[address + 4 i] = D[i] for each bit i of M0."""
         check(w, data)
         with each_lane(w, w.m0) as index:

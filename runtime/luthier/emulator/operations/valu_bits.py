@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.valu_int import byte_differences, clamps
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
 
@@ -20,31 +20,31 @@ operations = OperationTable()
 
 
 @operations.lane("v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "u32 -> u32")
-def mov_b32(b: Builder, x: Value) -> Value:
+def mov_b32(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0."""
     return x
 
 
 @operations.lane("v_mov_b64", "u64 -> u64")
-def mov_b64(b: Builder, x: Value) -> Value:
+def mov_b64(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0."""
     return x
 
 
 @operations.lane("v_mov_b16", "u16 -> u16")
-def mov_b16(b: Builder, x: Value) -> Value:
+def mov_b16(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0."""
     return x
 
 
 def _swap(bits: int) -> None:
     @operations.lane(f"v_swap_b{bits}", f"src0:u{bits} src1:u{bits} -> vdst:u{bits} vdst1:u{bits}")
-    def swap(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    def swap(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
         """D and S0 exchange their values."""
         return x, y
 
     @operations.lane("v_cndmask_b32" if bits == 32 else "v_cndmask_b16", f"u{bits} u{bits} mask -> u{bits}")
-    def cndmask(b: Builder, x: Value, y: Value, mask: Value) -> Value:
+    def cndmask(b: Builder, x: TypedValue, y: TypedValue, mask: TypedValue) -> TypedValue:
         """D = mask ? S1 : S0."""
         return b.select(mask, y, x)
 
@@ -56,20 +56,20 @@ _swap(16)
 
 
 @operations.lane("v_not_b32", "u32 -> u32")
-def not_b32(b: Builder, x: Value) -> Value:
+def not_b32(b: Builder, x: TypedValue) -> TypedValue:
     """D = ~S0."""
     return ~x
 
 
 @operations.lane("v_not_b16", "u16 -> u16")
-def not_b16(b: Builder, x: Value) -> Value:
+def not_b16(b: Builder, x: TypedValue) -> TypedValue:
     """D = ~S0."""
     return ~x
 
 
-def _logic(name: str, bits: int, combine: Callable[[Value, Value], Value]) -> None:
+def _logic(name: str, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
     @operations.lane(f"v_{name}_b{bits}", f"u{bits} u{bits} -> u{bits}")
-    def logic(b: Builder, x: Value, y: Value) -> Value:
+    def logic(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the bitwise function."""
         return combine(x, y)
 
@@ -81,31 +81,31 @@ _logic("xnor", 32, lambda x, y: ~(x ^ y))
 
 
 @operations.lane("v_or3_b32", "u32 u32 u32 -> u32")
-def or3_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def or3_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 | S1 | S2."""
     return x | y | z
 
 
 @operations.lane("v_xor3_b32", "u32 u32 u32 -> u32")
-def xor3_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def xor3_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 ^ S1 ^ S2."""
     return x ^ y ^ z
 
 
 @operations.lane("v_and_or_b32", "u32 u32 u32 -> u32")
-def and_or_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def and_or_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 & S1) | S2."""
     return (x & y) | z
 
 
 @operations.lane("v_lshl_or_b32", "u32 u32 u32 -> u32")
-def lshl_or_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def lshl_or_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 << S1) | S2."""
     return (x << (y & 31)) | z
 
 
 @operations.lane("v_bfi_b32", "u32 u32 u32 -> u32")
-def bfi_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def bfi_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S1 where S0 is one, S2 where it is zero."""
     return (x & y) | (~x & z)
 
@@ -114,7 +114,7 @@ def _any_function(bits: int) -> None:
     word = f"u{bits}"
 
     @operations.lane(f"v_bitop3_b{bits}", f"{word} {word} {word} -> {word}", static=("bitop3",))
-    def bitop3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def bitop3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the function of three bits whose truth table is the constant: bit 4·S0 + 2·S1 + S2 of it."""
         table = b.modifiers.get("bitop3", 0)
         result = b.like(0, x)
@@ -129,7 +129,7 @@ _any_function(16)
 
 
 @operations.lane("v_bitop2_b32", "u32 u32 -> u32", static=("bitop3",), since=(12,))
-def bitop2(b: Builder, x: Value, y: Value) -> Value:
+def bitop2(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = v_bitop3_b32 with 0 as S2; a half of VOPD (LLVM, AMDGPUBaseInfo.cpp, getBitOp2: ``and`` is 0x40)."""
     table = b.modifiers.get("bitop3", 0)
     result = b.like(0, x)
@@ -145,21 +145,21 @@ def bitop2(b: Builder, x: Value, y: Value) -> Value:
 def _shifts(bits: int) -> None:
     amount = "u16" if bits == 16 else "u32"
 
-    def places(x: Value, kind: str) -> Value:
+    def places(x: TypedValue, kind: str) -> TypedValue:
         return (x & (bits - 1)).to(kind)
 
     @operations.lane(f"v_lshlrev_b{bits}", f"{amount} u{bits} -> u{bits}")
-    def lshlrev(b: Builder, x: Value, y: Value) -> Value:
+    def lshlrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 << S0, modulo the width."""
         return y << places(x, f"u{bits}")
 
     @operations.lane(f"v_lshrrev_b{bits}", f"{amount} u{bits} -> u{bits}")
-    def lshrrev(b: Builder, x: Value, y: Value) -> Value:
+    def lshrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 >> S0."""
         return y >> places(x, f"u{bits}")
 
     @operations.lane(f"v_ashrrev_i{bits}", f"{amount} i{bits} -> i{bits}")
-    def ashrrev(b: Builder, x: Value, y: Value) -> Value:
+    def ashrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 >> S0 with the sign."""
         return y >> places(x, f"i{bits}")
 
@@ -169,13 +169,13 @@ for _bits in (16, 32, 64):
 
 
 @operations.lane("v_bfe_u32", "u32 u32 u32 -> u32")
-def bfe_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def bfe_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S2[4:0] bits of S0 from bit S1[4:0]."""
     return (x >> (y & 31)) & ((b.like(1, x) << (z & 31)) - 1)
 
 
 @operations.lane("v_bfe_i32", "i32 u32 u32 -> i32")
-def bfe_i32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def bfe_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """The same, sign-extended from its highest bit."""
     width = z & 31
     left = ((32 - width) & 31).as_("i32")
@@ -184,25 +184,25 @@ def bfe_i32(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 @operations.lane("v_bfm_b32", "u32 u32 -> u32")
-def bfm_b32(b: Builder, x: Value, y: Value) -> Value:
+def bfm_b32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 ones, shifted left by S1."""
     return ((b.like(1, x) << (x & 31)) - 1) << (y & 31)
 
 
 @operations.lane("v_alignbit_b32", "u32 u32 u16 -> u32")
-def alignbit_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def alignbit_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = low half of {S0, S1} >> S2[4:0]."""
     return b.funnel_shift_right(x, y, (z & 31).to("u32"))
 
 
 @operations.lane("v_alignbyte_b32", "u32 u32 u16 -> u32")
-def alignbyte_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def alignbyte_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = low half of {S0, S1} >> 8·S2[1:0]."""
     return b.funnel_shift_right(x, y, ((z & 3) << 3).to("u32"))
 
 
 @operations.lane("v_perm_b32", "u32 u32 u32 -> u32")
-def perm_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def perm_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """Each byte of D is the byte of {S0, S1} that the byte of S2 names.
 
     8 to 11 repeat the sign of byte 1, 3, 5, 7; 12 is 0; more is 0xFF.
@@ -220,7 +220,7 @@ def perm_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 @operations.lane("v_lerp_u8", "u32 u32 u32 -> u32")
-def lerp_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def lerp_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """Each byte of D is (S0 + S1 + bit 0 of S2) >> 1."""
     result = b.like(0, x)
     for place in range(0, 32, 8):
@@ -233,37 +233,37 @@ def lerp_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 @operations.lane("v_bfrev_b32", "u32 -> u32")
-def bfrev_b32(b: Builder, x: Value) -> Value:
+def bfrev_b32(b: Builder, x: TypedValue) -> TypedValue:
     """D = S0 with its bits in reverse order."""
     return b.bit_reverse(x)
 
 
 @operations.lane("v_bcnt_u32_b32", "u32 u32 -> u32")
-def bcnt_u32_b32(b: Builder, x: Value, y: Value) -> Value:
+def bcnt_u32_b32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 + the ones of S0."""
     return b.popcount(x) + y
 
 
 @operations.lane("v_ffbh_u32 v_clz_i32_u32", "u32 -> u32")
-def ffbh_u32(b: Builder, x: Value) -> Value:
+def ffbh_u32(b: Builder, x: TypedValue) -> TypedValue:
     """D = zeros above the highest one, -1 if there is none."""
     return b.select(x == 0, 0xFFFFFFFF, b.leading_zeros(x))
 
 
 @operations.lane("v_ffbl_b32 v_ctz_i32_b32", "u32 -> u32")
-def ffbl_b32(b: Builder, x: Value) -> Value:
+def ffbl_b32(b: Builder, x: TypedValue) -> TypedValue:
     """D = place of the lowest one, -1 if there is none."""
     return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x))
 
 
 @operations.lane("v_ffbh_i32 v_cls_i32", "i32 -> u32")
-def ffbh_i32(b: Builder, x: Value) -> Value:
+def ffbh_i32(b: Builder, x: TypedValue) -> TypedValue:
     """D = bits equal to the sign bit, from the top; -1 if all are."""
     return ffbh_u32(b, (x ^ (x >> 31)).as_("u32"))
 
 
 @operations.lane("v_mbcnt_lo_u32_b32", "u32 u32 -> u32")
-def mbcnt_lo(b: Builder, x: Value, y: Value) -> Value:
+def mbcnt_lo(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 + the ones of S0 for lanes below this one, of lanes 0 to 31."""
     lane = b.lane_id()
     below = b.select(lane >= 32, 0xFFFFFFFF, (b.like(1, x) << (lane & 31)) - 1)
@@ -271,7 +271,7 @@ def mbcnt_lo(b: Builder, x: Value, y: Value) -> Value:
 
 
 @operations.lane("v_mbcnt_hi_u32_b32", "u32 u32 -> u32")
-def mbcnt_hi(b: Builder, x: Value, y: Value) -> Value:
+def mbcnt_hi(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S1 + the ones of S0 for lanes below this one, of lanes 32 to 63."""
     lane = b.lane_id()
     below = b.select(lane < 32, 0, (b.like(1, x) << (lane & 31)) - 1)
@@ -279,12 +279,12 @@ def mbcnt_hi(b: Builder, x: Value, y: Value) -> Value:
 
 
 @operations.lane("v_prng_b32", "u32 -> u32")
-def prng_b32(b: Builder, x: Value) -> Value:
+def prng_b32(b: Builder, x: TypedValue) -> TypedValue:
     """D = the next state of a linear feedback shift register."""
     return next_random(b, x)
 
 
-def next_random(b: Builder, x: Value) -> Value:
+def next_random(b: Builder, x: TypedValue) -> TypedValue:
     """Return the next state of the generator that stochastic rounding uses."""
     return (x << 1) ^ b.select((x >> 31) != 0, 197, b.like(0, x))
 
@@ -293,7 +293,7 @@ def next_random(b: Builder, x: Value) -> Value:
 
 
 @operations.lane("v_sat_pk_u8_i16", "u32 -> u16")
-def sat_pk_u8_i16(b: Builder, x: Value) -> Value:
+def sat_pk_u8_i16(b: Builder, x: TypedValue) -> TypedValue:
     """D = both signed halves saturated to unsigned bytes."""
     low = x.as_("i32").bits(0, 16)
     high = x.as_("i32").bits(16, 16)
@@ -303,7 +303,7 @@ def sat_pk_u8_i16(b: Builder, x: Value) -> Value:
 
 def _saturate_to_four(kind: str, low: int, high: int) -> None:
     @operations.lane(f"v_sat_pk4_{kind}4_{kind}8", "u32 -> u16", since=(125,))
-    def pack(b: Builder, x: Value) -> Value:
+    def pack(b: Builder, x: TypedValue) -> TypedValue:
         """D = the four bytes of S0 saturated to 4 bits each (rocjitsu, vector_special.py, gen_vector_sat_pack)."""
         word, total = x.as_(f"{kind}32"), b.like(0, x)
         for place in range(4):
@@ -320,7 +320,7 @@ def _permute_table(bits: int, high: str, low: str) -> None:
     """Declare a choice of sixteen elements out of {S0, S1} by the numbers in S2 (rocjitsu, gen_vector_perm_pk16)."""
 
     @operations.wave(f"v_perm_pk16_b{bits}_u4", f"{high} {low} u64 -> u32x{bits // 2}", since=(125,))
-    def permute(w: WaveBuilder, result: Slot, x: Slot, y: Slot, selector: Slot) -> None:
+    def permute(w: WaveBuilder, result: OperandSlot, x: OperandSlot, y: OperandSlot, selector: OperandSlot) -> None:
         """D[i] = the element of the table that bits 4 i + 3 to 4 i of S2 name."""
         rows = [*y.rows(), *x.rows()]
         halves = []
@@ -348,7 +348,7 @@ _permute_table(8, "u64", "u64")
 
 def _shift_and_pack(name: str, low: int, high: int) -> None:
     @operations.lane(name, "i32 i32 u32 -> u16")
-    def ashr_pk(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def ashr_pk(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 and S1, shifted right by S2 and saturated to bytes."""
         amount = (z & 31).as_("i32")
         first, second = (b.minimum(b.maximum(value >> amount, low), high) & 0xFF for value in (x, y))
@@ -360,7 +360,7 @@ _shift_and_pack("v_ashr_pk_u8_i32", 0, 255)
 
 
 @operations.wave("v_mqsad_u32_u8", "u64 u32 u32x4 -> u32x4")
-def mqsad_u32_u8(w: WaveBuilder, result: Slot, x: Slot, y: Slot, z: Slot) -> None:
+def mqsad_u32_u8(w: WaveBuilder, result: OperandSlot, x: OperandSlot, y: OperandSlot, z: OperandSlot) -> None:
     """Four sums of masked byte differences: S0 shifted by 0 to 3 bytes, against S1, each added to a register of S2."""
     data, pattern, totals = x.read(), y.read(), z.parts()
     sums = []

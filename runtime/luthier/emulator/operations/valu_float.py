@@ -5,7 +5,7 @@ from __future__ import annotations
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import flush_denormal, flush_input
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.floats import exponent_field, infinity, is_negative, quiet, scale_by_power
 
 operations = OperationTable()
@@ -15,49 +15,49 @@ operations = OperationTable()
 
 def _arithmetic(kind: str) -> None:
     @operations.lane(f"v_add_{kind}", f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: Value, y: Value) -> Value:
+    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 + S1."""
         return x + y
 
     @operations.lane(f"v_mul_{kind}", f"{kind} {kind} -> {kind}")
-    def mul(b: Builder, x: Value, y: Value) -> Value:
+    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 * S1."""
         return x * y
 
     @operations.lane(f"v_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def fma(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, rounded once."""
         return b.fma(x, y, z)
 
     @operations.lane(f"v_fmac_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fmac(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def fmac(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + D, rounded once."""
         return b.fma(x, y, z)
 
     @operations.lane(f"v_fmaak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
-    def fmaak(b: Builder, x: Value, y: Value, constant: Value) -> Value:
+    def fmaak(b: Builder, x: TypedValue, y: TypedValue, constant: TypedValue) -> TypedValue:
         """D = S0 * S1 + the constant, rounded once."""
         return b.fma(x, y, constant)
 
     @operations.lane(f"v_fmamk_{kind}", f"src0:{kind} imm:{kind} src1:{kind} -> {kind}")
-    def fmamk(b: Builder, x: Value, constant: Value, y: Value) -> Value:
+    def fmamk(b: Builder, x: TypedValue, constant: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 * the constant + S1, rounded once."""
         return b.fma(x, constant, y)
 
 
 def _subtraction(kind: str) -> None:
     @operations.lane(f"v_sub_{kind}", f"{kind} {kind} -> {kind}")
-    def sub(b: Builder, x: Value, y: Value) -> Value:
+    def sub(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 - S1."""
         return x - y
 
     @operations.lane(f"v_subrev_{kind}", f"{kind} {kind} -> {kind}")
-    def subrev(b: Builder, x: Value, y: Value) -> Value:
+    def subrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S1 - S0."""
         return y - x
 
 
-def unfused(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def unfused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """Return x * y + z with two roundings, which the hardware never does on denormals."""
     product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
     return flush_denormal(b, product + flush_denormal(b, z))
@@ -67,22 +67,22 @@ def _unfused(kind: str, legacy: str) -> None:
     """Declare multiply-adds with two roundings."""
 
     @operations.lane(f"v_mad_{kind}{legacy}", f"{kind} {kind} {kind} -> {kind}")
-    def mad3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mad3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, rounded twice."""
         return unfused(b, x, y, z)
 
     @operations.lane(f"v_mac_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def mac(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mac(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + D, rounded twice."""
         return unfused(b, x, y, z)
 
     @operations.lane(f"v_madak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
-    def madak(b: Builder, x: Value, y: Value, constant: Value) -> Value:
+    def madak(b: Builder, x: TypedValue, y: TypedValue, constant: TypedValue) -> TypedValue:
         """D = S0 * S1 + the constant, rounded twice."""
         return unfused(b, x, y, constant)
 
     @operations.lane(f"v_madmk_{kind}", f"src0:{kind} imm:{kind} src1:{kind} -> {kind}")
-    def madmk(b: Builder, x: Value, constant: Value, y: Value) -> Value:
+    def madmk(b: Builder, x: TypedValue, constant: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 * the constant + S1, rounded twice."""
         return unfused(b, x, constant, y)
 
@@ -96,37 +96,37 @@ _unfused("f32", "")
 
 
 @operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", since=(9,))
-def fma_legacy_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fma_legacy_f16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded once."""
     return b.fma(x, y, z)
 
 
-def either_is_zero(b: Builder, x: Value, y: Value) -> Value:
+def either_is_zero(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return where x or y is a zero of any sign."""
     return (x == 0.0) | (y == 0.0)
 
 
 @operations.lane("v_mul_legacy_f32 v_mul_dx9_zero_f32", "f32 f32 -> f32")
-def mul_legacy(b: Builder, x: Value, y: Value) -> Value:
+def mul_legacy(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 * S1, where 0 times anything is +0."""
     return b.select(either_is_zero(b, x, y), 0.0, x * y)
 
 
 @operations.lane("v_fma_legacy_f32 v_fma_dx9_zero_f32", "f32 f32 f32 -> f32")
-def fma_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fma_legacy(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded once, where 0 times anything is +0."""
     zero = either_is_zero(b, x, y)
     return b.fma(b.select(zero, 0.0, x), b.select(zero, 0.0, y), z)
 
 
 @operations.lane("v_fmac_legacy_f32 v_fmac_dx9_zero_f32", "f32 f32 f32 -> f32")
-def fmac_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def fmac_legacy(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + D, rounded once, where 0 times anything is +0."""
     return fma_legacy(b, x, y, z)
 
 
 @operations.lane("v_mad_legacy_f32", "f32 f32 f32 -> f32", since=(9,))
-def mad_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mad_legacy(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, rounded twice, denormals flushed, where 0 times anything is +0."""
     x, y = flush_denormal(b, x), flush_denormal(b, y)
     product = flush_denormal(b, mul_legacy(b, x, y))
@@ -134,7 +134,7 @@ def mad_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 @operations.lane("v_mullit_f32", "f32 f32 f32 -> f32")
-def mullit_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mullit_f32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1; the least float if S1 is that, -infinity or NaN, or S2 is not above 0."""
     least = b.bits_const("f32", 0xFF7FFFFF)
     usable = (y > least) & (z > 0.0)
@@ -149,27 +149,27 @@ def _integral(kind: str) -> None:
     below_one = {16: 0x3BFF, 32: 0x3F7FFFFF, 64: 0x3FEFFFFFFFFFFFFF}[bits]
 
     @operations.lane(f"v_trunc_{kind}", f"{kind} -> {kind}")
-    def trunc(b: Builder, x: Value) -> Value:
+    def trunc(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 rounded toward zero."""
         return b.truncate(x)
 
     @operations.lane(f"v_ceil_{kind}", f"{kind} -> {kind}")
-    def ceil(b: Builder, x: Value) -> Value:
+    def ceil(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 rounded up."""
         return b.ceil(x)
 
     @operations.lane(f"v_floor_{kind}", f"{kind} -> {kind}")
-    def floor(b: Builder, x: Value) -> Value:
+    def floor(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 rounded down."""
         return b.floor(x)
 
     @operations.lane(f"v_rndne_{kind}", f"{kind} -> {kind}")
-    def rndne(b: Builder, x: Value) -> Value:
+    def rndne(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 rounded to the nearest integral value, ties to even."""
         return b.round_even(x)
 
     @operations.lane(f"v_fract_{kind}", f"{kind} -> {kind}")
-    def fract(b: Builder, x: Value) -> Value:
+    def fract(b: Builder, x: TypedValue) -> TypedValue:
         """D = S0 - floor(S0), always below 1 (LLVM matches v_fract to the minimum of the two)."""
         part = x - b.floor(x)
         return b.select(part >= 1.0, b.bits_const(kind, below_one), part)
@@ -190,7 +190,9 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
     bias, fraction = {32: (127, 23), 64: (1023, 52)}[bits]
 
     @operations.lane(f"v_div_scale_{kind}", f"{kind} {kind} {kind} -> {kind} mask", flush=False)
-    def div_scale(b: Builder, x: Value, denominator: Value, numerator: Value) -> tuple[Value, Value]:
+    def div_scale(
+        b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue
+    ) -> tuple[TypedValue, TypedValue]:
         """D = S0 (which is S1 or S2) scaled; the mask says that v_div_fmas must scale the quotient back."""
         x, denominator, numerator = (flush_input(b, value) for value in (x, denominator, numerator))
         top, bottom = exponent_field(numerator), exponent_field(denominator)
@@ -230,10 +232,10 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         mask = zero | huge | (~denormal & quotient)
         return b.select(zero, nan, scaled), mask
 
-    def _same(x: Value, y: Value) -> Value:
+    def _same(x: TypedValue, y: TypedValue) -> TypedValue:
         return x.as_(f"u{bits}") == y.as_(f"u{bits}")
 
-    def _denormal_quotient(numerator: Value, denominator: Value) -> Value:
+    def _denormal_quotient(numerator: TypedValue, denominator: TypedValue) -> TypedValue:
         """Return where numerator/denominator is below the least normal number, rounding aside; neither is infinite."""
         # Both scaled so that what decides is exact.
         shift = {32: 100, 64: 600}[bits]
@@ -241,7 +243,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         return (top < bottom) & (abs(denominator) < float("inf"))
 
     @operations.lane(f"v_div_fmas_{kind}", f"{kind} {kind} {kind} vcc:mask -> {kind}")
-    def div_fmas(b: Builder, x: Value, y: Value, z: Value, scaled: Value) -> Value:
+    def div_fmas(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, scaled: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, scaled back where VCC: up if the quotient S2 is large, down if it is small."""
         total = b.fma(x, y, z)
         large = exponent_field(z) > bias
@@ -257,12 +259,12 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         return b.select(scaled, b.select(large, total * 2.0**step, small), total)
 
     @operations.lane(f"v_div_fixup_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def div_fixup(b: Builder, x: Value, denominator: Value, numerator: Value) -> Value:
+    def div_fixup(b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue) -> TypedValue:
         """D = the quotient S0 with the special cases of S2 / S1 put right."""
         return fix_quotient(b, x, denominator, numerator)
 
 
-def fix_quotient(b: Builder, quotient: Value, denominator: Value, numerator: Value) -> Value:
+def fix_quotient(b: Builder, quotient: TypedValue, denominator: TypedValue, numerator: TypedValue) -> TypedValue:
     """Return the quotient after the last step of a division (ISA documents, V_DIV_FIXUP)."""
     bits = quotient.type.bits
     kind = f"f{bits}"
@@ -294,7 +296,7 @@ _division("f64", 128, 768, 53)
 
 
 @operations.lane("v_div_fixup_f16 v_div_fixup_legacy_f16", "f16 f16 f16 -> f16")
-def div_fixup_f16(b: Builder, x: Value, denominator: Value, numerator: Value) -> Value:
+def div_fixup_f16(b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue) -> TypedValue:
     """D = the quotient S0 with the special cases of S2 / S1 put right."""
     return fix_quotient(b, x, denominator, numerator)
 
@@ -302,13 +304,13 @@ def div_fixup_f16(b: Builder, x: Value, denominator: Value, numerator: Value) ->
 # Cube maps ----------------------------------------------------------------------------------------------------------
 
 
-def _major_axis(x: Value, y: Value, z: Value) -> tuple[Value, Value]:
+def _major_axis(x: TypedValue, y: TypedValue, z: TypedValue) -> tuple[TypedValue, TypedValue]:
     """Return where z is the major axis, and where it is y if it is not z."""
     return (abs(z) >= abs(x)) & (abs(z) >= abs(y)), abs(y) >= abs(x)
 
 
 @operations.lane("v_cubeid_f32", "f32 f32 f32 -> f32")
-def cubeid(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def cubeid(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = number of the cube face that (S0, S1, S2) points to."""
     on_z, on_y = _major_axis(x, y, z)
     face = [b.select(value < 0.0, number + 1.0, b.like(number, x)) for value, number in ((x, 0.0), (y, 2.0), (z, 4.0))]
@@ -316,21 +318,21 @@ def cubeid(b: Builder, x: Value, y: Value, z: Value) -> Value:
 
 
 @operations.lane("v_cubesc_f32", "f32 f32 f32 -> f32")
-def cubesc(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def cubesc(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S coordinate on the cube face."""
     on_z, on_y = _major_axis(x, y, z)
     return b.select(on_z, b.select(z < 0.0, -x, x), b.select(on_y, x, b.select(x < 0.0, z, -z)))
 
 
 @operations.lane("v_cubetc_f32", "f32 f32 f32 -> f32")
-def cubetc(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def cubetc(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = T coordinate on the cube face."""
     on_z, on_y = _major_axis(x, y, z)
     return b.select(~on_z & on_y, b.select(y < 0.0, -z, z), -y)
 
 
 @operations.lane("v_cubema_f32", "f32 f32 f32 -> f32")
-def cubema(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def cubema(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = twice the major axis."""
     on_z, on_y = _major_axis(x, y, z)
     return b.select(on_z, z, b.select(on_y, y, x)) * 2.0

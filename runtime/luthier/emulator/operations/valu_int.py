@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 
 operations = OperationTable()
 
@@ -14,7 +14,7 @@ def clamps(b: Builder) -> bool:
     return bool(b.modifiers.get("clamp"))
 
 
-def narrow(b: Builder, value: Value, kind: str) -> Value:
+def narrow(b: Builder, value: TypedValue, kind: str) -> TypedValue:
     """Return a wider integer truncated to `kind`, or saturated to it where the instruction says so."""
     if not clamps(b):
         return value.to(kind)
@@ -30,19 +30,19 @@ def narrow(b: Builder, value: Value, kind: str) -> Value:
 
 def _add_and_subtract(kind: str, additions: str, subtractions: str, reversed_ones: str) -> None:
     @operations.lane(additions, f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: Value, y: Value) -> Value:
+    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 + S1; clamp saturates."""
         return b.add_saturate(x, y) if clamps(b) else x + y
 
     @operations.lane(subtractions, f"{kind} {kind} -> {kind}")
-    def sub(b: Builder, x: Value, y: Value) -> Value:
+    def sub(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 - S1; clamp saturates."""
         return b.sub_saturate(x, y) if clamps(b) else x - y
 
     if reversed_ones:
 
         @operations.lane(reversed_ones, f"{kind} {kind} -> {kind}")
-        def subrev(b: Builder, x: Value, y: Value) -> Value:
+        def subrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
             """D = S1 - S0; clamp saturates."""
             return sub(b, y, x)
 
@@ -53,20 +53,20 @@ _add_and_subtract("i32", "v_add_i32 v_add_nc_i32", "v_sub_i32 v_sub_nc_i32", "")
 _add_and_subtract("i16", "v_add_i16 v_add_nc_i16", "v_sub_i16 v_sub_nc_i16", "")
 
 
-def _with_carry(b: Builder, total: Value) -> tuple[Value, Value]:
+def _with_carry(b: Builder, total: TypedValue) -> tuple[TypedValue, TypedValue]:
     carry = (total >> 32) != 0
     result = total.to("u32")
     return (b.select(carry, 0xFFFFFFFF, result) if clamps(b) else result), carry
 
 
-def _with_borrow(b: Builder, x: Value, subtrahend: Value) -> tuple[Value, Value]:
+def _with_borrow(b: Builder, x: TypedValue, subtrahend: TypedValue) -> tuple[TypedValue, TypedValue]:
     borrow = subtrahend > x
     result = (x - subtrahend).to("u32")
     return (b.select(borrow, 0, result) if clamps(b) else result), borrow
 
 
 @operations.lane("v_add_co_u32", "u32 u32 -> u32 mask")
-def add_co_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def add_co_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 + S1, with the carry out."""
     total = x + y
     carry = total < x
@@ -74,74 +74,74 @@ def add_co_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 @operations.lane("v_sub_co_u32", "u32 u32 -> u32 mask")
-def sub_co_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def sub_co_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 - S1, with the borrow."""
     borrow = y > x
     return (b.select(borrow, 0, x - y) if clamps(b) else x - y), borrow
 
 
 @operations.lane("v_subrev_co_u32", "u32 u32 -> u32 mask")
-def subrev_co_u32(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def subrev_co_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S1 - S0, with the borrow."""
     return sub_co_u32(b, y, x)
 
 
 @operations.lane("v_addc_co_u32 v_add_co_ci_u32", "u32 u32 mask -> u32 mask")
-def addc_co_u32(b: Builder, x: Value, y: Value, carry: Value) -> tuple[Value, Value]:
+def addc_co_u32(b: Builder, x: TypedValue, y: TypedValue, carry: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 + S1 + the carry in, with the carry out."""
     return _with_carry(b, x.to("u64") + y.to("u64") + carry.to("u64"))
 
 
 @operations.lane("v_subb_co_u32 v_sub_co_ci_u32", "u32 u32 mask -> u32 mask")
-def subb_co_u32(b: Builder, x: Value, y: Value, borrow: Value) -> tuple[Value, Value]:
+def subb_co_u32(b: Builder, x: TypedValue, y: TypedValue, borrow: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 - S1 - the borrow in, with the borrow out."""
     return _with_borrow(b, x.to("u64"), y.to("u64") + borrow.to("u64"))
 
 
 @operations.lane("v_subbrev_co_u32 v_subrev_co_ci_u32", "u32 u32 mask -> u32 mask")
-def subbrev_co_u32(b: Builder, x: Value, y: Value, borrow: Value) -> tuple[Value, Value]:
+def subbrev_co_u32(b: Builder, x: TypedValue, y: TypedValue, borrow: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S1 - S0 - the borrow in, with the borrow out."""
     return subb_co_u32(b, y, x, borrow)
 
 
 @operations.lane("v_add3_u32", "u32 u32 u32 -> u32")
-def add3_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def add3_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 + S1 + S2."""
     return x + y + z
 
 
 @operations.lane("v_lshl_add_u32", "u32 u32 u32 -> u32")
-def lshl_add_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def lshl_add_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 << S1) + S2."""
     return (x << (y & 31)) + z
 
 
 @operations.lane("v_add_lshl_u32", "u32 u32 u32 -> u32")
-def add_lshl_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def add_lshl_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 + S1) << S2."""
     return (x + y) << (z & 31)
 
 
 @operations.lane("v_xad_u32", "u32 u32 u32 -> u32")
-def xad_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def xad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 ^ S1) + S2."""
     return (x ^ y) + z
 
 
 @operations.lane("v_lshl_add_u64", "u64 u32 u64 -> u64")
-def lshl_add_u64(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def lshl_add_u64(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = (S0 << S1[2:0]) + S2."""
     return (x << (y & 7).to("u64")) + z
 
 
 @operations.lane("v_add_nc_u64", "u64 u64 -> u64", since=(12,))
-def add_nc_u64(b: Builder, x: Value, y: Value) -> Value:
+def add_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 + S1; not declared for clamp."""
     return x + y
 
 
 @operations.lane("v_sub_nc_u64", "u64 u64 -> u64", since=(12,))
-def sub_nc_u64(b: Builder, x: Value, y: Value) -> Value:
+def sub_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = S0 - S1; not declared for clamp."""
     return x - y
 
@@ -150,25 +150,25 @@ def sub_nc_u64(b: Builder, x: Value, y: Value) -> Value:
 
 
 @operations.lane("v_mul_lo_u32 v_mul_lo_i32", "u32 u32 -> u32")
-def mul_lo_u32(b: Builder, x: Value, y: Value) -> Value:
+def mul_lo_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of the product."""
     return x * y
 
 
 @operations.lane("v_mul_hi_u32", "u32 u32 -> u32")
-def mul_hi_u32(b: Builder, x: Value, y: Value) -> Value:
+def mul_hi_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = high half of the unsigned product."""
     return ((x.to("u64") * y.to("u64")) >> 32).to("u32")
 
 
 @operations.lane("v_mul_hi_i32", "i32 i32 -> i32")
-def mul_hi_i32(b: Builder, x: Value, y: Value) -> Value:
+def mul_hi_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = high half of the signed product."""
     return ((x.to("i64") * y.to("i64")) >> 32).to("i32")
 
 
 @operations.lane("v_mul_lo_u16", "u16 u16 -> u16")
-def mul_lo_u16(b: Builder, x: Value, y: Value) -> Value:
+def mul_lo_u16(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of the product."""
     return narrow(b, x.to("u32") * y.to("u32"), "u16")
 
@@ -176,21 +176,21 @@ def mul_lo_u16(b: Builder, x: Value, y: Value) -> Value:
 def _24_bits(kind: str) -> None:
     wide = f"{kind[0]}64"
 
-    def product(x: Value, y: Value) -> Value:
+    def product(x: TypedValue, y: TypedValue) -> TypedValue:
         return x.bits(0, 24).to(wide) * y.bits(0, 24).to(wide)
 
     @operations.lane(f"v_mul_{kind}_{kind[0]}24", f"{kind} {kind} -> {kind}")
-    def mul(b: Builder, x: Value, y: Value) -> Value:
+    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = low 32 bits of the product of the low 24 bits."""
         return narrow(b, product(x, y), kind) if clamps(b) else x.bits(0, 24) * y.bits(0, 24)
 
     @operations.lane(f"v_mul_hi_{kind}_{kind[0]}24", f"{kind} {kind} -> {kind}")
-    def mul_hi(b: Builder, x: Value, y: Value) -> Value:
+    def mul_hi(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = bits from 32 of the product of the low 24 bits."""
         return (product(x, y) >> 32).to(kind)
 
     @operations.lane(f"v_mad_{kind}_{kind[0]}24", f"{kind} {kind} {kind} -> {kind}")
-    def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mad(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = product of the low 24 bits of S0 and S1, plus S2."""
         return narrow(b, product(x, y) + z.to(wide), kind) if clamps(b) else x.bits(0, 24) * y.bits(0, 24) + z
 
@@ -203,12 +203,12 @@ def _mad_16(kind: str) -> None:
     half, wide = f"{kind[0]}16", f"{kind[0]}64"
 
     @operations.lane(f"v_mad_{half} v_mad_legacy_{half}", f"{half} {half} {half} -> {half}")
-    def mad_16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mad_16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2."""
         return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), half)
 
     @operations.lane(f"v_mad_{kind}_{half}", f"{half} {half} {kind} -> {kind}")
-    def mad_wide(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def mad_wide(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = S0 * S1 + S2, the sources of the product 16 bits wide."""
         return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), kind)
 
@@ -218,7 +218,7 @@ _mad_16("i32")
 
 
 @operations.lane("v_mad_u64_u32 v_mad_co_u64_u32", "u32 u32 u64 -> u64 mask")
-def mad_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
+def mad_u64_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 * S1 + S2 with the carry out."""
     product = x.to("u64") * y.to("u64")
     total = product + z
@@ -227,37 +227,37 @@ def mad_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]
 
 
 @operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", since=(12,))
-def mad_nc_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mad_nc_u64_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, of GFX1250."""
     return x.to("u64") * y.to("u64") + z
 
 
 @operations.lane("v_mad_nc_i64_i32", "i32 i32 i64 -> i64", since=(12,))
-def mad_nc_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mad_nc_i64_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, of GFX1250."""
     return x.to("i64") * y.to("i64") + z
 
 
 @operations.lane("v_mad_u32", "u32 u32 u32 -> u32", since=(12,))
-def mad_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def mad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S0 * S1 + S2, of GFX1250."""
     return x * y + z
 
 
 @operations.lane("v_mul_u64", "u64 u64 -> u64", since=(12,))
-def mul_u64(b: Builder, x: Value, y: Value) -> Value:
+def mul_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """D = low half of the product, of GFX1250."""
     return x * y
 
 
 def _choice_of_64_bits(kind: str) -> None:
     @operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
-    def minimum(b: Builder, x: Value, y: Value) -> Value:
+    def minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller, of GFX1250."""
         return b.minimum(x, y)
 
     @operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
-    def maximum(b: Builder, x: Value, y: Value) -> Value:
+    def maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the larger, of GFX1250."""
         return b.maximum(x, y)
 
@@ -267,7 +267,7 @@ _choice_of_64_bits("u64")
 
 
 @operations.lane("v_mad_i64_i32 v_mad_co_i64_i32", "i32 i32 i64 -> i64 mask")
-def mad_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
+def mad_i64_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> tuple[TypedValue, TypedValue]:
     """D = S0 * S1 + S2; the carry out is bit 64 of the exact signed value: its sign."""
     product = x.to("i64") * y.to("i64")
     total = product + z
@@ -282,46 +282,46 @@ def mad_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]
 # Order --------------------------------------------------------------------------------------------------------------
 
 
-def middle(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def middle(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """Return the median of three integers."""
     return b.maximum(b.minimum(x, y), b.minimum(b.maximum(x, y), z))
 
 
 def _order(kind: str, dual: bool) -> None:
     @operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}")
-    def min_(b: Builder, x: Value, y: Value) -> Value:
+    def min_(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller."""
         return b.minimum(x, y)
 
     @operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}")
-    def max_(b: Builder, x: Value, y: Value) -> Value:
+    def max_(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the larger."""
         return b.maximum(x, y)
 
     @operations.lane(f"v_min3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def min3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def min3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the smallest."""
         return b.minimum(b.minimum(x, y), z)
 
     @operations.lane(f"v_max3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def max3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def max3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the largest."""
         return b.maximum(b.maximum(x, y), z)
 
     @operations.lane(f"v_med3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def med3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the middle one."""
         return middle(b, x, y, z)
 
     if dual:
 
         @operations.lane(f"v_maxmin_{kind}", f"{kind} {kind} {kind} -> {kind}")
-        def maxmin(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        def maxmin(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
             """D = min(max(S0, S1), S2)."""
             return b.minimum(b.maximum(x, y), z)
 
         @operations.lane(f"v_minmax_{kind}", f"{kind} {kind} {kind} -> {kind}")
-        def minmax(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        def minmax(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
             """D = max(min(S0, S1), S2)."""
             return b.maximum(b.minimum(x, y), z)
 
@@ -332,12 +332,12 @@ for _kind in ("i32", "u32", "i16", "u16"):
 # Sums of absolute differences ---------------------------------------------------------------------------------------
 
 
-def difference(b: Builder, x: Value, y: Value) -> Value:
+def difference(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return |x - y| of two unsigned integers."""
     return b.select(x > y, x - y, y - x)
 
 
-def byte_differences(b: Builder, x: Value, y: Value, masked: bool) -> Value:
+def byte_differences(b: Builder, x: TypedValue, y: TypedValue, masked: bool) -> TypedValue:
     """Sum of |x - y| over the four bytes; `masked` leaves out those where y is 0."""
     total = b.like(0, x)
     for place in range(4):
@@ -347,44 +347,44 @@ def byte_differences(b: Builder, x: Value, y: Value, masked: bool) -> Value:
     return total
 
 
-def _accumulate(b: Builder, part: Value, total: Value) -> Value:
+def _accumulate(b: Builder, part: TypedValue, total: TypedValue) -> TypedValue:
     return b.add_saturate(total, part) if clamps(b) else total + part
 
 
 @operations.lane("v_sad_u8", "u32 u32 u32 -> u32")
-def sad_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def sad_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S2 + the absolute differences of the four bytes."""
     return _accumulate(b, byte_differences(b, x, y, False), z)
 
 
 @operations.lane("v_sad_hi_u8", "u32 u32 u32 -> u32")
-def sad_hi_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def sad_hi_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S2 + (the absolute differences of the four bytes << 16)."""
     return _accumulate(b, byte_differences(b, x, y, False) << 16, z)
 
 
 @operations.lane("v_msad_u8", "u32 u32 u32 -> u32")
-def msad_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def msad_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """As v_sad_u8 without the bytes where S1 is 0."""
     return _accumulate(b, byte_differences(b, x, y, True), z)
 
 
 @operations.lane("v_sad_u16", "u32 u32 u32 -> u32")
-def sad_u16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def sad_u16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S2 + the absolute differences of both halves."""
     part = difference(b, x & 0xFFFF, y & 0xFFFF) + difference(b, x >> 16, y >> 16)
     return _accumulate(b, part, z)
 
 
 @operations.lane("v_sad_u32", "u32 u32 u32 -> u32")
-def sad_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+def sad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """D = S2 + |S0 - S1|."""
     return _accumulate(b, difference(b, x, y), z)
 
 
 def _quad(name: str, masked: bool) -> None:
     @operations.lane(name, "u64 u32 u64 -> u64")
-    def quad(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def quad(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """Four 16-bit sums: S0 shifted by 0 to 3 bytes, against S1, each added to 16 bits of S2."""
         result = b.like(0, z)
         for place in range(4):

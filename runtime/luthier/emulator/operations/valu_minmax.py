@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.floats import is_signalling, quiet
 
 operations = OperationTable()
 
-Choice = Callable[[Builder, Value, Value], Value]
+Choice = Callable[[Builder, TypedValue, TypedValue], TypedValue]
 
 
-def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+def _ordered(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
     """Return the smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
     result = b.select(x > y if larger else x < y, x, y)  # one instruction of most hosts
     bits = f"u{x.type.bits}"
@@ -27,7 +27,7 @@ def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
     return b.select(x == y, equal.as_(x.type), result)
 
 
-def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+def _legacy(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
     # Where x is NaN the order gives y as it should.
     result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
     if b.major < 11:  # of two NaN GFX11 gives the first
@@ -38,7 +38,7 @@ def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
     return result
 
 
-def legacy_minimum(b: Builder, x: Value, y: Value) -> Value:
+def legacy_minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return the smaller one.
 
     A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
@@ -46,7 +46,7 @@ def legacy_minimum(b: Builder, x: Value, y: Value) -> Value:
     return _legacy(b, x, y, False)
 
 
-def legacy_maximum(b: Builder, x: Value, y: Value) -> Value:
+def legacy_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return the larger one.
 
     A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
@@ -54,39 +54,39 @@ def legacy_maximum(b: Builder, x: Value, y: Value) -> Value:
     return _legacy(b, x, y, True)
 
 
-def _number(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+def _number(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
     result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
     return b.select(b.is_nan(x) & b.is_nan(y), quiet(b, x), result)
 
 
-def number_minimum(b: Builder, x: Value, y: Value) -> Value:
+def number_minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return minimumNumber of IEEE 754-2019: a NaN gives the other number."""
     return _number(b, x, y, False)
 
 
-def number_maximum(b: Builder, x: Value, y: Value) -> Value:
+def number_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return maximumNumber of IEEE 754-2019."""
     return _number(b, x, y, True)
 
 
-def _spreading(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+def _spreading(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
     result = b.select(b.is_nan(y), quiet(b, y), _ordered(b, x, y, larger))
     # A signalling NaN goes before a quiet one.
     first = b.is_nan(x) & (is_signalling(x) | ~is_signalling(y))
     return b.select(first, quiet(b, x), result)
 
 
-def spreading_minimum(b: Builder, x: Value, y: Value) -> Value:
+def spreading_minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return minimum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, False)
 
 
-def spreading_maximum(b: Builder, x: Value, y: Value) -> Value:
+def spreading_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     """Return maximum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, True)
 
 
-def median(b: Builder, x: Value, y: Value, z: Value, minimum: Choice, maximum: Choice) -> Value:
+def median(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, minimum: Choice, maximum: Choice) -> TypedValue:
     """Return the middle one; the smallest if any is NaN."""
     largest = maximum(b, maximum(b, x, y), z)
     result = b.select(largest == y, maximum(b, x, z), maximum(b, x, y))
@@ -97,21 +97,21 @@ def median(b: Builder, x: Value, y: Value, z: Value, minimum: Choice, maximum: C
 
 def _pair(names: str, kind: str, choose: Choice, generations: bool = False) -> None:
     @operations.lane(names, f"{kind} {kind} -> {kind}", generations=generations)
-    def pair(b: Builder, x: Value, y: Value) -> Value:
+    def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = the smaller or larger of two."""
         return choose(b, x, y)
 
 
 def _triple(names: str, kind: str, first: Choice, second: Choice, generations: bool = False) -> None:
     @operations.lane(names, f"{kind} {kind} {kind} -> {kind}", generations=generations)
-    def triple(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def triple(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = second(first(S0, S1), S2)."""
         return second(b, first(b, x, y), z)
 
 
 def _median(name: str, kind: str, minimum: Choice, maximum: Choice, generations: bool) -> None:
     @operations.lane(name, f"{kind} {kind} {kind} -> {kind}", generations=generations)
-    def med3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = the middle one."""
         return median(b, x, y, z, minimum, maximum)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.operands import flush_denormal
-from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
 from luthier.emulator.operations.small_floats import bfloat
 
@@ -23,7 +23,7 @@ operations = OperationTable()
 # Functions of 64-bit floats -----------------------------------------------------------------------------------------
 
 
-def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
+def _polynomial(b: Builder, x: TypedValue, coefficients: list[float]) -> TypedValue:
     """Return the value of a polynomial, whose coefficients begin with the highest power."""
     total = b.like(coefficients[0], x)
     for coefficient in coefficients[1:]:
@@ -31,7 +31,7 @@ def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
     return total
 
 
-def exponential(b: Builder, x: Value) -> Value:
+def exponential(b: Builder, x: TypedValue) -> TypedValue:
     """Return 2**x for |x| below 1000; of NaN NaN, of larger ones infinity or 0."""
     bounded = b.select(x > 1000.0, 1000.0, b.select(x < -1000.0, -1000.0, x))
     whole = b.round_even(bounded)
@@ -41,7 +41,7 @@ def exponential(b: Builder, x: Value) -> Value:
     return b.select(b.is_nan(x), x, power * power_of_two(exponent, 64))
 
 
-def logarithm(b: Builder, x: Value) -> Value:
+def logarithm(b: Builder, x: TypedValue) -> TypedValue:
     """Return log2(x) of a normal number; -infinity of 0, NaN below."""
     fraction, exponent = split(b, x)
     # Into [sqrt(1/2), sqrt(2)), so that the logarithm of a number near 1 keeps its relative precision.
@@ -58,7 +58,7 @@ def logarithm(b: Builder, x: Value) -> Value:
     return b.select(b.is_nan(x), x, result)
 
 
-def _turns(b: Builder, x: Value, cosine: bool) -> Value:
+def _turns(b: Builder, x: TypedValue, cosine: bool) -> TypedValue:
     """Return sin or cos of x full turns."""
     rest = x - b.round_even(x)  # exact, in [-1/2, 1/2]
     quarter = b.round_even(rest * 4.0)
@@ -73,25 +73,25 @@ def _turns(b: Builder, x: Value, cosine: bool) -> Value:
 
 # The operations -----------------------------------------------------------------------------------------------------
 
-Function = Callable[[Builder, Value], Value]
+Function = Callable[[Builder, TypedValue], TypedValue]
 
 
-def exp(b: Builder, x: Value) -> Value:
+def exp(b: Builder, x: TypedValue) -> TypedValue:
     """2**S0."""
     return exponential(b, x.to("f64"))
 
 
-def log(b: Builder, x: Value) -> Value:
+def log(b: Builder, x: TypedValue) -> TypedValue:
     """log2(S0)."""
     return logarithm(b, x.to("f64"))
 
 
-def rcp(b: Builder, x: Value) -> Value:
+def rcp(b: Builder, x: TypedValue) -> TypedValue:
     """1/S0."""
     return b.divide(1.0, x.to("f64"))
 
 
-def rsq(b: Builder, x: Value) -> Value:
+def rsq(b: Builder, x: TypedValue) -> TypedValue:
     """1/sqrt(S0)."""
     wide = x.to("f64")
     tiny = wide < 2.0**-500
@@ -105,12 +105,12 @@ def rsq(b: Builder, x: Value) -> Value:
     return b.select(tiny, result * 2.0**300, result)
 
 
-def sqrt(b: Builder, x: Value) -> Value:
+def sqrt(b: Builder, x: TypedValue) -> TypedValue:
     """sqrt(S0)."""
     return b.sqrt(x.to("f64"))
 
 
-def sin(b: Builder, x: Value) -> Value:
+def sin(b: Builder, x: TypedValue) -> TypedValue:
     """The sine of S0 full turns; 0 beyond 256 turns."""
     wide = x.to("f64")
     result = b.select(abs(wide) > 256.0, 0.0, _turns(b, wide, False))
@@ -119,14 +119,14 @@ def sin(b: Builder, x: Value) -> Value:
     return b.select((abs(wide) == math.inf) | b.is_nan(wide), _invalid(b, wide), result)
 
 
-def cos(b: Builder, x: Value) -> Value:
+def cos(b: Builder, x: TypedValue) -> TypedValue:
     """The cosine of S0 full turns; 1 beyond 256 turns."""
     wide = x.to("f64")
     result = b.select(abs(wide) > 256.0, 1.0, _turns(b, wide, True))
     return b.select((abs(wide) == math.inf) | b.is_nan(wide), _invalid(b, wide), result)
 
 
-def _invalid(b: Builder, x: Value) -> Value:
+def _invalid(b: Builder, x: TypedValue) -> TypedValue:
     return b.select(b.is_nan(x), x, b.bits_const("f64", 0xFFF8000000000000))
 
 
@@ -142,7 +142,7 @@ def _tanh_series() -> list[float]:
     return [float(term) for term in reversed(series)]
 
 
-def tanh(b: Builder, x: Value) -> Value:
+def tanh(b: Builder, x: TypedValue) -> TypedValue:
     """The hyperbolic tangent of S0."""
     wide = x.to("f64")
     size = abs(wide)
@@ -156,7 +156,7 @@ def tanh(b: Builder, x: Value) -> Value:
 FUNCTIONS: dict[str, Function] = {"exp": exp, "log": log, "rcp": rcp, "rsq": rsq, "sqrt": sqrt, "sin": sin, "cos": cos}
 
 
-def bounded(b: Builder, x: Value, function: Function) -> Value:
+def bounded(b: Builder, x: TypedValue, function: Function) -> TypedValue:
     """Return the function rounded to nearest to x's type; of 32-bit numbers denormals are zeros."""
     flushes = x.type.bits == 32
     if flushes:
@@ -174,14 +174,14 @@ def _declare(name: str, kind: str, function: Function) -> None:
         spelled += f" v_{name}_legacy_f32"
 
     @operations.lane(spelled, f"{kind} -> {kind}", exact=False)
-    def special(b: Builder, x: Value) -> Value:
+    def special(b: Builder, x: TypedValue) -> TypedValue:
         """D = the function of S0."""
         return bounded(b, x, function)
 
     if name not in ("sin", "cos"):
 
         @operations.scalar(f"v_s_{name}_{kind}", f"{kind} -> vdst:{kind}", exact=False, static=("src0_modifiers",))
-        def scalar(b: Builder, x: Value) -> Value:
+        def scalar(b: Builder, x: TypedValue) -> TypedValue:
             """D = the function of S0, both scalar registers; with the modifiers of a vector operation."""
             chosen = b.modifiers.get("src0_modifiers", 0)
             x = abs(x) if chosen & 2 else x
@@ -198,7 +198,7 @@ def _declare_newer(name: str, kind: str, function: Function) -> None:
     """Declare what GFX1250 has beyond the others; bfloats keep denormals, for lack of a source that says more."""
 
     @operations.lane(f"v_{name}_{kind}", f"{kind} -> {kind}", exact=False, since=(125,))
-    def special(b: Builder, x: Value) -> Value:
+    def special(b: Builder, x: TypedValue) -> TypedValue:
         """D = the function of S0."""
         if kind != "bf16":
             return bounded(b, x, function)
@@ -213,7 +213,7 @@ for _name, _function in {**FUNCTIONS, "tanh": tanh}.items():
 
 def _declare_64(name: str, function: Function) -> None:
     @operations.lane(f"v_{name}_f64", "f64 -> f64", exact=False)
-    def special(b: Builder, x: Value) -> Value:
+    def special(b: Builder, x: TypedValue) -> TypedValue:
         """D = the function of S0."""
         return b.with_rounding(0, lambda inner: function(inner, x))
 
@@ -229,17 +229,17 @@ def _apart(kind: str) -> None:
     exponent_kind = "i16" if bits == 16 else "i32"
 
     @operations.lane(f"v_frexp_mant_{kind}", f"{kind} -> {kind}")
-    def frexp_mant(b: Builder, x: Value) -> Value:
+    def frexp_mant(b: Builder, x: TypedValue) -> TypedValue:
         """D = the fraction of S0 in [0.5, 1); zero, infinity and NaN themselves."""
         return quieted(b, split(b, x)[0])
 
     @operations.lane(f"v_frexp_exp_{exponent_kind}_{kind}", f"{kind} -> {exponent_kind}")
-    def frexp_exp(b: Builder, x: Value) -> Value:
+    def frexp_exp(b: Builder, x: TypedValue) -> TypedValue:
         """D = the exponent that goes with the fraction; 0 of zero, infinity and NaN."""
         return split(b, x)[1].to(exponent_kind)
 
     @operations.lane(f"v_ldexp_{kind}", f"{kind} {exponent_kind} -> {kind}")
-    def ldexp(b: Builder, x: Value, exponent: Value) -> Value:
+    def ldexp(b: Builder, x: TypedValue, exponent: TypedValue) -> TypedValue:
         """D = S0 * 2**S1."""
         return scale(b, x, exponent)
 
@@ -271,7 +271,7 @@ def _two_over_pi() -> int:
 
 
 @operations.lane("v_trig_preop_f64", "f64 u32 -> f64")
-def trig_preop_f64(b: Builder, x: Value, segment: Value) -> Value:
+def trig_preop_f64(b: Builder, x: TypedValue, segment: TypedValue) -> TypedValue:
     """D = 53 bits of 2/pi at their place: segment S1 of those that matter at the exponent of S0."""
     exponent = exponent_field(x)
     shift = (segment & 31).to("i64") * 53 + b.select(exponent > 1077, exponent - 1077, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.memory_code import fault
-from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.operations.control import write_mode
 
 operations = OperationTable()
@@ -17,7 +17,7 @@ _PLACES = range(4)
 
 
 @operations.control("s_set_vgpr_msb", "#simm16 ->", since=(12,))
-def s_set_vgpr_msb(w: WaveBuilder, operand: Slot) -> None:
+def s_set_vgpr_msb(w: WaveBuilder, operand: OperandSlot) -> None:
     """Bits 9:8 of VGPR numbers = two bits of the operand each: src0 1:0, src1 3:2, src2 5:4, the result 7:6.
 
     The upper half of the operand notes what was before; hardware does not read it (LLVM, AMDGPULowerVGPREncoding).

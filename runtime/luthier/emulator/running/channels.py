@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.channels import Channel, Drain, Printer, Ring, describe
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.channels import Channel, ChannelDrain, Printer, Ring, describe
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.module.embedded import plain_name
 from luthier.objects import CodeObject
 from luthier.objects import elf as E
@@ -29,7 +29,7 @@ class DeviceChannel(Channel):
     `records`, and lines of `luthier::printf` go to standard output.
     """
 
-    def __init__(self, ring: Ring, memory: Memory, allocation: Allocation) -> None:
+    def __init__(self, ring: Ring, memory: AllocationTable, allocation: DeviceAllocation) -> None:
         super().__init__(ring)
         self._memory, self._allocation = memory, allocation
         self._kept: list[NDArray[Any]] = []
@@ -66,7 +66,7 @@ class DeviceChannel(Channel):
         self._memory.free(self._allocation)
 
 
-def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str, DeviceChannel]:
+def open_channels(object: CodeObject, image: LoadedImage, memory: AllocationTable) -> dict[str, DeviceChannel]:
     """Open the channels that an object defines, by symbol, each with a ring.
 
     Raises:
@@ -105,7 +105,7 @@ def drained(channels: Mapping[str, DeviceChannel]) -> Iterator[None]:
     if not channels:
         yield
         return
-    drain = Drain([(channel.ring, channel.sink) for channel in channels.values()])
+    drain = ChannelDrain([(channel.ring, channel.sink) for channel in channels.values()])
     try:
         yield
     finally:

@@ -10,10 +10,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running import hot
-from luthier.emulator.running.executor import Block, Executor
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.executor import Executor, StructureBlock
+from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.progress import named_places, progress_lines
 from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import WorkerState, worker_at
@@ -30,7 +30,7 @@ Observer = Callable[[WorkerState], bool]
 """Called before every instruction, with the worker whose current wave is about to execute it; False ends all."""
 
 
-class Outcome(Struct, frozen=True):
+class ExecutionOutcome(Struct, frozen=True):
     """Outcome of an execution."""
 
     counts: NDArray[np.uint64]
@@ -44,8 +44,8 @@ class Outcome(Struct, frozen=True):
 
 def execute(
     executor: Executor,
-    memory: Memory,
-    code: Code,
+    memory: AllocationTable,
+    code: DecodedCode,
     plan: Mapping[str, int],
     dispatch: Mapping[str, int],
     name: str,
@@ -56,7 +56,7 @@ def execute(
     stepped: bool = False,
     observed: int = 0,
     quantum: int = QUANTUM,
-) -> Outcome:
+) -> ExecutionOutcome:
     """Run all work-groups of a dispatch.
 
     Args:
@@ -68,7 +68,7 @@ def execute(
         observer: looks at every instruction.
         stepped: on this thread; so it is with an observer.
         observed: what accesses, barriers and results are looked at for, `layout.OBSERVE_RACES` and the like, with the
-            plan's `uses`, and `Code.floats` for the latter: the executor keeps what comes of it until
+            plan's `uses`, and `DecodedCode.floats` for the latter: the executor keeps what comes of it until
             `Executor.forget`.
         quantum: backward branches of a wave's turn, where no observer looks on.
 
@@ -91,7 +91,7 @@ def execute(
         plan = {**plan, "key": key, "stepping": layout.STEPPING, "entry": code.begin * layout.RECORD.size}
     totals = np.zeros((2, code.count + 1), np.uint64)
     table, holders = memory.table()
-    planned = Block(layout.PLAN, plan)
+    planned = StructureBlock(layout.PLAN, plan)
     quantum, step_limit = (
         (quantum, QUANTUM * step_limit) if observer is None else (STEPPED_QUANTUM, STEPPED_QUANTUM * step_limit)
     )
@@ -148,4 +148,4 @@ def execute(
     del holders, planned
     if plain:
         hot.heat(code).add(totals[0, :-1])
-    return Outcome(totals[0, :-1], totals[1, :-1], seconds, fault)
+    return ExecutionOutcome(totals[0, :-1], totals[1, :-1], seconds, fault)

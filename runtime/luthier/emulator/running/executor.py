@@ -23,7 +23,7 @@ from luthier.emulator.constants import inline_bytes
 from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
 from luthier.errors import DeviceError
 from luthier.wire.messages import Progress, RunningPlace, Sighting
-from luthier.wire.structures import Layout
+from luthier.wire.structures import FieldLayout
 
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
@@ -77,10 +77,10 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-class Block:
+class StructureBlock:
     """A structure of `layout` that native code reads, or several one behind the other."""
 
-    def __init__(self, structure: Layout, *rows: Mapping[str, int]) -> None:
+    def __init__(self, structure: FieldLayout, *rows: Mapping[str, int]) -> None:
         self._bytes = bytearray(structure.size * len(rows))
         for number, values in enumerate(rows):
             for name, value in values.items():
@@ -92,7 +92,7 @@ class Block:
         self.address = ctypes.addressof(self._view)
         """Valid as long as this."""
 
-    def read(self, structure: Layout, name: str) -> int:
+    def read(self, structure: FieldLayout, name: str) -> int:
         """Return a field of the first one as native code has left it."""
         field = structure.fields[name]
         return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
@@ -107,7 +107,7 @@ def resident_groups(plan: Mapping[str, int], waves: int, lds: int, scratch_lane:
         lds: bytes of a work-group.
         scratch_lane: bytes of a lane.
     """
-    return int(_library().luthier_resident(Block(layout.PLAN, plan).address, waves, lds, scratch_lane))
+    return int(_library().luthier_resident(StructureBlock(layout.PLAN, plan).address, waves, lds, scratch_lane))
 
 
 def leave_unwritten(address: int, size: int, *, undefined: bool) -> bool:
@@ -151,7 +151,7 @@ class Executor:
             constants = np.frombuffer(inline_bytes(), np.uint8)
             engine = {"threads": self.threads, "constants": constants.ctypes.data, "constants_size": len(constants)}
             engine |= {"shared_base": SHARED_BASE, "private_base": PRIVATE_BASE}
-            block = Block(layout.ENGINE, engine)
+            block = StructureBlock(layout.ENGINE, engine)
             handle = _library().luthier_open(block.address)
             if not handle:
                 raise DeviceError("not enough memory for an executor")
@@ -177,7 +177,7 @@ class Executor:
             BaseException: whatever `help` raised, or a signal's handler.
         """
         library, handle = _library(), self._open()
-        block = Block(layout.DISPATCH, *dispatches)
+        block = StructureBlock(layout.DISPATCH, *dispatches)
         if not library.luthier_launch(handle, block.address, len(dispatches)):
             raise DeviceError(f"the launch cannot begin: {library.luthier_problem(handle).decode()}")
         event, asked = self._event, False

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code, Instruction
-from luthier.emulator.ir.variant import Run
+from luthier.emulator.binding.program import BoundInstruction, DecodedCode
+from luthier.emulator.ir.variant import FusedKey
 from luthier.support.threads import Worker
 
 HOT = 1 << 20
@@ -35,9 +35,9 @@ _OFTEN = 4
 
 
 class Heat:
-    """Executions of one `Code` so far."""
+    """Executions of one `DecodedCode` so far."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: DecodedCode) -> None:
         self._code = weakref.ref(code)
         self._executions = np.zeros(0, np.uint64)
         self._fresh = 0
@@ -90,7 +90,7 @@ class Compiler:
     """A thread that compiles runs; it begins with the first of them, and ends with the process."""
 
     def __init__(self) -> None:
-        self._wanted: collections.deque[tuple[weakref.ref[Code], range]] = collections.deque()
+        self._wanted: collections.deque[tuple[weakref.ref[DecodedCode], range]] = collections.deque()
         self._changed = threading.Condition()
         self._busy = self._ended = False
         self._process = os.getpid()
@@ -98,7 +98,7 @@ class Compiler:
         # LLVM must not be at work while the process takes itself apart.
         atexit.register(self.end)
 
-    def put(self, code: Code, stretches: Iterable[range]) -> None:
+    def put(self, code: DecodedCode, stretches: Iterable[range]) -> None:
         """Let the runs in stretches of code be compiled."""
         with self._changed:
             if not self._ended:
@@ -147,10 +147,10 @@ def compiler() -> Compiler:
     return _compiler(os.getpid())
 
 
-_HEATS: weakref.WeakKeyDictionary[Code, Heat] = weakref.WeakKeyDictionary()
+_HEATS: weakref.WeakKeyDictionary[DecodedCode, Heat] = weakref.WeakKeyDictionary()
 
 
-def heat(code: Code) -> Heat:
+def heat(code: DecodedCode) -> Heat:
     """Return what is known of how hot a code is."""
     found = _HEATS.get(code)
     if found is None:
@@ -158,7 +158,7 @@ def heat(code: Code) -> Heat:
     return found
 
 
-def compile_runs(code: Code, stretch: range) -> None:
+def compile_runs(code: DecodedCode, stretch: range) -> None:
     """Compile the runs in a stretch of code, for each value of MODE with which waves were there."""
     from luthier.emulator.native.machine import machine_code
 
@@ -167,7 +167,7 @@ def compile_runs(code: Code, stretch: range) -> None:
     for key, instructions in found_there.items():
         for part in _parts(instructions):
             own = instructions[part]
-            run = Run(tuple(one.variant for one in own if one.variant), tuple(one.slots for one in own))
+            run = FusedKey(tuple(one.variant for one in own if one.variant), tuple(one.slots for one in own))
             # One by one: who wants other code, or forks, meanwhile waits for it.
             with _WORK:
                 found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
@@ -175,7 +175,7 @@ def compile_runs(code: Code, stretch: range) -> None:
                     code.run_at(key, stretch[part], found[run.symbol], own)
 
 
-def _parts(instructions: list[Instruction]) -> Iterator[slice]:
+def _parts(instructions: list[BoundInstruction]) -> Iterator[slice]:
     """Yield where the runs among instructions are."""
     from luthier.emulator.native.emit import PURE
     from luthier.emulator.native.fused import step_of

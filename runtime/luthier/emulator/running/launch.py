@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.emulator.running.execution import QUANTUM, Observer, Outcome, execute
+from luthier.emulator.running.execution import QUANTUM, ExecutionOutcome, Observer, execute
 from luthier.emulator.running.executor import Executor, resident_groups
-from luthier.emulator.running.loader import Image
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.loader import LoadedImage
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.emulator.running.plan import find_beyond
 from luthier.emulator.running.stats import AddressCounts, LaunchStats
 from luthier.errors import DeviceError, EmulationError
@@ -39,7 +39,7 @@ class Turns(Struct, frozen=True):
 IN_TURNS = Turns()
 
 
-class Result(Struct, frozen=True):
+class LaunchResult(Struct, frozen=True):
     """Result of a launch."""
 
     stats: LaunchStats
@@ -48,7 +48,7 @@ class Result(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """A kernel with its geometry and arguments, as it is launched.
 
     Raises:
@@ -57,8 +57,8 @@ class Launch:
 
     target: Target
     kernel: Kernel
-    image: Image
-    code: Code
+    image: LoadedImage
+    code: DecodedCode
     plan: Mapping[str, int]
     """`plan.kernel_plan`."""
     arguments: bytes
@@ -103,7 +103,7 @@ class Launch:
         """Return how many of its work-groups the device holds at once."""
         return resident_groups(self.plan, self.waves, self.lds, abi.scratch_bytes(self.kernel, self.target))
 
-    def run(self, memory: Memory, executor: Executor) -> Result:
+    def run(self, memory: AllocationTable, executor: Executor) -> LaunchResult:
         """Execute it.
 
         Raises:
@@ -125,17 +125,17 @@ class Launch:
             )
         stats = self._collect(outcome, machine_code().compiled - compiled)
         beyond = find_beyond(self.kernel, self.code, outcome.counts != 0)
-        return Result(stats, outcome.fault or beyond)
+        return LaunchResult(stats, outcome.fault or beyond)
 
     @contextmanager
-    def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
+    def _dispatch(self, memory: AllocationTable, threads: int) -> Iterator[dict[str, int]]:
         """Provide what is dispatched, with what it finds in memory, which is given back afterwards."""
         kernel, geometry = self.kernel, self.geometry
         resident = min(geometry.groups, max(threads, self.resident))
         scratch_lane = abi.scratch_bytes(kernel, self.target)
-        temporary: list[Allocation] = []
+        temporary: list[DeviceAllocation] = []
 
-        def take(size: int, label: str) -> Allocation:
+        def take(size: int, label: str) -> DeviceAllocation:
             temporary.append(memory.allocate(size, label))
             return temporary[-1]
 
@@ -170,7 +170,7 @@ class Launch:
             for allocation in temporary:
                 memory.free(allocation)
 
-    def _collect(self, outcome: Outcome, compiled: int) -> LaunchStats:
+    def _collect(self, outcome: ExecutionOutcome, compiled: int) -> LaunchStats:
         code, count, lanes = self.code, outcome.counts, outcome.lanes
         executed = np.flatnonzero(count)
         addresses = code.addresses()[executed]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import ObjectError
 from luthier.objects import CodeObject
 from luthier.objects.code_object import ABSOLUTE, Relocation
@@ -27,13 +27,13 @@ _SIZES = {
 }
 
 
-class Image:
+class LoadedImage:
     """A code object in memory: virtual address `v` of the object is host address ``bias + v``."""
 
-    def __init__(self, code: CodeObject, memory: Memory, resolve: Callable[[str], int | None]) -> None:
+    def __init__(self, code: CodeObject, memory: AllocationTable, resolve: Callable[[str], int | None]) -> None:
         self.code = code
         self._memory = memory
-        self.allocations: list[Allocation] = []
+        self.allocations: list[DeviceAllocation] = []
         low = min((segment.vaddr for segment in code.segments), default=0) // PAGE * PAGE
         high = max((segment.vaddr + segment.memsz for segment in code.segments), default=0)
         if high - low > 1 << 32:
@@ -107,7 +107,7 @@ class Image:
 
         ``NAME`` holds a pointer; the storage starts as ``NAME.managed``.
         """
-        self.managed: dict[str, Allocation] = {}
+        self.managed: dict[str, DeviceAllocation] = {}
         for symbol in self.code.symbols:
             if not symbol.name.endswith(".managed") or not symbol.defined:
                 continue

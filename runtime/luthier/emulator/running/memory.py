@@ -31,7 +31,7 @@ def null_pointer(address: int) -> str:
     return f"a null pointer minus {_ADDRESSES - address}" if address >= _ADDRESSES - _NULL else ""
 
 
-class Allocation(Struct, frozen=True):
+class DeviceAllocation(Struct, frozen=True):
     """One range of addresses that kernels may touch."""
 
     address: int
@@ -60,10 +60,10 @@ def host_bytes(address: int, size: int, keep: object = None) -> NDArray[np.uint8
     """
     if size == 0:
         return np.zeros(0, np.uint8)
-    return np.asarray(_Holder(address, size, keep))
+    return np.asarray(_HostArray(address, size, keep))
 
 
-class _Holder:
+class _HostArray:
     """Host memory as NumPy takes it."""
 
     def __init__(self, address: int, size: int, keep: object) -> None:
@@ -86,7 +86,7 @@ def _host_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-class Memory:
+class AllocationTable:
     """The allocations of a device, and the table of them that compiled code searches. Safe from several threads.
 
     Args:
@@ -97,15 +97,15 @@ class Memory:
     def __init__(self, limit: int | None = None, elsewhere: Callable[[int], str] = null_pointer) -> None:
         self._elsewhere = elsewhere
         self._lock = threading.RLock()
-        self._allocations: dict[int, Allocation] = {}
+        self._allocations: dict[int, DeviceAllocation] = {}
         self._ordered: list[int] = []
         """Their addresses, in order."""
-        self._table: tuple[NDArray[np.uint64], tuple[Allocation, ...]] | None = None
+        self._table: tuple[NDArray[np.uint64], tuple[DeviceAllocation, ...]] | None = None
         self._limit = _host_memory() if limit is None else limit
         self._longest = 0
         self._used = 0
 
-    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> DeviceAllocation:
         """Allocate `size` bytes of zeroed memory.
 
         Raises:
@@ -130,13 +130,13 @@ class Memory:
         address = (base + align - 1) // align * align
         return self.register(address, size, label, keep)
 
-    def register(self, address: int, size: int, label: str, keep: Any = None) -> Allocation:
+    def register(self, address: int, size: int, label: str, keep: Any = None) -> DeviceAllocation:
         """Make existing host memory accessible to kernels.
 
         Raises:
             DeviceError: it overlaps another allocation.
         """
-        allocation = Allocation(address, size, label, keep)
+        allocation = DeviceAllocation(address, size, label, keep)
         with self._lock:
             ordered = self._ordered
             at = bisect.bisect_right(ordered, address)
@@ -152,7 +152,7 @@ class Memory:
             self._table = None
         return allocation
 
-    def free(self, allocation: Allocation) -> None:
+    def free(self, allocation: DeviceAllocation) -> None:
         """Forget an allocation; touching it from then on is a fault.
 
         Raises:
@@ -166,7 +166,7 @@ class Memory:
             self._used -= allocation.size
             self._table = None
 
-    def table(self) -> tuple[NDArray[np.uint64], tuple[Allocation, ...]]:
+    def table(self) -> tuple[NDArray[np.uint64], tuple[DeviceAllocation, ...]]:
         """Return the table of allocations for compiled code, and the allocations.
 
         The table has the address and length of every allocation, sorted, and is never changed once given out. The
@@ -183,7 +183,7 @@ class Memory:
                 self._table = np.array(rows, np.uint64), tuple(self._allocations.values())
             return self._table
 
-    def find(self, address: int) -> Allocation | None:
+    def find(self, address: int) -> DeviceAllocation | None:
         """Return the allocation that holds `address`."""
         with self._lock:
             ordered = self._ordered

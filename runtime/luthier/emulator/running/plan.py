@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running.start import initial_mode, scratch_bytes
 from luthier.errors import DeviceError, EmulationError
 from luthier.isa.registers import SGPRS, TTMPS
@@ -27,7 +27,7 @@ USER_SGPRS = (
 _SINK = layout.WAVE["sink"]
 
 
-def entry_of(kernel: Kernel, code: Code) -> int:
+def entry_of(kernel: Kernel, code: DecodedCode) -> int:
     """Return the record of the first instruction that hardware executes.
 
     Raises:
@@ -39,7 +39,7 @@ def entry_of(kernel: Kernel, code: Code) -> int:
     return entry
 
 
-def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, int]:
+def code_plan(code: DecodedCode, entry: int, mode: int, target: Target) -> dict[str, int]:
     """Return the fields of `layout.PLAN` for waves that begin at the record `entry`.
 
     They have all vector registers and nothing in them: work-item ids, work-group ids and other inputs are discarded.
@@ -65,7 +65,7 @@ def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, in
     }
 
 
-def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
+def kernel_plan(kernel: Kernel, target: Target, code: DecodedCode) -> dict[str, int]:
     """Return the fields of `layout.PLAN` for a kernel.
 
     Raises:
@@ -122,7 +122,7 @@ def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
     return fields
 
 
-def beyond(kernel: Kernel, code: Code, executed: NDArray[np.bool_]) -> list[tuple[str, NDArray[np.intp], int]]:
+def beyond(kernel: Kernel, code: DecodedCode, executed: NDArray[np.bool_]) -> list[tuple[str, NDArray[np.intp], int]]:
     """Return the `executed` records that name registers beyond what the descriptor allocates, which is a fault.
 
     For each file of registers it is its letter, the records, and how many registers there are.
@@ -132,12 +132,12 @@ def beyond(kernel: Kernel, code: Code, executed: NDArray[np.bool_]) -> list[tupl
     return [entry for entry in found if entry[1].size]
 
 
-def _used(code: Code, file: str) -> NDArray[np.int32]:
+def _used(code: DecodedCode, file: str) -> NDArray[np.int32]:
     """Return how many registers of a file each record needs at least."""
     return code.vgprs if file == "v" else code.agprs if file == "a" else code.sgprs
 
 
-def find_beyond(kernel: Kernel, code: Code, executed: NDArray[np.bool_]) -> EmulationError | None:
+def find_beyond(kernel: Kernel, code: DecodedCode, executed: NDArray[np.bool_]) -> EmulationError | None:
     """Return the fault of the first of the `executed` records that names a register beyond what the descriptor
     allocates; None if there is none."""
     for name, records, limit in beyond(kernel, code, executed):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.errors import LuthierError
 from luthier.support.wording import counted
 from luthier.wire.messages import Progress
@@ -59,7 +59,7 @@ def progress_json(progress: Progress, places: Sequence[tuple[str, int]]) -> dict
     }
 
 
-def named_places(progress: Progress, code: Code, kernel: str, entry: int) -> tuple[tuple[str, int], ...]:
+def named_places(progress: Progress, code: DecodedCode, kernel: str, entry: int) -> tuple[tuple[str, int], ...]:
     """Return where waves of a launch are, and the numbers of work-groups; most first.
 
     Args:
@@ -71,7 +71,7 @@ def named_places(progress: Progress, code: Code, kernel: str, entry: int) -> tup
     return tuple(sorted(named, key=lambda item: -item[1]))
 
 
-def _place(code: Code, kernel: str, entry: int, record: int) -> str:
+def _place(code: DecodedCode, kernel: str, entry: int, record: int) -> str:
     address = code.address_of(record)
     try:
         origin = code.origin(address, lambda index: 0)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.questions import QUESTIONS
-from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
 from luthier.errors import EmulationError, Wrong
@@ -43,9 +43,9 @@ _FORMAT = {
 
 
 def explain(
-    memory: Memory,
+    memory: AllocationTable,
     kernel: str,
-    code: Code,
+    code: DecodedCode,
     worker: WorkerState,
     reason: int,
     describe: Callable[[], Sequence[str]] = tuple,
@@ -93,7 +93,7 @@ def _waves(worker: WorkerState) -> tuple[str, ...]:
     return tuple(worker.describe_wave(index) for index in range(worker.group_field("wave_count")))
 
 
-def _what(memory: Memory, worker: WorkerState, reason: int) -> str:
+def _what(memory: AllocationTable, worker: WorkerState, reason: int) -> str:
     """Return what happened, without its place."""
     address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
     if reason == layout.JUMP:
@@ -119,7 +119,7 @@ def _what(memory: Memory, worker: WorkerState, reason: int) -> str:
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}"
 
 
-def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int, launch: Sequence[str]) -> EmulationError:
+def _stuck(kernel: str, code: DecodedCode, worker: WorkerState, reason: int, launch: Sequence[str]) -> EmulationError:
     waves = _waves(worker)
     what = (
         "deadlock: no wave of the work-group can go on"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import DeviceError
 from luthier.support import device_memory as storage
 
@@ -13,12 +13,12 @@ from luthier.support import device_memory as storage
 class DeviceBuffer(storage.Buffer):
     """Memory of a device."""
 
-    def __init__(self, memory: Memory, allocation: Allocation) -> None:
+    def __init__(self, memory: AllocationTable, allocation: DeviceAllocation) -> None:
         super().__init__(allocation.size)
         self._memory = memory
-        self._allocation: Allocation | None = allocation
+        self._allocation: DeviceAllocation | None = allocation
 
-    def _live(self) -> Allocation:
+    def _live(self) -> DeviceAllocation:
         if self._allocation is None:
             raise DeviceError("the buffer was freed")
         return self._allocation
@@ -37,10 +37,10 @@ class DeviceBuffer(storage.Buffer):
         self._allocation = None
 
 
-class Variable(storage.Variable):
+class ModuleVariable(storage.Variable):
     """A variable of a loaded module; of a HIP managed variable its storage."""
 
-    def __init__(self, name: str, address: int, size: int, memory: Memory, holder: Allocation) -> None:
+    def __init__(self, name: str, address: int, size: int, memory: AllocationTable, holder: DeviceAllocation) -> None:
         super().__init__(name, size)
         self.address = address
         self._memory = memory

@@ -11,11 +11,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.running.executor import group_number
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import LuthierError
-from luthier.wire.structures import Layout
+from luthier.wire.structures import FieldLayout
 
 
 def poke(array: NDArray[np.uint8], offset: int, size: int, value: int) -> None:
@@ -28,19 +28,19 @@ def peek(array: NDArray[np.uint8], offset: int, size: int) -> int:
     return int.from_bytes(array[offset : offset + size].tobytes(), "little")
 
 
-def put_field(array: NDArray[np.uint8], structure: Layout, name: str, value: int, base: int = 0) -> None:
+def put_field(array: NDArray[np.uint8], structure: FieldLayout, name: str, value: int, base: int = 0) -> None:
     """Write a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     poke(array, base + field.offset, field.size, value)
 
 
-def get_field(array: NDArray[np.uint8], structure: Layout, name: str, base: int = 0) -> int:
+def get_field(array: NDArray[np.uint8], structure: FieldLayout, name: str, base: int = 0) -> int:
     """Read a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     return peek(array, base + field.offset, field.size)
 
 
-class Access(Struct, frozen=True):
+class CheckedAccess(Struct, frozen=True):
     """A checked memory access of an instruction."""
 
     places: NDArray[np.uint64]
@@ -65,7 +65,7 @@ class WorkerState:
 
     def __init__(
         self,
-        code: Code,
+        code: DecodedCode,
         context: NDArray[np.uint8],
         group: NDArray[np.uint8],
         waves: NDArray[np.uint8],
@@ -137,7 +137,7 @@ class WorkerState:
         """Return the LDS of the work-group; of this process only."""
         return host_bytes(self.group_field("lds"), self.group_field("lds_size"))
 
-    def take_accesses(self) -> list[Access]:
+    def take_accesses(self) -> list[CheckedAccess]:
         """Return what the instruction stepped last accessed, and forget it."""
         count = min(self.field("accesses"), layout.ACCESSES)
         if count == 0:
@@ -153,11 +153,11 @@ class WorkerState:
             start = base + layout.ACCESS["addresses"]
             places = self._context[start : start + 64 * 8].view(np.uint64)[lanes]
             scalar, outside = kind == layout.ACCESS_SCALAR, kind == layout.ACCESS_OUTSIDE
-            found.append(Access(places, lanes, size, scalar, outside))
+            found.append(CheckedAccess(places, lanes, size, scalar, outside))
         return found
 
 
-def worker_at(code: Code, context: int, group: int) -> WorkerState:
+def worker_at(code: DecodedCode, context: int, group: int) -> WorkerState:
     """Return the worker of this process whose context and group are at these addresses, live."""
     block = host_bytes(group, layout.GROUP.size)
     size = get_field(block, layout.GROUP, "wave_stride") * get_field(block, layout.GROUP, "wave_count")

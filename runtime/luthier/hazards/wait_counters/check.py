@@ -9,8 +9,8 @@ from msgspec import Struct
 from luthier.hazards.paths import PathCheck
 from luthier.hazards.wait_counters.dataflow import WaitPaths
 from luthier.hazards.wait_counters.findings import Access, UnneededWait, WaitFinding
-from luthier.hazards.wait_counters.state import State, Use
-from luthier.hazards.wait_counters.steps import Steps, narrowed
+from luthier.hazards.wait_counters.state import OutstandingState, OutstandingUse
+from luthier.hazards.wait_counters.steps import WaitSteps, narrowed
 from luthier.hazards.wait_counters.unneeded import unneeded_waits
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
@@ -30,14 +30,14 @@ class WaitReport(Struct, frozen=True):
     unneeded: tuple[UnneededWait, ...]
 
 
-def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: Steps | None = None) -> WaitReport:
+def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: WaitSteps | None = None) -> WaitReport:
     """Check that a kernel, on every path, waits for what it uses.
 
     Args:
         unneeded: look for waits that no path needs, too.
         steps: of the kernel, where they are known.
     """
-    model = WaitPaths(lifted, steps or Steps(lifted))
+    model = WaitPaths(lifted, steps or WaitSteps(lifted))
     paths = Paths(model)
     waits = unneeded_waits(model, paths) if unneeded else ()
     return WaitReport(
@@ -49,7 +49,7 @@ def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: Steps | None
     )
 
 
-def _findings(model: WaitPaths, check: PathCheck[State, int, Use]) -> Iterator[WaitFinding]:
+def _findings(model: WaitPaths, check: PathCheck[OutstandingState, int, OutstandingUse]) -> Iterator[WaitFinding]:
     lifted = model.lifted
     for use in check.meetings:
         stream = model.machine.model.streams[use.stream]

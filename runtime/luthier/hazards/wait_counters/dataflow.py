@@ -12,40 +12,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from luthier.hazards.paths import CheckedModel
-from luthier.hazards.wait_counters.state import Behind, Machine, State, Use, merge, trim
-from luthier.hazards.wait_counters.steps import HALVES, Step, Steps
+from luthier.hazards.wait_counters.state import Behind, OutstandingState, OutstandingUse, WaitMachine, merge, trim
+from luthier.hazards.wait_counters.steps import HALVES, WaitStep, WaitSteps
 from luthier.lifting.model import LiftedKernel
 
 _ALL = (1 << 2 * HALVES) - 1
 """Both halves of all units."""
 
 
-class WaitPaths(CheckedModel[State, int, Use]):
+class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
     """Outstanding registers of one kernel.
 
     Args:
-        forgets: as of `Machine`.
+        forgets: as of `WaitMachine`.
         keeps: whether `walk` will be asked for blocks as they were followed.
     """
 
-    def __init__(self, lifted: LiftedKernel, steps: Steps, *, forgets: bool = True, keeps: bool = False) -> None:
+    def __init__(self, lifted: LiftedKernel, steps: WaitSteps, *, forgets: bool = True, keeps: bool = False) -> None:
         self.lifted, self.steps = lifted, steps
-        self.machine = Machine(steps.model, forgets=forgets)
+        self.machine = WaitMachine(steps.model, forgets=forgets)
         self.empty = self.machine.empty
-        self.calls: dict[int, State] = {}
+        self.calls: dict[int, OutstandingState] = {}
         """First block of a function -> the state of all its calls, in which nothing was waited for there."""
-        self._walks: dict[int, tuple[State, list[Behind]]] | None = {} if keeps else None
+        self._walks: dict[int, tuple[OutstandingState, list[Behind]]] | None = {} if keeps else None
 
     def follow(
         self,
         block: int,
-        state: State,
-        report: Callable[[Use], object] | None = None,
+        state: OutstandingState,
+        report: Callable[[OutstandingUse], object] | None = None,
         *,
         behind: int = -1,
         only: bool = False,
         singly: bool = False,
-    ) -> State:
+    ) -> OutstandingState:
         """Follow a block, as of `PathModel`."""
         steps = self.steps.of(block)
         if behind >= 0:
@@ -59,7 +59,7 @@ class WaitPaths(CheckedModel[State, int, Use]):
         after = self.machine.run(state, steps, report, only=only, behind=walked)
         return after._replace(most=self.empty.most) if only else after
 
-    def walk(self, block: int, state: State) -> list[Behind]:
+    def walk(self, block: int, state: OutstandingState) -> list[Behind]:
         """Return what is outstanding after each step of a block that is entered in a state.
 
         A kept result is given once.
@@ -71,7 +71,7 @@ class WaitPaths(CheckedModel[State, int, Use]):
         self.machine.run(state, self.steps.of(block), behind=walked)
         return walked
 
-    def producers(self, meeting: Use) -> Iterator[tuple[int, State]]:
+    def producers(self, meeting: OutstandingUse) -> Iterator[tuple[int, OutstandingState]]:
         """Yield the operations that an instruction may find outstanding."""
         for block in self.lifted.blocks:
             for step in self.steps.of(block.index):
@@ -81,36 +81,36 @@ class WaitPaths(CheckedModel[State, int, Use]):
                         queues[stream] = (registers & meeting.units,)
                         yield step.first, self.empty._replace(queues=tuple(queues))
 
-    def unknown(self) -> State:
+    def unknown(self) -> OutstandingState:
         """Return the state after unknown code."""
         return self.machine.unknown()
 
-    def called(self, block: int, state: State, *, real: bool) -> State:
+    def called(self, block: int, state: OutstandingState, *, real: bool) -> OutstandingState:
         """Return the state behind the leading waits of a function."""
         if real:
             known = self.calls.get(block)
             self.calls[block] = state if known is None else merge(known, state)
         return self.machine.run(state, leading_waits(self.steps, block))
 
-    def has_facts(self, state: State) -> bool:
+    def has_facts(self, state: OutstandingState) -> bool:
         """Return whether anything is outstanding."""
         return any(state.queues)
 
-    def without_facts(self, state: State) -> State:
+    def without_facts(self, state: OutstandingState) -> OutstandingState:
         """Return a state in which nothing is outstanding that gives registers."""
         return state._replace(queues=self.empty.queues)
 
-    def parts(self, state: State) -> Iterator[int]:
+    def parts(self, state: OutstandingState) -> Iterator[int]:
         """Yield the positions of queues at which anything is outstanding."""
         for position in range(max(map(len, state.queues))):
             if any(len(queue) > position and queue[position] for queue in state.queues):
                 yield position
 
-    def whole(self, part: int) -> State:
+    def whole(self, part: int) -> OutstandingState:
         """Return the state in which everything is outstanding at a position."""
         return self.empty._replace(queues=self.machine.all_at(part, _ALL))
 
-    def back(self, state: State, part: int, behind: State) -> State:
+    def back(self, state: OutstandingState, part: int, behind: OutstandingState) -> OutstandingState:
         """Return what has become of the registers at a position."""
         mine = [queue[part] if len(queue) > part else 0 for queue in state.queues]
         queues = zip(behind.queues, mine, strict=True)
@@ -118,19 +118,19 @@ class WaitPaths(CheckedModel[State, int, Use]):
             queues=tuple(trim(tuple([here & units for here in queue])) for queue, units in queues)
         )
 
-    def merge(self, first: State, second: State) -> State:
+    def merge(self, first: OutstandingState, second: OutstandingState) -> OutstandingState:
         """Return what may be outstanding on either path."""
         return merge(first, second)
 
-    def widen(self, was: State, now: State) -> State:
+    def widen(self, was: OutstandingState, now: OutstandingState) -> OutstandingState:
         """Return a state in which counts of operations that grow are as large as possible."""
         counts = zip(was.most, now.most, self.machine.unknown().most, strict=True)
         return now._replace(most=tuple(widest if later > before else before for before, later, widest in counts))
 
 
-def leading_waits(steps: Steps, block: int) -> list[Step]:
+def leading_waits(steps: WaitSteps, block: int) -> list[WaitStep]:
     """Return the waits that a block begins with."""
-    leading: list[Step] = []
+    leading: list[WaitStep] = []
     index = steps.lifted.blocks[block].first
     for step in steps.of(block):
         if step.first != index or not step.limits or step.issues:

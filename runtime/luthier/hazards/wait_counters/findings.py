@@ -9,7 +9,7 @@ from msgspec import Struct
 from luthier.findings.finding import Finding
 from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
-from luthier.lifting.paths import Place
+from luthier.lifting.paths import PathPoint
 
 Access = Literal["reads", "overwrites", "overwrites a source of", "order"]
 
@@ -21,8 +21,8 @@ class WaitFinding(Struct, frozen=True):
     function: str
     """Function of the instruction."""
     access: Access
-    consumer: Place
-    producer: Place
+    consumer: PathPoint
+    producer: PathPoint
     """The operation."""
     registers: UnitSet
     """None where the order of memory accesses is meant."""
@@ -71,7 +71,7 @@ class UnneededWait(Struct, frozen=True):
     """A wait that no path needs. No defect: it may cost time."""
 
     kernel: str
-    place: Place
+    place: PathPoint
     reason: Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict
 
 from luthier.arch.generation import Generation
-from luthier.arch.waits import Field, Waits
+from luthier.arch.waits import LimitField, Waits
 from luthier.isa.instructions import InstructionFlag
 from luthier.isa.opcodes import Opcode
 
@@ -145,7 +145,7 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
         where = opcode.operand_index
         if fields is None:
             position = where.get("waitexp")  # of interpolation
-            return () if position is None else self._limits((Field("expcnt", ((0, 3),)),), values[position])
+            return () if position is None else self._limits((LimitField("expcnt", ((0, 3),)),), values[position])
         if "sdst" in where and isa.register_first_unit[values[where["sdst"]]] >= 0:
             return ()  # the limit is in a register
         return self._limits(fields, values[where["simm16"]] if "simm16" in where else 0)
@@ -162,7 +162,7 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
                 lines.append(f"s_waitcnt_{name} null, {value}" if together else f"s_wait_{name} {value}")
         return (*([f"s_waitcnt {' '.join(parts)}"] if parts else []), *lines)
 
-    def _limits(self, fields: tuple[Field, ...], immediate: int) -> tuple[Limit, ...]:
+    def _limits(self, fields: tuple[LimitField, ...], immediate: int) -> tuple[Limit, ...]:
         found = []
         for counter, pieces in fields:
             value = width = 0

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from luthier.hazards.wait_counters.check import check_waits
 from luthier.hazards.wait_counters.findings import WaitFinding
-from luthier.hazards.wait_counters.steps import Step, Steps
+from luthier.hazards.wait_counters.steps import WaitStep, WaitSteps
 from luthier.isa import registers as r
 from luthier.isa.registers import UnitSet
 from luthier.lifting.instructions.memory import AccessKind, Space, memory_access
@@ -42,7 +42,7 @@ def check_order(lifted: LiftedKernel) -> tuple[WaitFinding, ...]:
     return tuple(replace(finding, access="order", registers=UnitSet(0)) for finding in found)
 
 
-class _Steps(Steps):
+class _Steps(WaitSteps):
     """Steps in which nothing is outstanding but stores to LDS, and nothing uses that but barriers.
 
     Args:
@@ -54,7 +54,7 @@ class _Steps(Steps):
         self._barriers = barriers
         self._own = sorted({*self._own, *barriers})
 
-    def _alone(self, index: int) -> Step:
+    def _alone(self, index: int) -> WaitStep:
         step = super()._alone(index)
         stored = _STORED if _accesses(self.lifted.instructions[index], ["lds"], ["store", "atomic"]) else 0
         issues = tuple((stream, stored) for stream, _ in step.issues)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from luthier.hazards.wait_counters.dataflow import WaitPaths, leading_waits
 from luthier.hazards.wait_counters.model import Limit, WaitModel
-from luthier.hazards.wait_counters.state import Behind, Machine, Queue, State, merge
-from luthier.hazards.wait_counters.steps import Steps, widened
+from luthier.hazards.wait_counters.state import Behind, OutstandingState, Queue, WaitMachine, merge
+from luthier.hazards.wait_counters.steps import WaitSteps, widened
 from luthier.lifting.model import BasicBlock, LiftedKernel
 from luthier.lifting.paths import Paths
 
@@ -27,7 +27,7 @@ class _Stretch(NamedTuple):
     locked: int
     """Units that operations will read."""
     queues: tuple[Queue, ...]
-    """Queues as in `State`."""
+    """Queues as in `OutstandingState`."""
 
 
 class Outstanding:
@@ -35,10 +35,10 @@ class Outstanding:
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
-        self._steps = Steps(lifted, plain=False)
+        self._steps = WaitSteps(lifted, plain=False)
         self.model: WaitModel = self._steps.model
         paths = self._paths = WaitPaths(lifted, self._steps, forgets=False, keeps=True)
-        self._entry: dict[int, State] = {}
+        self._entry: dict[int, OutstandingState] = {}
         for block, state in Paths(paths).states():
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
@@ -95,9 +95,9 @@ class Outstanding:
                 values[stream.counter] = min(position, values.get(stream.counter, position))
         return tuple(Limit(counter, value) for counter, value in sorted(values.items()))
 
-    def _walk(self, block: BasicBlock, state: State) -> Iterator[tuple[int, _Stretch]]:
+    def _walk(self, block: BasicBlock, state: OutstandingState) -> Iterator[tuple[int, _Stretch]]:
         """Yield the last instruction of each stretch of a block, and what is outstanding there."""
-        queues, units = Behind(state.queues, tuple(Machine.units(state.queues)))
+        queues, units = Behind(state.queues, tuple(WaitMachine.units(state.queues)))
         for step, after in zip(self._steps.of(block.index), self._paths.walk(block.index, state), strict=True):
             if after.queues != queues:
                 yield step.last, self._stretch(queues, units)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from luthier.hazards.wait_counters.model import WaitModel
-from luthier.hazards.wait_counters.steps import Step
+from luthier.hazards.wait_counters.steps import WaitStep
 
 Queue = tuple[int, ...]
 
 
-class State(NamedTuple):
+class OutstandingState(NamedTuple):
     """Outstanding registers on all paths to a point; compared by value."""
 
     queues: tuple[Queue, ...]
@@ -25,12 +25,12 @@ class Behind(NamedTuple):
     """Outstanding registers after a step."""
 
     queues: tuple[Queue, ...]
-    """Queues as in `State`."""
+    """Queues as in `OutstandingState`."""
     units: tuple[int, ...]
     """Units in each of the queues."""
 
 
-class Use(NamedTuple):
+class OutstandingUse(NamedTuple):
     """Use of outstanding registers."""
 
     at: int
@@ -47,16 +47,16 @@ class Use(NamedTuple):
         """Return what is one finding for each operation."""
         return self[:3]
 
-    def joined(self, other: Use) -> Use:
+    def joined(self, other: OutstandingUse) -> OutstandingUse:
         """Return both: the least position that is enough for all registers."""
         return self._replace(position=min(self.position, other.position), units=self.units | other.units)
 
 
-Report = Callable[[Use], object]
+Report = Callable[[OutstandingUse], object]
 """Called for uses of outstanding registers."""
 
 
-class Machine:
+class WaitMachine:
     """Applies steps to states of one generation.
 
     Args:
@@ -67,7 +67,7 @@ class Machine:
     def __init__(self, model: WaitModel, *, forgets: bool = True) -> None:
         self.model = model
         self._forgets = forgets
-        self.empty = State(((),) * len(model.streams), (0,) * len(model.counters))
+        self.empty = OutstandingState(((),) * len(model.streams), (0,) * len(model.counters))
         self._locks = tuple(stream.locks for stream in model.streams)
         self._locked = [number for number, locks in enumerate(self._locks) if locks]
         self._results = [number for number, locks in enumerate(self._locks) if not locks]
@@ -76,7 +76,7 @@ class Machine:
         self._limit = tuple(model.counters[stream.counter].most for stream in model.streams)
         self._beside = model.beside
 
-    def unknown(self) -> State:
+    def unknown(self) -> OutstandingState:
         """Return the state after unknown code that waits for all that writes registers, as functions do."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
@@ -88,9 +88,9 @@ class Machine:
         )
 
     @staticmethod
-    def outstanding(state: State) -> int:
+    def outstanding(state: OutstandingState) -> int:
         """Return the units of all operations."""
-        return _union(Machine.units(state.queues))
+        return _union(WaitMachine.units(state.queues))
 
     @staticmethod
     def units(queues: tuple[Queue, ...]) -> list[int]:
@@ -99,14 +99,14 @@ class Machine:
 
     def run(
         self,
-        state: State,
-        steps: Sequence[Step],
+        state: OutstandingState,
+        steps: Sequence[WaitStep],
         report: Report | None = None,
         *,
         only: bool = False,
-        before_waits: Callable[[int, State], None] | None = None,
+        before_waits: Callable[[int, OutstandingState], None] | None = None,
         behind: list[Behind] | None = None,
-    ) -> State:
+    ) -> OutstandingState:
         """Return the state after the steps.
 
         Args:
@@ -124,7 +124,7 @@ class Machine:
         for number, step in enumerate(steps):
             if step.limits or step.released is not None:
                 if before_waits is not None and step.is_wait:
-                    before_waits(number, State(tuple(queues), tuple(most)))
+                    before_waits(number, OutstandingState(tuple(queues), tuple(most)))
                 self._wait(step, queues, most, held)
                 if forgets:
                     results, locked = self.together(held)
@@ -142,7 +142,7 @@ class Machine:
                     results, locked = self.together(held)
             if behind is not None:
                 behind.append(Behind(tuple(queues), tuple(held)))
-        return State(tuple(queues), tuple(most))
+        return OutstandingState(tuple(queues), tuple(most))
 
     def together(self, units: Sequence[int]) -> tuple[int, int]:
         """Return the units in the queues that operations will write, and those that they will read."""
@@ -153,7 +153,7 @@ class Machine:
             locked |= units[stream]
         return results, locked
 
-    def _wait(self, step: Step, queues: list[Queue], most: list[int], held: list[int]) -> None:
+    def _wait(self, step: WaitStep, queues: list[Queue], most: list[int], held: list[int]) -> None:
         for counter, value in step.limits:
             if most[counter] > value:
                 most[counter] = value
@@ -164,7 +164,7 @@ class Machine:
         if step.released is not None:
             queues[step.released], held[step.released] = (), 0
 
-    def _access(self, step: Step, queues: list[Queue], held: list[int], report: Report | None) -> None:
+    def _access(self, step: WaitStep, queues: list[Queue], held: list[int], report: Report | None) -> None:
         """Report registers that are used, and forget them."""
         for stream, queue in enumerate(queues):
             units = held[stream] & (step.writes if self._locks[stream] else step.touches)
@@ -179,7 +179,7 @@ class Machine:
                 if bad and report is not None:
                     for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
-                            report(Use(step.first, stream, is_write, position, some))
+                            report(OutstandingUse(step.first, stream, is_write, position, some))
             queues[stream] = trim(tuple([here & ~units for here in queue]))
             held[stream] &= ~units
 
@@ -204,13 +204,13 @@ class Machine:
                 held[other] = _union(queues[other])
 
 
-def merge(first: State, second: State) -> State:
+def merge(first: OutstandingState, second: OutstandingState) -> OutstandingState:
     """Return what holds on either path: `first` itself if `second` adds nothing."""
     queues = tuple(
         one if one == two else _merge_queues(one, two) for one, two in zip(first.queues, second.queues, strict=True)
     )
     most = tuple(map(max, first.most, second.most))
-    return first if queues == first.queues and most == first.most else State(queues, most)
+    return first if queues == first.queues and most == first.most else OutstandingState(queues, most)
 
 
 def _merge_queues(one: Queue, two: Queue) -> Queue:

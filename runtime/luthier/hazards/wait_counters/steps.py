@@ -32,7 +32,7 @@ def narrowed(units: int) -> int:
     return (units | units >> HALVES) & (1 << HALVES) - 1
 
 
-class Step(NamedTuple):
+class WaitStep(NamedTuple):
     """One instruction that issues or waits, or several that do neither."""
 
     first: int
@@ -63,7 +63,7 @@ class Step(NamedTuple):
         return not self.issues and not self.limits and self.released is None
 
 
-class Steps:
+class WaitSteps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
 
     Registers that an instruction finds by a computed number are left out: which ones it touches is not known.
@@ -75,7 +75,7 @@ class Steps:
     def __init__(self, lifted: LiftedKernel, *, plain: bool = True) -> None:
         self.lifted, self._plain = lifted, plain
         self.model: WaitModel = wait_model(lifted.target)
-        self._blocks: dict[int, list[Step]] = {}
+        self._blocks: dict[int, list[WaitStep]] = {}
         self._native = lifted.effect_table.code(lifted.columns)
         self._known = known_steps(lifted.isa)
         own = self._known.alone(lifted.code.opcode)
@@ -83,13 +83,13 @@ class Steps:
         self._own: list[int] = np.flatnonzero(own).tolist()
         """Instructions that are a step each."""
 
-    def changed(self, lifted: LiftedKernel, block: int) -> Steps:
+    def changed(self, lifted: LiftedKernel, block: int) -> WaitSteps:
         """Return the steps of a kernel in which one block has other instructions, and control flow is the same."""
-        steps = Steps(lifted, plain=self._plain)
+        steps = WaitSteps(lifted, plain=self._plain)
         steps._blocks = {number: known for number, known in self._blocks.items() if number != block}
         return steps
 
-    def of(self, block: int) -> list[Step]:
+    def of(self, block: int) -> list[WaitStep]:
         """Return the steps of a block."""
         steps = self._blocks.get(block)
         if steps is None:
@@ -103,9 +103,9 @@ class Steps:
         left_out[list(lifted.index_mode)] = True
         return int((left_out & lifted.reached).sum())
 
-    def _make(self, number: int) -> list[Step]:
+    def _make(self, number: int) -> list[WaitStep]:
         block = self.lifted.blocks[number]
-        steps: list[Step] = []
+        steps: list[WaitStep] = []
         begin = block.first
         own = self._own
         for index in own[bisect.bisect_left(own, begin) : bisect.bisect_right(own, block.last)]:
@@ -117,19 +117,19 @@ class Steps:
             steps.append(self._together(begin, block.last))
         return steps
 
-    def _together(self, first: int, last: int) -> Step:
+    def _together(self, first: int, last: int) -> WaitStep:
         reads, writes, _ = self._native.together(first, last)
         if self.model.halves:
             reads, writes = widened(reads), widened(writes)
-        return Step(first, last, reads | writes, writes)
+        return WaitStep(first, last, reads | writes, writes)
 
-    def split(self, step: Step) -> list[Step]:
+    def split(self, step: WaitStep) -> list[WaitStep]:
         """Return a step of several instructions as one each."""
         if step.first == step.last:
             return [step]
         return [self._together(index, index) for index in range(step.first, step.last + 1)]
 
-    def _alone(self, index: int) -> Step:
+    def _alone(self, index: int) -> WaitStep:
         lifted = self.lifted
         computed = index in lifted.index_mode
         return self._known.step(lifted.effect_table, self._native, lifted.columns, index, computed=computed)
@@ -149,8 +149,8 @@ class KnownSteps:
         self._isa = isa
         self._opcodes = np.zeros(_OPCODES + 1, np.uint8)
         self._opcodes[-1] = _SEEN | _ALONE | _LEFT_OUT  # a word that is no known instruction
-        self._steps: BoundedCache[tuple[int, ...], Step] = BoundedCache(MOST_KNOWN)
-        self._computed: BoundedCache[tuple[int, ...], Step] = BoundedCache(MOST_KNOWN)
+        self._steps: BoundedCache[tuple[int, ...], WaitStep] = BoundedCache(MOST_KNOWN)
+        self._computed: BoundedCache[tuple[int, ...], WaitStep] = BoundedCache(MOST_KNOWN)
 
     def alone(self, opcodes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return [n] which instructions are a step each."""
@@ -160,14 +160,14 @@ class KnownSteps:
         """Return [n] which instructions have registers that are not known."""
         return (self._of(opcodes) & _LEFT_OUT).astype(np.bool_)
 
-    def step(self, table: EffectTable, native: _mc.Code, columns: Columns, index: int, *, computed: bool) -> Step:
+    def step(self, table: EffectTable, native: _mc.Code, columns: Columns, index: int, *, computed: bool) -> WaitStep:
         """Return `step_of`, remembered for the next instruction with the same opcode and operands."""
         steps = self._computed if computed else self._steps
         alike = columns.alike(index)
         step = steps.get(alike)
         if step is None:
             step = steps.put(alike, step_of(table, native, columns, index, self.model, computed=computed))
-        return Step(index, index, *step[2:])
+        return WaitStep(index, index, *step[2:])
 
     def _of(self, opcodes: NDArray[np.int32]) -> NDArray[np.uint8]:
         found = self._opcodes[opcodes]
@@ -193,7 +193,7 @@ def known_steps(isa: Isa) -> KnownSteps:
 
 def step_of(
     table: EffectTable, native: _mc.Code, columns: Columns, index: int, model: WaitModel, *, computed: bool = False
-) -> Step:
+) -> WaitStep:
     """Return one instruction as a step.
 
     Args:
@@ -203,7 +203,7 @@ def step_of(
     """
     number = columns.opcode[index]
     if number < 0:
-        return Step(index, index, 0, 0)
+        return WaitStep(index, index, 0, 0)
     entry = table.opcode(number)
     reads, _, writes, *_ = native.effects(index)
     if entry.special == "everything":
@@ -223,7 +223,7 @@ def step_of(
         late = late_sources if model.streams[stream].locks else writes
         outstanding.append((stream, late if registers else 0))
     replaced = model.replaced[issues[0].stream] if len(issues) == 1 else frozenset[int]()
-    return Step(
+    return WaitStep(
         index,
         index,
         reads | writes,

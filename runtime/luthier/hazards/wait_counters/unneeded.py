@@ -12,8 +12,8 @@ import numpy as np
 from luthier.hazards.paths import Onward
 from luthier.hazards.wait_counters.dataflow import WaitPaths
 from luthier.hazards.wait_counters.model import Limit
-from luthier.hazards.wait_counters.state import State, Use, merge
-from luthier.hazards.wait_counters.steps import Step
+from luthier.hazards.wait_counters.state import OutstandingState, OutstandingUse, merge
+from luthier.hazards.wait_counters.steps import WaitStep
 from luthier.isa import InstructionFlag
 from luthier.lifting.paths import Paths, successors
 
@@ -28,16 +28,18 @@ _STORES = frozenset({"vector", "flat", "flat lds", "store", "lds", "gds"})
 Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
 
 
-def unneeded_waits(model: WaitPaths, paths: Paths[State, int, Use]) -> Iterator[tuple[int, Reason]]:
+def unneeded_waits(
+    model: WaitPaths, paths: Paths[OutstandingState, int, OutstandingUse]
+) -> Iterator[tuple[int, Reason]]:
     """Yield instructions that wait for nothing, or for nothing that is used."""
-    search = _Search(model)
+    search = _WaitSearch(model)
     verdicts: dict[int, Reason | None] = {}
     for block, entry in paths.states():
         called = model.calls.get(block)
         state = entry if called is None else merge(entry, called)
         row = model.steps.of(block)
 
-        def judge(number: int, before: State, block: int = block, row: list[Step] = row) -> None:
+        def judge(number: int, before: OutstandingState, block: int = block, row: list[WaitStep] = row) -> None:
             step = row[number]
             if verdicts.get(step.first, "") is not None:
                 reason = search.reason(block, number, before, step)
@@ -57,13 +59,13 @@ _USED: Reason = "nothing that it waits for is used before a later wait"
 class _Left(NamedTuple):
     """Operations that a wait has waited for, and nothing behind it so far."""
 
-    state: State
+    state: OutstandingState
     """Registers."""
     limits: frozenset[Limit]
     """Counters of stores, which give no registers: the wait matters up to a later one for them."""
 
 
-class _Search:
+class _WaitSearch:
     def __init__(self, model: WaitPaths) -> None:
         lifted = self._lifted = model.lifted
         self._steps, self._machine = model.steps, model.machine
@@ -77,7 +79,7 @@ class _Search:
     def _next(self) -> list[list[int]]:
         return successors(self._lifted)
 
-    def reason(self, block: int, number: int, before: State, step: Step) -> Reason | None:
+    def reason(self, block: int, number: int, before: OutstandingState, step: WaitStep) -> Reason | None:
         """Return why the wait is not needed; None if it may be."""
         if all(before.most[counter] <= value for counter, value in step.limits):
             return _NOTHING
@@ -108,9 +110,9 @@ class _Search:
                 onward.leave(index, ends)
         return onward.gave_up
 
-    def _through(self, steps: list[Step], left: _Left) -> tuple[bool, _Left | None]:
+    def _through(self, steps: list[WaitStep], left: _Left) -> tuple[bool, _Left | None]:
         """Return whether steps use something, and what is left behind them; None: nothing."""
-        uses: list[Use] = []
+        uses: list[OutstandingUse] = []
         now, limits = left
         held, there = self._machine.outstanding(now), any(now.queues)
         for step in steps:

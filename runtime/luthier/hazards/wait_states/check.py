@@ -13,11 +13,11 @@ from luthier.hazards.wait_states.findings import HazardFinding, UnneededNop
 from luthier.hazards.wait_states.kinds import test_of, units_of
 from luthier.hazards.wait_states.model import HazardModel
 from luthier.hazards.wait_states.nops import unneeded_nops
-from luthier.hazards.wait_states.state import Entry, Near, State
-from luthier.hazards.wait_states.steps import Steps, instance_of
+from luthier.hazards.wait_states.state import ProducerEntry, State, TooNear
+from luthier.hazards.wait_states.steps import HazardSteps, instance_of
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import Paths, Place, addresses_of, function_of, place_of
+from luthier.lifting.paths import PathPoint, Paths, addresses_of, function_of, place_of
 
 
 class HazardReport(Struct, frozen=True):
@@ -29,7 +29,7 @@ class HazardReport(Struct, frozen=True):
     unneeded: tuple[UnneededNop, ...]
     more: int = 0
     """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
-    consumers: tuple[tuple[Place, str], ...] = ()
+    consumers: tuple[tuple[PathPoint, str], ...] = ()
     """Every instruction that is too near to others, with the hazard, also those that are in no finding."""
     possible: tuple[HazardFinding, ...] = ()
     """No findings, unless something is so that instructions do not show (`HazardFinding.only_if`)."""
@@ -41,7 +41,7 @@ takes as long as the whole check."""
 
 
 def check_hazards(
-    lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES, steps: Steps | None = None
+    lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES, steps: HazardSteps | None = None
 ) -> HazardReport:
     """Check that a kernel, on every path, keeps apart what hardware does not.
 
@@ -50,7 +50,7 @@ def check_hazards(
         searches: how often at most a producer is looked for.
         steps: of the kernel, where they are known.
     """
-    model = HazardPaths(lifted, steps or Steps(lifted))
+    model = HazardPaths(lifted, steps or HazardSteps(lifted))
     paths = Paths(model)
     nops = unneeded_nops(model, paths) if unneeded else ()
     check = PathCheck(model, paths, searches)
@@ -66,7 +66,7 @@ def check_hazards(
     )
 
 
-def _findings(model: HazardPaths, check: PathCheck[State, Entry, Near]) -> Iterator[HazardFinding]:
+def _findings(model: HazardPaths, check: PathCheck[State, ProducerEntry, TooNear]) -> Iterator[HazardFinding]:
     for near in check.meetings:
         if model.machine.model.rules[near.rule].hazard.producer is None:
             yield _finding(model, near, None, near, model.lifted.block_of[near.at : near.at + 1])
@@ -75,7 +75,9 @@ def _findings(model: HazardPaths, check: PathCheck[State, Entry, Near]) -> Itera
                 yield _finding(model, near, producer, met, path)
 
 
-def _finding(model: HazardPaths, near: Near, producer: int | None, met: Near, path: Sequence[int]) -> HazardFinding:
+def _finding(
+    model: HazardPaths, near: TooNear, producer: int | None, met: TooNear, path: Sequence[int]
+) -> HazardFinding:
     lifted, hazards = model.lifted, model.machine.model
     rule = hazards.rules[near.rule]
     hazard = rule.hazard

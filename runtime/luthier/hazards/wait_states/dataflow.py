@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from luthier.hazards.paths import CheckedModel
 from luthier.hazards.wait_states.model import START, Rule
-from luthier.hazards.wait_states.state import EMPTY, Entry, Machine, Near, State
-from luthier.hazards.wait_states.steps import Step, Steps
+from luthier.hazards.wait_states.state import EMPTY, HazardMachine, ProducerEntry, State, TooNear
+from luthier.hazards.wait_states.steps import HazardStep, HazardSteps
 from luthier.isa.registers import UNIT_LIMIT
 from luthier.lifting.model import LiftedKernel
 
@@ -21,21 +21,21 @@ _ALL = (1 << UNIT_LIMIT) - 1
 _AT = operator.attrgetter("at")
 
 
-class HazardPaths(CheckedModel[State, Entry, Near]):
+class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
     """Producers in one kernel that are not far enough away."""
 
     empty = EMPTY
 
-    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
+    def __init__(self, lifted: LiftedKernel, steps: HazardSteps) -> None:
         self.lifted, self.steps = lifted, steps
-        self.machine = Machine(steps.model)
+        self.machine = HazardMachine(steps.model)
         self._by_unit = [_fares_by_unit(rule) for rule in steps.model.rules]
 
     def follow(
         self,
         block: int,
         state: State,
-        report: Callable[[Near], object] | None = None,
+        report: Callable[[TooNear], object] | None = None,
         *,
         behind: int = -1,
         only: bool = False,
@@ -47,7 +47,7 @@ class HazardPaths(CheckedModel[State, Entry, Near]):
             steps, start = self.steps_from(block, behind + 1), self.steps.until(block, behind + 1)
         return self.machine.run(state, steps, length, report, start=start, only=only)
 
-    def steps_from(self, block: int, first: int) -> list[Step]:
+    def steps_from(self, block: int, first: int) -> list[HazardStep]:
         """Return the steps of a block from an instruction on."""
         steps = self.steps.of(block)
         return steps[bisect.bisect_left(steps, first, key=_AT) :]
@@ -62,28 +62,28 @@ class HazardPaths(CheckedModel[State, Entry, Near]):
             yield state
             start, first = until, index
 
-    def producers(self, meeting: Near) -> Iterator[tuple[int, State]]:
+    def producers(self, meeting: TooNear) -> Iterator[tuple[int, State]]:
         """Yield the producers that a consumer may be too near to."""
         hazard = self.machine.model.rules[meeting.rule].hazard
         for block in self.lifted.blocks:
             for step in self.steps.of(block.index):
                 for number, units, tag in step.makes:
                     if number == meeting.rule and (not hazard.in_registers or units & meeting.units):
-                        yield step.at, frozenset({Entry(number, hazard.middle is None, units, tag, 0, 0)})
+                        yield step.at, frozenset({ProducerEntry(number, hazard.middle is None, units, tag, 0, 0)})
 
     def has_facts(self, state: State) -> bool:
         """Return whether there is any producer."""
         return bool(state)
 
-    def parts(self, state: State) -> Collection[Entry]:
+    def parts(self, state: State) -> Collection[ProducerEntry]:
         """Return the entries, with all registers where each is independent."""
         return {self._part(entry) for entry in state}
 
-    def whole(self, part: Entry) -> State:
+    def whole(self, part: ProducerEntry) -> State:
         """Return the state with one entry."""
         return frozenset({part})
 
-    def back(self, state: State, part: Entry, behind: State) -> State:
+    def back(self, state: State, part: ProducerEntry, behind: State) -> State:
         """Return what has become of the registers of an entry."""
         if not self._by_unit[part.rule]:
             return behind
@@ -97,7 +97,7 @@ class HazardPaths(CheckedModel[State, Entry, Near]):
         """Return what may be near on either path."""
         return self.machine.merge(first, second)
 
-    def _part(self, entry: Entry) -> Entry:
+    def _part(self, entry: ProducerEntry) -> ProducerEntry:
         return entry._replace(units=_ALL) if self._by_unit[entry.rule] else entry
 
 

@@ -167,7 +167,7 @@ class Exposure:
         return known
 
 
-class _Parts(NamedTuple):
+class _PossibleRoles(NamedTuple):
     """Roles that an instruction may have in a rule."""
 
     position: int
@@ -194,7 +194,7 @@ class _Parts(NamedTuple):
 
 
 _FIELDS = ("consumer", "cleared_by", "disarmed_by", "middle", "forgotten_by")
-"""Fields of `Hazard`, as in `_Parts`."""
+"""Fields of `Hazard`, as in `_PossibleRoles`."""
 _Changes = list[tuple[int, _Change]]
 """Changes by an instruction, each with the position of its rule."""
 _NO_CHANGE = _Change()
@@ -215,7 +215,7 @@ class _Instructions:
         ]
         self.rules = len(self._rules)
         self._single = opcodes_of(model, isa).single
-        self._parts: dict[int, list[_Parts]] = {}
+        self._parts: dict[int, list[_PossibleRoles]] = {}
         """Opcode number -> what its instructions may be."""
         self._known: BoundedCache[tuple[int, ...], _Changes] = BoundedCache(MOST_KNOWN)
 
@@ -242,17 +242,17 @@ class _Instructions:
         """Return whether instructions of an opcode may change anything."""
         return number < 0 or bool(self._parts_of(number))
 
-    def _parts_of(self, number: int) -> list[_Parts]:
+    def _parts_of(self, number: int) -> list[_PossibleRoles]:
         """Return the roles that instructions of an opcode may have, for each rule that they take part in."""
         known = self._parts.get(number)
         if known is None:
             known = self._parts[number] = self._find_parts(number)
         return known
 
-    def _find_parts(self, number: int) -> list[_Parts]:
+    def _find_parts(self, number: int) -> list[_PossibleRoles]:
         roles = self._model.parts(self._isa.opcode(number))
         every = [
-            _Parts(position, rule.hazard.clears_all, *(roles.get((rule.number, field)) for field in _FIELDS))
+            _PossibleRoles(position, rule.hazard.clears_all, *(roles.get((rule.number, field)) for field in _FIELDS))
             for position, rule in enumerate(self._rules)
         ]
         return [one for one in every if any(role is not None for role in one[2:])]

@@ -9,7 +9,7 @@ from msgspec import Struct
 from luthier.findings.finding import Finding
 from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
-from luthier.lifting.paths import Place
+from luthier.lifting.paths import PathPoint
 
 
 class HazardFinding(Struct, frozen=True):
@@ -20,8 +20,8 @@ class HazardFinding(Struct, frozen=True):
     """Function of the consumer."""
     hazard: str
     """`luthier.arch.hazards.Hazard.name`."""
-    consumer: Place
-    producer: Place | None
+    consumer: PathPoint
+    producer: PathPoint | None
     """None: the consumer is wrong by itself."""
     registers: UnitSet
     """By which they meet; empty where it is not about registers."""
@@ -93,7 +93,7 @@ class UnneededNop(Struct, frozen=True):
     """An ``s_nop`` of which no path needs all. No defect: it costs time."""
 
     kernel: str
-    place: Place
+    place: PathPoint
     states: int
     """It waits."""
     needed: int

@@ -23,7 +23,7 @@ _FLAGS = {flag.name: int(flag) for flag in InstructionFlag}
 
 
 @cache
-def test_of(kind: p.Kind) -> Callable[[Opcode], bool]:
+def test_of(kind: p.InstructionKind) -> Callable[[Opcode], bool]:
     """Return the function that says whether instructions of an opcode are of a kind."""
     classes, without = (sum(_FLAGS[name] for name in names) for names in (kind.classes, kind.without))
     names, other_than = (re.compile(pattern).match for pattern in (kind.names, kind.other_than or "$"))
@@ -207,7 +207,7 @@ _SOPP = 1 << 6
 _WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
 
 UnitsOf = Callable[[Instance], int]
-_UNITS: Mapping[p.Role, UnitsOf] = {
+_UNITS: Mapping[p.HazardRole, UnitsOf] = {
     p.ALWAYS: lambda i: 1,
     p.WRITES_SGPRS_OR_EXEC_BY_NAME: lambda i: (
         i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK)
@@ -273,7 +273,7 @@ _UNITS: Mapping[p.Role, UnitsOf] = {
     p.LONG_ADDRESS: lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
     p.OFFSET_WITH_2_OR_4: lambda i: int(bool(i.value("offset") & 6)),
 }
-_REGISTERS: Mapping[p.Registers, int] = {
+_REGISTERS: Mapping[p.RegisterSet, int] = {
     p.SGPRS: _SCALARS,
     p.SGPRS_OR_EXEC: _SCALARS | r.EXEC_MASK,
     p.SGPRS_OTHER_THAN_VCC: r.SGPR_MASK | r.mask_of(r.TTMPS),
@@ -286,7 +286,7 @@ _REGISTERS: Mapping[p.Registers, int] = {
 
 
 @cache
-def units_of(role: p.Role) -> UnitsOf:
+def units_of(role: p.HazardRole) -> UnitsOf:
     """Return the function that gives the units of a role.
 
     Raises:
@@ -320,14 +320,14 @@ def _writes_scalars(opcode: Opcode) -> bool:
     )
 
 
-_MAY_PLAY: Mapping[p.Role, Callable[[Opcode], bool]] = {
+_MAY_PLAY: Mapping[p.HazardRole, Callable[[Opcode], bool]] = {
     p.SHIFTED_RESULT: _may_shift,
     p.FOUR_BIT_RESULT: lambda opcode: _FLOAT_4.match(opcode.pseudo) is not None,
     p.READS_A_MASK: lambda opcode: _MASKED.match(opcode.pseudo) is not None,
 }
 
 
-def may_play(role: p.Role, opcode: Opcode) -> bool:
+def may_play(role: p.HazardRole, opcode: Opcode) -> bool:
     """Return whether instructions of an opcode may play a role: others need not be examined one at a time."""
     known = _MAY_PLAY.get(role, _writes_scalars if role.writes_scalars else None)
     return known is None or known(opcode)

@@ -75,7 +75,7 @@ class HazardModel:
         self._rows = rows if len(own) > 1 else []
         """Of a generic processor, for each rule the rows of the processors that have it, by their names."""
         self._processors = len(own)
-        self._parties: dict[p.Kind, dict[p.Role, list[tuple[int, str]]]] = {}
+        self._parties: dict[p.InstructionKind, dict[p.HazardRole, list[tuple[int, str]]]] = {}
         """By kind and role the rules and fields that name it: rows share most of them."""
         for rule in self.rules:
             for name in PARTS:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from luthier.hazards.paths import Onward
 from luthier.hazards.wait_states.dataflow import HazardPaths
-from luthier.hazards.wait_states.state import Entry, Lacking, Near, State
+from luthier.hazards.wait_states.state import Lacking, ProducerEntry, State, TooNear
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Paths, successors
 
 
-def unneeded_nops(model: HazardPaths, paths: Paths[State, Entry, Near]) -> Iterator[tuple[int, int, int]]:
+def unneeded_nops(model: HazardPaths, paths: Paths[State, ProducerEntry, TooNear]) -> Iterator[tuple[int, int, int]]:
     """Yield instructions that wait longer than any path needs, their wait states, and how many are needed."""
     lifted, nops = model.lifted, model.steps.nops()
     if not nops:

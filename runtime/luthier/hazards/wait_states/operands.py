@@ -220,7 +220,7 @@ class Parties:
         not_nops = np.ones(len(rows), np.bool_)
         not_nops[self.nops] = False
         last = np.array([*(block.last for block in lifted.blocks), 0])[blocks]
-        near = _Near(first, last, sums(without_nops))
+        near = _RoleFilter(first, last, sums(without_nops))
         for number, named in met.items():
             places = {name: known.parts[rows, column] & reached for name, column in named}
             near.only(opcodes.model.rules[number], places, known.sure[rows, number] & not_nops)
@@ -229,7 +229,7 @@ class Parties:
         return bits
 
 
-class _Near:
+class _RoleFilter:
     """Leaves out, for one rule at a time, what takes no part in the end, without looking into instructions.
 
     Args:

@@ -7,10 +7,10 @@ from itertools import permutations
 from typing import NamedTuple
 
 from luthier.hazards.wait_states.model import START, HazardModel, Rule, Ticks
-from luthier.hazards.wait_states.steps import Check, Step
+from luthier.hazards.wait_states.steps import ConsumerCheck, HazardStep
 
 
-class Entry(NamedTuple):
+class ProducerEntry(NamedTuple):
     """Registers of a producer."""
 
     rule: int
@@ -25,13 +25,13 @@ class Entry(NamedTuple):
     """Ticks of the rule's clock since; 0 in rules that forget nothing."""
 
 
-State = frozenset[Entry]
+State = frozenset[ProducerEntry]
 """Entries of all rules. A rule that forgets nothing has one armed entry and one that is not, with the units of all;
 another has at most one for the same units, tag and count of transcendental instructions, the youngest."""
 EMPTY: State = frozenset()
 
 
-class Near(NamedTuple):
+class TooNear(NamedTuple):
     """A consumer that is too near to a producer."""
 
     at: int
@@ -51,13 +51,13 @@ class Near(NamedTuple):
         """Return what is one finding for each producer."""
         return self[:2]
 
-    def joined(self, other: Near) -> Near:
+    def joined(self, other: TooNear) -> TooNear:
         """Return the one that lacks more, with the registers of both."""
         worse = other if other.needed - other.there > self.needed - self.there else self
         return worse._replace(units=self.units | other.units)
 
 
-Report = Callable[[Near], object]
+Report = Callable[[TooNear], object]
 """Called for consumers that are too near."""
 
 
@@ -72,7 +72,7 @@ class Lacking:
         self._rules, self._forever = rules, forever
         self.states = 0
 
-    def __call__(self, met: Near) -> None:
+    def __call__(self, met: TooNear) -> None:
         """Add a report."""
         rule = self._rules[met.rule]
         if rule.hazard.clock == "states" and (rule.window or self._forever):
@@ -89,7 +89,7 @@ class _Live:
         self.transcendental, self.birth = transcendental, birth
 
 
-class Machine:
+class HazardMachine:
     """Applies steps to states."""
 
     def __init__(self, model: HazardModel) -> None:
@@ -101,7 +101,7 @@ class Machine:
     def run(
         self,
         state: State,
-        steps: Iterable[Step],
+        steps: Iterable[HazardStep],
         length: Ticks,
         report: Report | None = None,
         *,
@@ -130,12 +130,12 @@ class Machine:
             if report is not None and self._lonely:
                 for check in step.checks:
                     if check.rule in self._lonely:
-                        report(Near(step.at, check.rule, 0, 0, 0, 0))
+                        report(TooNear(step.at, check.rule, 0, 0, 0, 0))
             if not only:
                 self._produce(live, step)
         return self._state(live, length)
 
-    def _meet(self, live: dict[int, list[_Live]], step: Step, report: Report | None) -> None:
+    def _meet(self, live: dict[int, list[_Live]], step: HazardStep, report: Report | None) -> None:
         """Apply a step to the producers before it."""
         rules = self.model.rules
         for check in step.checks:
@@ -156,7 +156,7 @@ class Machine:
             if number in live:
                 self._pair(live, rules[number], units, step)
 
-    def _produce(self, live: dict[int, list[_Live]], step: Step) -> None:
+    def _produce(self, live: dict[int, list[_Live]], step: HazardStep) -> None:
         for number, units, tag in step.makes:
             rule = self.model.rules[number]
             armed = rule.hazard.middle is None
@@ -174,8 +174,8 @@ class Machine:
         self,
         live: dict[int, list[_Live]],
         rule: Rule,
-        step: Step,
-        consumer: Check,
+        step: HazardStep,
+        consumer: ConsumerCheck,
         report: Report | None,
     ) -> None:
         """Report a consumer that is too near to producers.
@@ -203,13 +203,13 @@ class Machine:
                 keep.append(one)
                 continue
             if report is not None:
-                report(Near(step.at, rule.number, common, age, needed, one.tag))
+                report(TooNear(step.at, rule.number, common, age, needed, one.tag))
             rest = one.units & ~common if hazard.relation == "overlap" else 0
             if rest:
                 keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))
         _put(live, rule.number, keep)
 
-    def _pair(self, live: dict[int, list[_Live]], rule: Rule, units: int, step: Step) -> None:
+    def _pair(self, live: dict[int, list[_Live]], rule: Rule, units: int, step: HazardStep) -> None:
         """Pair a second producer with each first one that is near and after which a middle came.
 
         For registers that it overwrites it is the only one.
@@ -248,13 +248,13 @@ class Machine:
                 key = number, one.armed, one.units, one.tag, since
                 if age < found.get(key, age + 1):
                     found[key] = age
-        return frozenset([Entry(*key, age) for key, age in found.items()])
+        return frozenset([ProducerEntry(*key, age) for key, age in found.items()])
 
     def merge(self, first: State, second: State) -> State:
         """Return what may be near on either path: `first` itself if `second` adds nothing."""
         if second <= first:
             return first
-        found: dict[Entry, int] = {}
+        found: dict[ProducerEntry, int] = {}
         permanent: dict[tuple[int, bool], int] = {}
         for entry in (*first, *second):
             if self.model.rules[entry.rule].window:
@@ -265,7 +265,7 @@ class Machine:
         joined = frozenset(
             [
                 *(key._replace(age=age) for key, age in found.items()),
-                *(Entry(rule, armed, units, 0, 0, 0) for (rule, armed), units in permanent.items()),
+                *(ProducerEntry(rule, armed, units, 0, 0, 0) for (rule, armed), units in permanent.items()),
             ]
         )
         return first if joined == first else joined
@@ -276,7 +276,7 @@ def _meets_both(one: _Live, sources: tuple[int, ...]) -> bool:
     return any(one.units & first and one.tag & second for first, second in permutations(sources, 2) if first != second)
 
 
-def _youngest(found: dict[Entry, int], entry: Entry) -> None:
+def _youngest(found: dict[ProducerEntry, int], entry: ProducerEntry) -> None:
     key = entry._replace(age=0)
     found[key] = min(found.get(key, entry.age), entry.age)
 

@@ -17,7 +17,7 @@ from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
 
-class Check(NamedTuple):
+class ConsumerCheck(NamedTuple):
     """An instruction as the consumer of a rule."""
 
     rule: int
@@ -30,7 +30,7 @@ class Check(NamedTuple):
     """Units of its sources one by one, where it must meet two producers."""
 
 
-class Step(NamedTuple):
+class HazardStep(NamedTuple):
     """One instruction that takes part in hazards. All rules are by number."""
 
     at: int
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     """From the beginning of its block to it."""
     own: Ticks
     """It takes."""
-    checks: tuple[Check, ...]
+    checks: tuple[ConsumerCheck, ...]
     """Checks as a consumer."""
     clears: tuple[int, ...]
     disarms: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ def instance_of(
 
 
 class _Consumer(NamedTuple):
-    """A rule as it asks for consumers: fields as of `Check`."""
+    """A rule as it asks for consumers: fields as of `ConsumerCheck`."""
 
     rule: int
     tag: int
@@ -97,7 +97,7 @@ class _Consumer(NamedTuple):
     by_sources: bool
 
 
-class Plan(NamedTuple):
+class RolePlan(NamedTuple):
     """Roles to evaluate for instructions of an opcode.
 
     Each entry for an instruction that takes part ends with the number of the role that gives its registers.
@@ -106,7 +106,7 @@ class Plan(NamedTuple):
     roles: tuple[UnitsOf, ...]
     consumers: tuple[tuple[_Consumer, int], ...]
     others: tuple[tuple[tuple[int, int], ...], ...]
-    """Rules of each field of `Step` between `checks` and `makes`."""
+    """Rules of each field of `HazardStep` between `checks` and `makes`."""
     producers: tuple[tuple[int, int, int], ...]
     """Rules with tags."""
 
@@ -114,7 +114,7 @@ class Plan(NamedTuple):
 _OTHERS = ("cleared_by", "disarmed_by", "middle", "forgotten_by", "second")
 
 
-def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]]) -> Plan:
+def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]]) -> RolePlan:
     """Return the roles to evaluate for instructions of an opcode.
 
     Args:
@@ -132,7 +132,7 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
         tag = 0 if hazard.tags == "any" else model.tag(rule, opcode)
         return _Consumer(rule.number, tag, hazard.at_most, hazard.second is not None)
 
-    return Plan(
+    return RolePlan(
         tuple(numbers),
         tuple((consumer(rules[number]), role) for number, role in fields.get("consumer", ())),
         tuple(tuple(fields.get(name, ())) for name in _OTHERS),
@@ -140,8 +140,8 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
     )
 
 
-def fields_of(instance: Instance, plan: Plan) -> tuple[Any, ...]:
-    """Return the fields of an instruction's `Step` after its times."""
+def fields_of(instance: Instance, plan: RolePlan) -> tuple[Any, ...]:
+    """Return the fields of an instruction's `HazardStep` after its times."""
     units = [role(instance) for role in plan.roles]
     clears, *others = [[(rule, units[role]) for rule, role in field if units[role]] for field in plan.others]
     return (
@@ -152,7 +152,7 @@ def fields_of(instance: Instance, plan: Plan) -> tuple[Any, ...]:
     )
 
 
-def step_of(model: HazardModel, instance: Instance, index: int, time: Ticks, own: Ticks) -> Step:
+def step_of(model: HazardModel, instance: Instance, index: int, time: Ticks, own: Ticks) -> HazardStep:
     """Return an instruction as a step.
 
     Args:
@@ -160,12 +160,12 @@ def step_of(model: HazardModel, instance: Instance, index: int, time: Ticks, own
         own: its duration.
     """
     plan = plan_of(model, instance.opcode, model.parts(instance.opcode))
-    return Step(index, time, own, *fields_of(instance, plan))
+    return HazardStep(index, time, own, *fields_of(instance, plan))
 
 
-def _check(instance: Instance, consumer: _Consumer, units: int) -> Check:
+def _check(instance: Instance, consumer: _Consumer, units: int) -> ConsumerCheck:
     rule, tag, at_most, by_sources = consumer
-    return Check(
+    return ConsumerCheck(
         rule,
         units,
         tag,
@@ -184,7 +184,7 @@ def known_fields(
     first: int = 0,
     vectors: int = 0,
 ) -> tuple[Any, ...]:
-    """Return what an instruction does, as the fields of a `Step` after its times.
+    """Return what an instruction does, as the fields of a `HazardStep` after its times.
 
     It is cached for the next one with the same opcode and operands.
 
@@ -206,7 +206,7 @@ def known_fields(
     return found
 
 
-class Steps:
+class HazardSteps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
 
     Args:
@@ -219,23 +219,23 @@ class Steps:
         self.model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
         self._native = lifted.effect_table.code(lifted.columns)
         self._vectors = lifted.kernel.descriptor.architected_vgprs
-        self._blocks: dict[int, list[Step]] = {}
+        self._blocks: dict[int, list[HazardStep]] = {}
         self._parties = Parties(lifted, self.model, everything=everything, only=only)
         self.total = total = self._parties.total
         """[n + 1, 3] ticks before each instruction in the order of addresses."""
         first, last = np.array([(block.first, block.last) for block in lifted.blocks]).T
         self._lengths: list[Ticks] = list(map(Ticks._make, (total[last + 1] - total[first]).tolist()))
 
-    def changed(self, lifted: LiftedKernel, block: int) -> Steps:
+    def changed(self, lifted: LiftedKernel, block: int) -> HazardSteps:
         """Return the steps of a kernel in which one block has other instructions.
 
         None of them takes part in a hazard in a new way, and control flow is the same.
         """
-        steps = Steps(lifted, everything=True, only=block)
+        steps = HazardSteps(lifted, everything=True, only=block)
         steps._blocks = {one.index: self.of(one.index) for one in self.lifted.blocks if one.index != block}
         return steps
 
-    def of(self, block: int) -> list[Step]:
+    def of(self, block: int) -> list[HazardStep]:
         """Return the steps of a block."""
         steps = self._blocks.get(block)
         if steps is None:
@@ -249,7 +249,7 @@ class Steps:
                     parties.opcodes, table, self._native, columns, index, taking, one.first, self._vectors
                 )
                 if any(does):
-                    steps.append(Step(index, parties.times[number], parties.own[number], *does))
+                    steps.append(HazardStep(index, parties.times[number], parties.own[number], *does))
         return steps
 
     def length(self, block: int) -> Ticks:

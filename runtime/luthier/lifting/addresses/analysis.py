@@ -15,18 +15,18 @@ from msgspec.structs import replace
 
 from luthier import _mc
 from luthier.isa import registers as r
-from luthier.lifting.addresses.operations import Operations, Role, roles
+from luthier.lifting.addresses.operations import OperationRole, ScalarOperations, roles
 from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
+    AddressState,
     Element,
-    Entry,
+    EntryValue,
+    GetpcReference,
     High,
     Low,
     Notes,
-    Reference,
-    Slot,
-    State,
+    PointerSlot,
     Value,
 )
 from luthier.lifting.code.effort import Effort
@@ -44,7 +44,7 @@ class FunctionAddresses(Struct):
 
     resolutions: dict[int, Resolution] = field(default_factory=dict)
     """By address of the jump or call."""
-    references: set[Reference] = field(default_factory=set)
+    references: set[GetpcReference] = field(default_factory=set)
     computed: set[int] = field(default_factory=set)
     """s_getpc_b64 whose value is changed in ways other than adding two literals."""
     escapes: set[int] = field(default_factory=set)
@@ -75,7 +75,7 @@ class World(Struct, frozen=True):
     filled: frozenset[int] = frozenset()
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """An instruction of a block that is looked at by itself, or all that are between two of those."""
 
     first: int
@@ -125,7 +125,7 @@ class AddressAnalysis:
         self.effects = effects
         self.world = world
         self._effort = effort
-        self._operations = Operations(columns, *register_lists(table.isa), world.filled)
+        self._operations = ScalarOperations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
         computed = bool((columns.code.opcode < 0).any()) or any(
             table.opcode(number).special in _ANY_VECTOR for number in columns.opcodes
@@ -135,7 +135,7 @@ class AddressAnalysis:
         self._roles = roles(table.isa).of(columns.code.opcode)
         self._paths: _mc.AddressPaths
         """The current function."""
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[BlockPart]] = {}
         """Parts of its blocks that have one which is looked at."""
         self._ways: dict[int, list[Way]] = {}
         """Ways from the ends of those."""
@@ -155,9 +155,9 @@ class AddressAnalysis:
 
     def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
         self._prepare(roots, bool(links), finished)
-        states: dict[int, State] = {}
+        states: dict[int, AddressState] = {}
         work: list[int] = []
-        self._go_on(self._from(roots), State(), states, work)
+        self._go_on(self._from(roots), AddressState(), states, work)
         while work:  # in address order: what comes before a block has mostly settled when it is looked at
             number = heapq.heappop(work)
             if work and work[0] == number:
@@ -165,7 +165,7 @@ class AddressAnalysis:
             self._go_on(self._ways[number], self._block(number, self._held(number, states[number])), states, work)
         return self._collect(states, links)
 
-    def _go_on(self, ways: list[Way], after: State, states: dict[int, State], work: list[int]) -> None:
+    def _go_on(self, ways: list[Way], after: AddressState, states: dict[int, AddressState], work: list[int]) -> None:
         """Bring a state to the blocks that follow, and note those for which it is news."""
         for way in ways:
             state = after.copy()
@@ -177,13 +177,13 @@ class AddressAnalysis:
                 continue
             heapq.heappush(work, way.to)
 
-    def _held(self, number: int, state: State) -> State:
+    def _held(self, number: int, state: AddressState) -> AddressState:
         """Return a copy of the state before a block, to run the block on."""
         parts = len(self._parts[number]) + len(self._ways[number])
         self._effort.spend(1 + (1 + parts) * (_PART + state.size) // _UNIT)
         return state.copy()
 
-    def _block(self, number: int, state: State) -> State:
+    def _block(self, number: int, state: AddressState) -> AddressState:
         for part in self._parts[number]:
             if part.followed:
                 self._operations.apply(self._name(part.first), part.first, self.effects(part.first), state, None)
@@ -199,7 +199,7 @@ class AddressAnalysis:
         # Callers of a function must know which registers it restores. A kernel has no callers.
         self._paths.cut(self._relevant(called, finished))
         special = self._paths.special()
-        self._parts = {number: list(map(Part._make, self._paths.parts(number))) for number in special}
+        self._parts = {number: list(map(BlockPart._make, self._paths.parts(number))) for number in special}
         self._ways = {number: self._from(self._successors(number)) for number in special}
 
     def _relevant(self, called: bool, finished: bool) -> list[int]:
@@ -230,7 +230,7 @@ class AddressAnalysis:
         self._asked.add(function)
         return self.world.clobbers(function)
 
-    def _return_from_call(self, number: int, state: State) -> None:
+    def _return_from_call(self, number: int, state: AddressState) -> None:
         """Forget, after a call, what the callee may leave changed.
 
         Scalars in lanes, and call targets in vector registers, are assumed to survive: a caller that reads its return
@@ -246,7 +246,7 @@ class AddressAnalysis:
             lost |= self._clobbers(None)
         state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
-    def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
+    def _collect(self, states: dict[int, AddressState], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses(asked=self._asked)
         notes = Notes(self._leaves_at)
         for number in self._parts:
@@ -277,15 +277,15 @@ class AddressAnalysis:
         return self._leaves(bisect.bisect_left(self.columns.address, address))
 
     def _leaves(self, index: int) -> bool:
-        return bool(self._roles[index] & Role.LEAVES.value)
+        return bool(self._roles[index] & OperationRole.LEAVES.value)
 
-    def _pass(self, part: Part, state: State, notes: Notes) -> None:
+    def _pass(self, part: BlockPart, state: AddressState, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""
         if part.reads & state.tainted_units:
             self._use(self._paths.uses_between(part.first, part.last, unit_bytes(state.tainted_units)), state, notes)
         state.overwrite(part.writes, part.kills)
 
-    def _use(self, uses: list[tuple[int, int]], state: State, notes: Notes) -> None:
+    def _use(self, uses: list[tuple[int, int]], state: AddressState, notes: Notes) -> None:
         """Note instructions that read program counters which units held before."""
         for index, units in uses:
             notes.use(state.tainted(units), self.columns.address[index])
@@ -294,7 +294,7 @@ class AddressAnalysis:
         self,
         index: int,
         effects: Effects,
-        state: State,
+        state: AddressState,
         links: tuple[int, ...],
         found: FunctionAddresses,
         notes: Notes,
@@ -323,7 +323,7 @@ class AddressAnalysis:
         # The code that runs next might use an unfinished address that is still in a register.
         notes.use(state.tainted(elsewhere), self.columns.address[index])
 
-    def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
+    def _resolve(self, index: int, operand: int, state: AddressState, links: tuple[int, ...]) -> Resolution:
         """Return where the register pair at `operand` points.
 
         `links` are the pairs through which it may return.
@@ -332,7 +332,7 @@ class AddressAnalysis:
         if unit < 0:
             return Resolution(reason="its address is not in registers that can be followed")
         low, high = state[unit], state[unit + 1]
-        if any(low == frozenset([Entry(link)]) and high == frozenset([Entry(link + 1)]) for link in links):
+        if any(low == frozenset([EntryValue(link)]) and high == frozenset([EntryValue(link + 1)]) for link in links):
             return Resolution(is_return=True)
         if low is None or high is None:
             return Resolution(reason="its address comes from memory or arithmetic that cannot be followed")
@@ -354,7 +354,7 @@ class AddressAnalysis:
                     references.add(value.getpc)
                     found = [self.program_counter(value.getpc) + halves[0].offset & MASK64]
                     direct |= halves[0].offset == 0
-            elif isinstance(value, Slot | Element):
+            elif isinstance(value, PointerSlot | Element):
                 words = self._words(value) if value.half == 0 and replace(value, half=1) in high else []
                 references.add(value.getpc)
                 slots.setdefault(value.getpc, set()).update(words)
@@ -362,7 +362,7 @@ class AddressAnalysis:
                 if None in found or not found:
                     reason = "its address is loaded from memory that may change at run time"
                     elsewhere.add(value.getpc)
-            elif isinstance(value, Entry):
+            elif isinstance(value, EntryValue):
                 reason = "its address is an argument of the function or kernel"
             if not found:
                 reason = reason or "the two halves of its address do not belong together"
@@ -380,10 +380,10 @@ class AddressAnalysis:
             direct=direct,
         )
 
-    def _words(self, value: Slot | Element) -> list[int]:
+    def _words(self, value: PointerSlot | Element) -> list[int]:
         """Return the addresses of the words in memory that a loaded value may be."""
         address = self.program_counter(value.getpc) + value.offset & MASK64
-        if isinstance(value, Slot):
+        if isinstance(value, PointerSlot):
             return [address]
         table = self.world.table(address)
         return [] if table is None else list(range(table[0], table[0] + table[1], 8))
@@ -393,12 +393,12 @@ class AddressAnalysis:
         return getpc + GETPC_SIZE
 
 
-def _changed(state: State) -> int:
+def _changed(state: AddressState) -> int:
     """Return the scalar units that do not hold their entry value."""
     changed = state.unknown
     for key, values in state.values.items():
         if isinstance(key, int) and key < r.VGPR_FIRST:
-            own: frozenset[Value] = frozenset([Entry(key)])
+            own: frozenset[Value] = frozenset([EntryValue(key)])
             if values != own:
                 changed |= 1 << key
     return changed

@@ -15,18 +15,18 @@ from luthier.isa import registers as r
 from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
+    AddressState,
     Carry,
     Const,
     Element,
+    GetpcReference,
+    HalfAddress,
     High,
     Key,
     LaneElement,
     Low,
-    Near,
     Notes,
-    Reference,
-    Slot,
-    State,
+    PointerSlot,
     Taint,
     Value,
     Values,
@@ -36,7 +36,7 @@ from luthier.lifting.addresses.values import (
 )
 from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, Effects
-from luthier.lifting.instructions.semantics import Control, Lanes, control_of
+from luthier.lifting.instructions.semantics import Control, LaneChange, control_of
 
 Results: TypeAlias = dict[Key, Values | None]
 
@@ -44,8 +44,8 @@ _TRUTH = (frozenset([Const(1)]), frozenset([Const(0)]))
 """Values of SCC where it is kept in a register."""
 
 
-class Operations:
-    """The effect of scalar operations on a `State`.
+class ScalarOperations:
+    """The effect of scalar operations on a `AddressState`.
 
     Args:
         filled: addresses in the code that the loader writes to.
@@ -59,7 +59,7 @@ class Operations:
         self.first_unit = first_unit
         self.unit_count = unit_count
 
-    def apply(self, name: str, index: int, effects: Effects, state: State, notes: Notes | None) -> None:
+    def apply(self, name: str, index: int, effects: Effects, state: AddressState, notes: Notes | None) -> None:
         """Run one instruction.
 
         Args:
@@ -68,7 +68,7 @@ class Operations:
         """
         action = _ACTIONS.get(name)
         results = action(self, index, state, notes) if action is not None else {}
-        if effects.writes & r.EXEC_MASK and r.EXEC_LO in state.values and not effects.lanes & Lanes.BECOMES_ACTIVE:
+        if effects.writes & r.EXEC_MASK and r.EXEC_LO in state.values and not effects.lanes & LaneChange.BECOMES_ACTIVE:
             for half in (r.EXEC_LO, r.EXEC_HI):
                 results.setdefault(half, state[half])
         taints = self._taints(name, index, effects, state)
@@ -94,7 +94,7 @@ class Operations:
             for unit in r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
                 state.taint(unit, fresh)
 
-    def _taints(self, name: str, index: int, effects: Effects, state: State) -> frozenset[Taint]:
+    def _taints(self, name: str, index: int, effects: Effects, state: AddressState) -> frozenset[Taint]:
         """Return the program counters that may be in what an instruction reads; for a lane, those in that lane."""
         lane = self._lane(index, state) if name in _LANE_MOVES else None
         if lane is None:
@@ -109,7 +109,7 @@ class Operations:
         registers = self.columns.registers(index)
         return self.first_unit[registers[operand]] if operand < len(registers) else -1
 
-    def source(self, state: State, index: int, operand: int, half: int = 0) -> Values | None:
+    def source(self, state: AddressState, index: int, operand: int, half: int = 0) -> Values | None:
         """Return the values of a 32-bit operand, or of one half of a 64-bit one."""
         columns = self.columns
         position = columns.start[index] + operand
@@ -131,22 +131,22 @@ class Operations:
 
     # Each action gives the new values of what it writes; what it does not give becomes unknown.
 
-    def _getpc(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _getpc(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit, place = self.unit(index, 0), self.columns.address[index]
         return {unit: frozenset([Low(place, 0)]), unit + 1: frozenset([High(place, 0)])} if unit >= 0 else {}
 
-    def _copy(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _copy(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         halves = range(self.unit_count[self.columns.registers(index)[0]])
         if unit < 0 or (len(halves) > 1 and self.is_immediate(index, 1)):
             return {}
         return {unit + half: self.source(state, index, 1, half) for half in halves}
 
-    def _move_short(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _move_short(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         value = self.columns.values(index)[1] & 0xFFFF
         return {self.unit(index, 0): frozenset([Const((value ^ 0x8000) - 0x8000 & MASK32)])}
 
-    def _conditional(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _conditional(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         carries = state[r.SCC]
         sources = self.source(state, index, 1), self.source(state, index, 2)
@@ -158,32 +158,32 @@ class Operations:
             result[unit + half] = None if one is None or other is None else one | other
         return result
 
-    def _compare(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _compare(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         """Return SCC after a comparison, where it restores one that `_conditional` kept."""
         values = self.source(state, index, 0)
         if values and self.source(state, index, 1) == _TRUTH[1] and all(isinstance(one, Carry) for one in values):
             return {r.SCC: values}
         return {}
 
-    def _sign_extend(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _sign_extend(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         # GFX12: the program counter comes zero-extended from 48 bits.
         values = self.source(state, index, 1)
         if values and all(isinstance(value, High) and value.offset == 0 for value in values):
             return {self.unit(index, 0): values}
         return {}
 
-    def _add(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _add(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._sum(index, state, notes, subtract=False)
 
-    def _add_signed(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _add_signed(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         results = self._sum(index, state, notes, subtract=False)
         results.pop(r.SCC, None)  # the overflow, which is no carry
         return results
 
-    def _subtract(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _subtract(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._sum(index, state, notes, subtract=True)
 
-    def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
+    def _sum(self, index: int, state: AddressState, notes: Notes | None, subtract: bool) -> Results:
         unit = self.unit(index, 0)
         one, other, literal = self._operands(index, state, Low, subtract)
         if one is None:
@@ -213,21 +213,21 @@ class Operations:
         """Return the sum of a finished address and an unknown: an element of what it points to."""
         result: set[Value] = set()
         for value in values:
-            if isinstance(value, Near) and value.half == half:
+            if isinstance(value, HalfAddress) and value.half == half:
                 result.add(value)
             elif isinstance(value, Low if half == 0 else High) and value.offset:
-                result.add(Near(value.getpc, value.offset & MASK32 if half == 0 else value.offset, half))
+                result.add(HalfAddress(value.getpc, value.offset & MASK32 if half == 0 else value.offset, half))
             else:
                 return {}
         return {unit: frozenset(result)}
 
-    def _add_carry(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _add_carry(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._sum_carry(index, state, notes, subtract=False)
 
-    def _subtract_borrow(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _subtract_borrow(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._sum_carry(index, state, notes, subtract=True)
 
-    def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
+    def _sum_carry(self, index: int, state: AddressState, notes: Notes | None, subtract: bool) -> Results:
         one, other, literal = self._operands(index, state, High, subtract)
         carries = state[r.SCC]
         if one is None:
@@ -253,12 +253,12 @@ class Operations:
             sums.add(High(value.getpc, offset))
             if notes is not None and value.offset == 0:
                 if carry.literal and literal and len(one) == 1 and len(carries) == 1:
-                    notes.references.add(Reference(value.getpc, carry.place, self.columns.address[index], offset))
+                    notes.references.add(GetpcReference(value.getpc, carry.place, self.columns.address[index], offset))
                 else:
                     notes.computed.add(value.getpc)
         return {self.unit(index, 0): frozenset(sums)}
 
-    def _add_pair(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _add_pair(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         # GFX12's 64-bit add; a finished address plus an offset points into the same object.
         unit = self.unit(index, 0)
         for operand in (1, 2):
@@ -270,7 +270,7 @@ class Operations:
             if pair is not None and not pair[1] and amount is not None:
                 getpc, place = pair[0], self.columns.address[index]
                 if notes is not None:
-                    notes.references.add(Reference(getpc, place, place, amount))
+                    notes.references.add(GetpcReference(getpc, place, place, amount))
                 return {
                     unit: frozenset([Low(getpc, amount & MASK32)]),
                     unit + 1: frozenset([High(getpc, amount)]),
@@ -296,7 +296,7 @@ class Operations:
         return columns.value[position] & MASK64
 
     def _operands(
-        self, index: int, state: State, kind: type[Low] | type[High], subtract: bool
+        self, index: int, state: AddressState, kind: type[Low] | type[High], subtract: bool
     ) -> tuple[Values | None, Values | None, bool]:
         """Return the sources of a sum with the address first, and whether the second is an immediate."""
         one, other = self.source(state, index, 1), self.source(state, index, 2)
@@ -304,20 +304,20 @@ class Operations:
             return other, one, self.is_immediate(index, 1)
         return one, other, self.is_immediate(index, 2)
 
-    def _load(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _load(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._load_at(index, state, self.columns.values(index)[2], frozenset([Const(0)]))
 
-    def _load_indexed(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _load_indexed(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._load_at(index, state, 0, self._offset_register(index, state))
 
-    def _load_both(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _load_both(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._load_at(index, state, self.columns.values(index)[3], self._offset_register(index, state))
 
-    def _offset_register(self, index: int, state: State) -> Values | None:
+    def _offset_register(self, index: int, state: AddressState) -> Values | None:
         unit = self.unit(index, 2)
         return state[unit] if unit >= 0 else frozenset([Const(0)])  # SGPR_NULL
 
-    def _load_at(self, index: int, state: State, immediate: int, register: Values | None) -> Results:
+    def _load_at(self, index: int, state: AddressState, immediate: int, register: Values | None) -> Results:
         """Return the results of a scalar load from a base pair plus an immediate and a register."""
         unit, base = self.unit(index, 0), self.unit(index, 1)
         if unit < 0 or base < 0:
@@ -334,7 +334,8 @@ class Operations:
             if isinstance(amount, Const):
                 at = offset + immediate + amount.value
                 return {
-                    unit + one: frozenset([Slot(getpc, at + (one & ~1) * 4 & MASK64, one & 1)]) for one in range(count)
+                    unit + one: frozenset([PointerSlot(getpc, at + (one & ~1) * 4 & MASK64, one & 1)])
+                    for one in range(count)
                 }
             if offset:  # an element of what a finished address points to; the immediate alone must not leave it
                 starts = {(getpc, offset), (getpc, offset + immediate & MASK64)}
@@ -344,7 +345,7 @@ class Operations:
             unit + one: frozenset([Element(getpc, offset, one & 1) for getpc, offset in starts]) for one in range(count)
         }
 
-    def _load_lanes(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _load_lanes(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         """Return the results of a load from a base pair, an immediate and a VGPR, for each lane."""
         unit, base = self.unit(index, 0), self.unit(index, 1)
         pair = pair_of(state[base], state[base + 1]) if base >= 0 else None
@@ -368,7 +369,7 @@ class Operations:
             )
         return results
 
-    def _read_first_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _read_first_lane(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 1)
         values = state[unit] if unit >= r.VGPR_FIRST else None
         active = [state[key] for key in (r.EXEC_LO, r.EXEC_HI)]
@@ -384,12 +385,12 @@ class Operations:
             elements.add(Element(value.getpc, value.offset, value.half))
         return {self.unit(index, 0): frozenset(elements)}
 
-    def _save_exec(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _save_exec(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         halves = range(self.unit_count[self.columns.registers(index)[0]])
         return {unit + half: state[r.EXEC_LO + half] for half in halves if r.EXEC_LO + half in state.values}
 
-    def _combine_masks(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _combine_masks(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         """Return the results of an operation on two masks that sets no lane which neither has.
 
         The result is within what both are within.
@@ -405,7 +406,7 @@ class Operations:
                 )
         return results
 
-    def _write_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _write_lane(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         others: Results = {
             key: value for key, value in state.values.items() if isinstance(key, tuple) and key[0] == unit
@@ -416,18 +417,18 @@ class Operations:
         others[unit, lane] = self.source(state, index, 1)
         return others
 
-    def _lane(self, index: int, state: State) -> int | None:
+    def _lane(self, index: int, state: AddressState) -> int | None:
         """Return the lane that an instruction reads or writes; None if it is not known."""
         lane = self.source(state, index, 2)
         (which,) = lane if lane is not None and len(lane) == 1 else (None,)
         return which.value & 63 if isinstance(which, Const) else None
 
-    def _read_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+    def _read_lane(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         lane = self._lane(index, state)
         return {} if lane is None else {self.unit(index, 0): state[self.unit(index, 1), lane]}
 
 
-class Role(IntFlag):
+class OperationRole(IntFlag):
     """Properties of an operation that decide whether an instruction can matter.
 
     The native search for those has the same numbers (`runtime/native/lifting/address_paths.h`).
@@ -460,56 +461,56 @@ class Role(IntFlag):
 
 
 _LEAVING = {
-    Control.CALL: Role.LEAVES,
-    Control.CALL_REGISTER: Role.LEAVES | Role.BY_REGISTER,
-    Control.JUMP_REGISTER: Role.LEAVES | Role.BY_REGISTER | Role.MAY_RETURN,
+    Control.CALL: OperationRole.LEAVES,
+    Control.CALL_REGISTER: OperationRole.LEAVES | OperationRole.BY_REGISTER,
+    Control.JUMP_REGISTER: OperationRole.LEAVES | OperationRole.BY_REGISTER | OperationRole.MAY_RETURN,
 }
 
 
 @lru_cache(maxsize=64)
 def roles(isa: Isa) -> ByOpcode:
-    """Return the table of `Role`."""
+    """Return the table of `OperationRole`."""
 
-    def role_of(number: int) -> Role:
+    def role_of(number: int) -> OperationRole:
         name = isa.opcode(number).pseudo
-        role = _LEAVING.get(control_of(name, isa.target.target), Role(0))
+        role = _LEAVING.get(control_of(name, isa.target.target), OperationRole(0))
         if name in _ACTIONS:
-            role = reduce(or_, [one for names, one in _ROLES if name in names], role | Role.FOLLOWED)
+            role = reduce(or_, [one for names, one in _ROLES if name in names], role | OperationRole.FOLLOWED)
         return role
 
     return ByOpcode(role_of, 0, np.uint16)
 
 
-Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]
+Action: TypeAlias = Callable[[ScalarOperations, int, AddressState, Notes | None], Results]
 
 _ACTIONS: dict[str, Action] = {
-    "S_GETPC_B64": Operations._getpc,
-    "S_MOV_B32": Operations._copy,
-    "S_MOV_B64": Operations._copy,
-    "S_MOVK_I32": Operations._move_short,
-    "S_CSELECT_B32": Operations._conditional,
-    "S_CSELECT_B64": Operations._conditional,
-    "S_CMP_LG_U32": Operations._compare,
-    "S_SEXT_I32_I16": Operations._sign_extend,
-    "S_ADD_U32": Operations._add,
-    "S_ADD_I32": Operations._add_signed,
-    "S_ADDC_U32": Operations._add_carry,
-    "S_ADD_U64": Operations._add_pair,
-    "S_SUB_U32": Operations._subtract,
-    "S_SUBB_U32": Operations._subtract_borrow,
-    "S_AND_SAVEEXEC_B32": Operations._save_exec,
-    "S_AND_SAVEEXEC_B64": Operations._save_exec,
-    "S_XOR_B32": Operations._combine_masks,
-    "S_XOR_B64": Operations._combine_masks,
-    "GLOBAL_LOAD_DWORDX2_SADDR": Operations._load_lanes,
-    "V_READFIRSTLANE_B32": Operations._read_first_lane,
-    "V_WRITELANE_B32": Operations._write_lane,
-    "V_READLANE_B32": Operations._read_lane,
+    "S_GETPC_B64": ScalarOperations._getpc,
+    "S_MOV_B32": ScalarOperations._copy,
+    "S_MOV_B64": ScalarOperations._copy,
+    "S_MOVK_I32": ScalarOperations._move_short,
+    "S_CSELECT_B32": ScalarOperations._conditional,
+    "S_CSELECT_B64": ScalarOperations._conditional,
+    "S_CMP_LG_U32": ScalarOperations._compare,
+    "S_SEXT_I32_I16": ScalarOperations._sign_extend,
+    "S_ADD_U32": ScalarOperations._add,
+    "S_ADD_I32": ScalarOperations._add_signed,
+    "S_ADDC_U32": ScalarOperations._add_carry,
+    "S_ADD_U64": ScalarOperations._add_pair,
+    "S_SUB_U32": ScalarOperations._subtract,
+    "S_SUBB_U32": ScalarOperations._subtract_borrow,
+    "S_AND_SAVEEXEC_B32": ScalarOperations._save_exec,
+    "S_AND_SAVEEXEC_B64": ScalarOperations._save_exec,
+    "S_XOR_B32": ScalarOperations._combine_masks,
+    "S_XOR_B64": ScalarOperations._combine_masks,
+    "GLOBAL_LOAD_DWORDX2_SADDR": ScalarOperations._load_lanes,
+    "V_READFIRSTLANE_B32": ScalarOperations._read_first_lane,
+    "V_WRITELANE_B32": ScalarOperations._write_lane,
+    "V_READLANE_B32": ScalarOperations._read_lane,
 }
 for _words in ("", "X2", "X4", "X8", "X16"):
-    _ACTIONS[f"S_LOAD_DWORD{_words}_IMM"] = Operations._load
-    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR"] = Operations._load_indexed
-    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR_IMM"] = Operations._load_both
+    _ACTIONS[f"S_LOAD_DWORD{_words}_IMM"] = ScalarOperations._load
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR"] = ScalarOperations._load_indexed
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR_IMM"] = ScalarOperations._load_both
 
 _LANE_MOVES = frozenset({"V_WRITELANE_B32", "V_READLANE_B32"})
 _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
@@ -528,11 +529,11 @@ _JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 """Looked at where jumps are resolved."""
 
 _ROLES = (
-    (frozenset({"S_GETPC_B64"}), Role.READS_COUNTER),
-    (_LANE_LOADS, Role.NEEDS_COUNTER | Role.USES_LANES),
-    (_MOVES, Role.MOVES),
-    (_COPIES, Role.COPIES),
-    (_CARRIES, Role.USES_CARRY),
-    (_SAVES, Role.USES_EXEC_ALONE),
-    (_LANE_MOVES, Role.ANY_LANES),
+    (frozenset({"S_GETPC_B64"}), OperationRole.READS_COUNTER),
+    (_LANE_LOADS, OperationRole.NEEDS_COUNTER | OperationRole.USES_LANES),
+    (_MOVES, OperationRole.MOVES),
+    (_COPIES, OperationRole.COPIES),
+    (_CARRIES, OperationRole.USES_CARRY),
+    (_SAVES, OperationRole.USES_EXEC_ALONE),
+    (_LANE_MOVES, OperationRole.ANY_LANES),
 )

@@ -11,7 +11,7 @@ from luthier.errors import LuthierError
 from luthier.isa import registers as r
 from luthier.lifting.addresses.slots import pointer_of
 from luthier.lifting.addresses.values import MASK32, MASK64
-from luthier.lifting.code.text import Piece, Text
+from luthier.lifting.code.text import Text, TextRun
 from luthier.objects import CodeObject
 
 MOST_POINTED = 256
@@ -66,7 +66,7 @@ def _in_code(text: Text) -> Iterator[int]:
         yield from _made_in(text, piece)
 
 
-def _made_in(text: Text, piece: Piece) -> Iterator[int]:
+def _made_in(text: Text, piece: TextRun) -> Iterator[int]:
     """Yield the addresses made by an s_getpc_b64 and the additions of two literals that follow it closely."""
     isa, columns = text.isa, piece.columns
     names = {number: isa.opcode(number).pseudo for number in columns.opcodes if number >= 0}
@@ -103,7 +103,7 @@ def _made_in(text: Text, piece: Piece) -> Iterator[int]:
                 break
 
 
-def _is_value(text: Text, piece: Piece, names: dict[int, str], first: int, held: set[int]) -> bool:
+def _is_value(text: Text, piece: TextRun, names: dict[int, str], first: int, held: set[int]) -> bool:
     """Return whether an address is used for more than a call.
 
     Args:

@@ -19,7 +19,7 @@ MOST_VALUES = 16
 """Alternatives followed for one register."""
 
 
-class Entry(Struct, frozen=True):
+class EntryValue(Struct, frozen=True):
     """The value of `unit` when the function was entered."""
 
     unit: int
@@ -45,7 +45,7 @@ class High(Struct, frozen=True):
     offset: int
 
 
-class Slot(Struct, frozen=True):
+class PointerSlot(Struct, frozen=True):
     """Half 0 or 1 of the 64-bit word in memory at the program counter of `getpc` plus a 64-bit offset."""
 
     getpc: int
@@ -53,7 +53,7 @@ class Slot(Struct, frozen=True):
     half: int
 
 
-class Near(Struct, frozen=True):
+class HalfAddress(Struct, frozen=True):
     """Half 0 or 1 of an address somewhere in the object that `High(getpc, offset)` and its low half point to."""
 
     getpc: int
@@ -95,7 +95,7 @@ class Within(Struct, frozen=True):
     loads: frozenset[int]
 
 
-Value: TypeAlias = Entry | Const | Low | High | Slot | Near | Element | Carry | LaneElement | Within
+Value: TypeAlias = EntryValue | Const | Low | High | PointerSlot | HalfAddress | Element | Carry | LaneElement | Within
 Values: TypeAlias = frozenset[Value]
 Key: TypeAlias = int | tuple[int, int]
 """A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
@@ -103,7 +103,7 @@ Taint: TypeAlias = tuple[int, bool]
 """An s_getpc_b64 whose value may be in a register, and whether an offset has been added to it already."""
 
 
-class State:
+class AddressState:
     """Abstract state at a point.
 
     Attributes:
@@ -124,9 +124,9 @@ class State:
         self.taints: dict[Key, frozenset[Taint]] = {}
         self.held = self.tainted_units = 0
 
-    def copy(self) -> State:
+    def copy(self) -> AddressState:
         """Return an independent copy."""
-        other = State()
+        other = AddressState()
         other.values, other.unknown, other.taints = dict(self.values), self.unknown, dict(self.taints)
         other.held, other.tainted_units = self.held, self.tainted_units
         return other
@@ -136,7 +136,7 @@ class State:
         if known is not None:
             return known
         if isinstance(key, int) and key < r.VGPR_FIRST and not self.unknown >> key & 1:
-            return frozenset([Entry(key)])
+            return frozenset([EntryValue(key)])
         return None
 
     def __setitem__(self, key: Key, values: Values | None) -> None:
@@ -155,7 +155,7 @@ class State:
         """Return how many values and program counters it holds."""
         return len(self.values) + sum(map(len, self.taints.values()))
 
-    def join(self, other: State) -> bool:
+    def join(self, other: AddressState) -> bool:
         """Merge `other` into this state; True if that changed it."""
         changed = bool(other.unknown & ~self.unknown)
         if changed:
@@ -211,11 +211,11 @@ class State:
 
 
 def unit_of(key: Key) -> int:
-    """Return the unit that a key of `State.values` is, or has a lane of."""
+    """Return the unit that a key of `AddressState.values` is, or has a lane of."""
     return key if isinstance(key, int) else key[0]
 
 
-class Reference(Struct, frozen=True):
+class GetpcReference(Struct, frozen=True):
     """An s_getpc_b64 and its two adds, as addresses, and the 64-bit offset added."""
 
     getpc: int
@@ -235,7 +235,7 @@ class Notes:
 
     def __init__(self, leaves: Callable[[int], bool]) -> None:
         self._leaves = leaves
-        self.references: set[Reference] = set()
+        self.references: set[GetpcReference] = set()
         self.low_adds: dict[int, int] = {}
         """Instruction that adds to the low half of a fresh program counter -> its s_getpc_b64."""
         self.computed: set[int] = set()
@@ -275,6 +275,6 @@ def near_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
     if low is None or high is None or len(low) != 1 or len(high) != 1:
         return None
     (one,), (other,) = low, high
-    if not isinstance(one, Near) or not isinstance(other, Near) or one.getpc != other.getpc:
+    if not isinstance(one, HalfAddress) or not isinstance(other, HalfAddress) or one.getpc != other.getpc:
         return None
     return (other.getpc, other.offset) if one.offset == other.offset & MASK32 else None

@@ -11,7 +11,7 @@ from msgspec import Struct
 from luthier import _mc
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray
-from luthier.lifting.code.text import Extent, Piece, Text, concatenate
+from luthier.lifting.code.text import Extent, Text, TextRun, concatenate
 from luthier.lifting.instructions.effects import Columns
 
 _Problem = tuple[str, int, int | None, int | None]
@@ -46,7 +46,7 @@ class Explorer:
         self.kernel = kernel
         self.entries: dict[int, set[int]] = {}
         self._native = _mc.Explorer(text.native)
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: dict[int, TextRun] = {}
         self._whole: tuple[list[tuple[int, int, int]], InstructionArray, Columns] | None = None
         """Result that `code` last put together, with the parts it is made of."""
 

@@ -90,7 +90,7 @@ def find_regions(
     _check_mode_writes(interesting, columns, table, fail)
     _clauses(interesting, columns, found)
     if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG", "S_SETVSKIP") for name in interesting.values()):
-        _Flow(interesting, columns, table, fail).run(graph, starts, found)
+        _RegionFlow(interesting, columns, table, fail).run(graph, starts, found)
     return found
 
 
@@ -118,7 +118,7 @@ def _clauses(interesting: dict[int, str], columns: Columns, found: Regions) -> N
     found.clauses.sort(key=lambda clause: clause.index)
 
 
-class _Flow:
+class _RegionFlow:
     """Data flow of what may hold before each instruction."""
 
     def __init__(

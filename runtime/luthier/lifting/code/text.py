@@ -31,7 +31,7 @@ UNDECODABLE = -1
 """In place of a `Control`: the bytes are no instruction."""
 
 
-class Piece:
+class TextRun:
     """A run of text decoded from its first byte.
 
     Attributes:
@@ -92,7 +92,7 @@ class Text:
         """By the address they change."""
         self.filled = sorted(address for address in self.relocations if self.range_of(address) is not None)
         """Addresses in the code that the loader writes to."""
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: dict[int, TextRun] = {}
 
     def range_of(self, address: int) -> tuple[int, int] | None:
         """Start and end of the executable section that holds `address`."""
@@ -115,7 +115,7 @@ class Text:
         except ObjectError:
             raise LiftError("executable code that no segment holds", object=self.name, offset=first) from None
 
-    def piece(self, start: int) -> Piece:
+    def piece(self, start: int) -> TextRun:
         """Return the piece from `start`, a member of `starts`, to the next one or to the end of the section."""
         known = self._pieces.get(start)
         if known is None:
@@ -132,17 +132,17 @@ class Text:
         """Keep the piece that begins at `start` no longer."""
         self._pieces.pop(start, None)
 
-    def decode(self, start: int, end: int) -> Piece:
+    def decode(self, start: int, end: int) -> TextRun:
         """Decode from `start` up to `end`."""
-        return Piece(self.isa, self.bytes_between(start, end), start)
+        return TextRun(self.isa, self.bytes_between(start, end), start)
 
 
-def _drop(piece: Piece, owner: weakref.ref[Text]) -> None:
+def _drop(piece: TextRun, owner: weakref.ref[Text]) -> None:
     if (text := owner()) is not None:
         text.drop(piece.start)
 
 
-_kept: BoundedCache[Piece, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.code), _drop)
+_kept: BoundedCache[TextRun, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.code), _drop)
 """The pieces that are kept, of all texts."""
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()

@@ -23,7 +23,7 @@ from luthier.isa import registers as r
 from luthier.isa.mc import LDS_DIRECT, register_numbers
 from luthier.lifting.instructions import semantics as sem
 from luthier.lifting.instructions.forms import EMPTY_WAY, exec_rule, mask_form
-from luthier.lifting.instructions.semantics import Control, Lanes
+from luthier.lifting.instructions.semantics import Control, LaneChange
 
 
 class Effects(NamedTuple):
@@ -39,8 +39,8 @@ class Effects(NamedTuple):
     """Units wholly replaced in the active lanes, and scalars wholly replaced."""
     hard_kills: int
     """Units wholly replaced in every lane, and scalars wholly replaced; part of `kills`."""
-    lanes: Lanes
-    """Possible changes of lanes' activity; `Lanes.UNCHANGED` for nearly all."""
+    lanes: LaneChange
+    """Possible changes of lanes' activity; `LaneChange.UNCHANGED` for nearly all."""
 
 
 class IndexMode(NamedTuple):
@@ -307,7 +307,7 @@ def _pseudos(isa: Isa) -> Mapping[int, str]:
     return _Pseudos(isa)
 
 
-_LANES = [Lanes(bits) for bits in range(16)]
+_LANES = [LaneChange(bits) for bits in range(16)]
 
 
 def unit_bytes(units: int) -> bytes:
@@ -383,7 +383,7 @@ _UNKNOWN_FORM: dict[str, object] = {
     **dict.fromkeys(("cross_lane", "ignores_exec", "writes_anywhere", "stores"), True),
     "special": "everything",
     **dict.fromkeys(_SPECIAL_OPERANDS, -1),
-    "lanes": int(Lanes(15)),
+    "lanes": int(LaneChange(15)),
     **dict.fromkeys(("lanes_if_ones", "lanes_if_first", "lanes_if_second", "empty_way"), -1),
     "half_of_exec": False,
     "mask": "other",

@@ -10,7 +10,7 @@ import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
-from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.instructions.semantics import LaneChange
 
 MOVE = 0b1100
 TABLES = {
@@ -74,30 +74,30 @@ class ExecRule(NamedTuple):
     The conditions apply in this order, None for none.
     """
 
-    otherwise: Lanes
-    if_ones: Lanes | None = None
+    otherwise: LaneChange
+    if_ones: LaneChange | None = None
     """The first source is all ones."""
-    if_first: Lanes | None = None
+    if_first: LaneChange | None = None
     """The first source is EXEC itself."""
-    if_second: Lanes | None = None
+    if_second: LaneChange | None = None
 
 
-def _change(table: int, *, a: int | None = None, is_exec: str = "") -> Lanes:
+def _change(table: int, *, a: int | None = None, is_exec: str = "") -> LaneChange:
     """Return what an operation with this truth table does to lanes.
 
     Args:
         a: the bit of the first operand in every lane, where it is constant.
         is_exec: which operand is EXEC itself, ``a`` or ``b``; else both are unrelated to it.
     """
-    change = Lanes(0)
+    change = LaneChange(0)
     for first, second, before in itertools.product((0, 1), repeat=3):
         if a not in (None, first) or {"a": first, "b": second}.get(is_exec, before) != before:
             continue
         after = table >> (2 * first + second) & 1
         if before:
-            change |= Lanes.STAYS_ACTIVE if after else Lanes.BECOMES_INACTIVE
+            change |= LaneChange.STAYS_ACTIVE if after else LaneChange.BECOMES_INACTIVE
         else:
-            change |= Lanes.BECOMES_ACTIVE if after else Lanes.STAYS_INACTIVE
+            change |= LaneChange.BECOMES_ACTIVE if after else LaneChange.STAYS_INACTIVE
     return change
 
 
@@ -105,21 +105,21 @@ def _change(table: int, *, a: int | None = None, is_exec: str = "") -> Lanes:
 def exec_rule(pseudo: str, special: str) -> ExecRule:
     """Return the rule of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
     if pseudo.startswith("V_CMPX_"):  # a DPP compare may leave bits of disabled lanes alone
-        return ExecRule(Lanes.ANY if special else Lanes.NARROWED)
+        return ExecRule(LaneChange.ANY if special else LaneChange.NARROWED)
     form = mask_form(pseudo, special)
     if form.kind in ("save", "write"):
         return ExecRule(_change(form.table, is_exec="b"), if_ones=_change(form.table, a=1, is_exec="b"))
     if form.kind == "logic":
         ones = _change(form.table, a=1)
         return ExecRule(
-            Lanes.ANY,
-            if_ones=ones if ones != Lanes.ANY else None,
+            LaneChange.ANY,
+            if_ones=ones if ones != LaneChange.ANY else None,
             if_first=_change(form.table, is_exec="a"),
             if_second=_change(form.table, is_exec="b"),
         )
     if pseudo.startswith("S_WQM_"):
-        return ExecRule(Lanes.ANY, if_first=Lanes.WIDENED)
-    return ExecRule(Lanes.ANY)
+        return ExecRule(LaneChange.ANY, if_first=LaneChange.WIDENED)
+    return ExecRule(LaneChange.ANY)
 
 
 EMPTY_WAY = {"S_CBRANCH_EXECZ": 1, "S_CBRANCH_EXECNZ": 0}

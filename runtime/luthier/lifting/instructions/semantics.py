@@ -61,7 +61,7 @@ def control_of(pseudo: str, target: Target) -> Control:
     return _CONTROL.get(pseudo, Control.NEXT)
 
 
-class Lanes(IntFlag):
+class LaneChange(IntFlag):
     """Changes of a lane's activity that an EXEC write can make."""
 
     STAYS_ACTIVE = 1

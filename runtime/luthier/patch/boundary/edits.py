@@ -19,7 +19,7 @@ from luthier.hazards.wait_counters.model import wait_model
 from luthier.hazards.wait_states.dataflow import HazardPaths
 from luthier.hazards.wait_states.model import START, Ticks, ticks
 from luthier.hazards.wait_states.state import EMPTY, Lacking, State
-from luthier.hazards.wait_states.steps import Step, Steps, instance_of, step_of
+from luthier.hazards.wait_states.steps import HazardStep, HazardSteps, instance_of, step_of
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.paths import Paths, successors
@@ -39,7 +39,7 @@ class _Boundaries:
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         self._outstanding = Outstanding(lifted)
-        self._paths = HazardPaths(lifted, Steps(lifted, everything=True))
+        self._paths = HazardPaths(lifted, HazardSteps(lifted, everything=True))
         self._states: dict[int, list[State]] = {}
         for block, state in Paths(self._paths).states():
             self._states.setdefault(block, []).append(state)
@@ -70,7 +70,7 @@ class _Boundaries:
         target = self._lifted.target
         return target.wait_for_everything if limits is None else wait_model(target).text(limits)
 
-    def _own(self, code: bytes) -> tuple[list[Step], Ticks]:
+    def _own(self, code: bytes) -> tuple[list[HazardStep], Ticks]:
         """Return the steps of an edit, and its length."""
         lifted, model = self._lifted, self._paths.machine.model
         columns = Columns(lifted.isa.decode(code))
@@ -83,7 +83,7 @@ class _Boundaries:
             time = Ticks(*(sum(both) for both in zip(time, takes, strict=True)))
         return steps, time
 
-    def _states_before(self, at: int, index: int, own: list[Step]) -> int:
+    def _states_before(self, at: int, index: int, own: list[HazardStep]) -> int:
         """Wait states between the application before instruction `index`, in the block of `at`, and an edit."""
         block, machine = self._lifted.block_of[at], self._paths.machine
         lacking = Lacking(machine.model.rules, forever=False)
@@ -92,7 +92,7 @@ class _Boundaries:
             machine.run(state, own, START, lacking, only=True)
         return lacking.states
 
-    def _states_behind(self, edit: Edit, own: list[Step], length: Ticks) -> int:
+    def _states_behind(self, edit: Edit, own: list[HazardStep], length: Ticks) -> int:
         """Wait states between an edit and the application behind it."""
         paths, machine = self._paths, self._paths.machine
         lacking = Lacking(machine.model.rules, forever=False)

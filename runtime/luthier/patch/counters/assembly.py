@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 
 from luthier.isa import Isa
-from luthier.patch.payloads.code import BoundPayload, Reference
+from luthier.patch.payloads.code import BoundPayload, PayloadRelocation
 from luthier.patch.payloads.emission import PROGRAM_COUNTER
 from luthier.patch.registers.copies import unit_text
 
@@ -56,7 +56,7 @@ def assemble_with(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> 
         field = int(code.offset[fixup.instruction]) + fixup.byte
         if fixup.modifier.startswith("abs32"):
             high = fixup.modifier == "abs32@hi"
-            references.append(Reference(field, names[fixup.symbol], fixup.addend, high, 0))
+            references.append(PayloadRelocation(field, names[fixup.symbol], fixup.addend, high, 0))
             continue
         counter = next(
             index
@@ -65,5 +65,5 @@ def assemble_with(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> 
         )
         distance = field - int(code.offset[counter]) - int(code.size[counter])
         high = fixup.modifier == "rel32@hi"
-        references.append(Reference(field, names[fixup.symbol], fixup.addend, high, distance))
+        references.append(PayloadRelocation(field, names[fixup.symbol], fixup.addend, high, distance))
     return BoundPayload(code.code, tuple(references), len(code))

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from luthier.isa import NO_TARGET
 from luthier.lifting import BasicBlock, Function, LiftedRepresentation
-from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.flow import FlowEdge, FlowGraph
 from luthier.lifting.loops import LoopNest
 from luthier.patch.counters.lane_edges import Group, LaneEdge, Pools, closing, inactive_at, inactive_behind, lane_edges
 
@@ -31,7 +31,7 @@ _BEHIND_COST = 1.01
 _UNCOUNTABLE = float("inf")
 
 
-class Place(NamedTuple):
+class CountingPoint(NamedTuple):
     """A place where an edge can be counted."""
 
     kind: Literal["within", "behind", "taken", "entry", "called"]
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 class _CountedEdge(NamedTuple):
     source: int
     to: int
-    place: Place | None
+    place: CountingPoint | None
     heat: float
     once: bool
 
@@ -53,7 +53,7 @@ class FunctionEdges(Struct, frozen=True, eq=False, dict=True):
     """The edges of one function."""
 
     graph: FlowGraph
-    places: tuple[Place | None, ...]
+    places: tuple[CountingPoint | None, ...]
     """By edge of the graph."""
     heat: tuple[float, ...]
     """By edge: an estimate how often it is taken in one run of the function."""
@@ -172,7 +172,7 @@ class _Maker:
         edges = []
         for first, last in stretches:
             block = lifted.block_of[first]
-            place = Place("within", first, last)
+            place = CountingPoint("within", first, last)
             edges.append(_CountedEdge(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
         followed = regular and self.lanes and not self.lifted.unknown  # unknown code may change EXEC
         pooled = self._from_pools(function, at, nest, heat) if followed else None
@@ -184,7 +184,7 @@ class _Maker:
         else:
             for node in range(0, outside, 2):
                 edges += [_CountedEdge(outside, node, None, 1, False), _CountedEdge(node + 1, outside, None, 1, False)]
-        graph = FlowGraph(outside, tuple(Edge(one.source, one.to, _cost(one)) for one in edges))
+        graph = FlowGraph(outside, tuple(FlowEdge(one.source, one.to, _cost(one)) for one in edges))
         chords = graph.chords()
         if chords is None:
             return self.make(function, each=True)
@@ -245,27 +245,27 @@ class _Maker:
             target = self.lifted.blocks[to]
             into = at[target.first]
             within = next(iter(self._stretches(target)))
-            place: Place | None = None
+            place: CountingPoint | None = None
             if source != outside and leaving[source] == 1:
                 *_, (first, last) = self._stretches(block)
-                place = Place("within", first, last)
+                place = CountingPoint("within", first, last)
             elif entering[to] == 1:
-                place = Place("within", *within)
+                place = CountingPoint("within", *within)
             elif kind == "fallthrough":
-                place = Place("behind", block.last, block.last)
+                place = CountingPoint("behind", block.last, block.last)
             elif kind == "taken" and self._encodes_target(block.last):
-                place = Place("taken", block.last, block.last)
+                place = CountingPoint("taken", block.last, block.last)
             depth = nest.edge_depth(block.index, to)
             share = _share(nest, block, to, self._skipping(block))
             once = function.is_kernel and not depth
             between.append(_CountedEdge(source, into, place, heat[block.index] * share, once))
         for number, entry in enumerate(self._entries(function)):
             first, last = next(iter(self._stretches(self.lifted.blocks[entry])))
-            place = Place("within", first, last) if entering[entry] == 1 else None
+            place = CountingPoint("within", first, last) if entering[entry] == 1 else None
             if function.is_kernel:
-                place = Place("entry", number, number)
+                place = CountingPoint("entry", number, number)
             elif function.index in self.entered_by_calls:
-                place = Place("called", function.index, function.index)
+                place = CountingPoint("called", function.index, function.index)
             between.append(_CountedEdge(outside, at[first], place, 1, function.is_kernel))
         return between
 
@@ -301,9 +301,9 @@ class _Maker:
                 graph_edges.append(_CountedEdge(behind[edge.source], begins[edge.to], place, often, once))
                 uncounted += [graph_edges[-1][:2]] if place is None else []
             for index, entry in enumerate(entries):
-                place = Place("entry", index, index) if function.is_kernel else None
+                place = CountingPoint("entry", index, index) if function.is_kernel else None
                 if function.index in self.entered_by_calls:
-                    place = Place("called", function.index, function.index)
+                    place = CountingPoint("called", function.index, function.index)
                 graph_edges.append(_CountedEdge(outside, at[stretches[entry][0][0]], place, 1, function.is_kernel))
                 uncounted += [graph_edges[-1][:2]] if place is None else []
             circle = closing(uncounted)
@@ -320,7 +320,7 @@ class _Maker:
         outflow: Sequence[int | Group],
         nest: LoopNest,
         heat: dict[int, float],
-    ) -> dict[LaneEdge, tuple[Place | None, float, bool]]:
+    ) -> dict[LaneEdge, tuple[CountingPoint | None, float, bool]]:
         """Return how often edges of active lanes from block to block are gone where they can be counted, and
         whether a wave goes them at most once."""
         entering: Counter[int] = Counter(self._entries(function))
@@ -328,20 +328,20 @@ class _Maker:
         leaving: Counter[int | Group] = Counter(one.source for one in edges)
         leaving.update(outflow)
         kinds = {(block.index, edge.to): edge.kind for block in function.blocks for edge in block.successors}
-        countable: dict[LaneEdge, tuple[Place | None, float, bool]] = {}
+        countable: dict[LaneEdge, tuple[CountingPoint | None, float, bool]] = {}
         for one in edges:
             if one.between is None or not isinstance(one.source, int):
                 continue
             block, target = (self.lifted.blocks[index] for index in one.between)
-            place: Place | None = None
+            place: CountingPoint | None = None
             if leaving[one.source] == 1:
-                place = Place("within", *stretches[block.index][-1])
+                place = CountingPoint("within", *stretches[block.index][-1])
             elif entering[target.index] == 1:
-                place = Place("within", *stretches[target.index][0])
+                place = CountingPoint("within", *stretches[target.index][0])
             elif kinds[one.between] == "fallthrough":
-                place = Place("behind", block.last, block.last)
+                place = CountingPoint("behind", block.last, block.last)
             elif kinds[one.between] == "taken" and self._encodes_target(block.last):
-                place = Place("taken", block.last, block.last)
+                place = CountingPoint("taken", block.last, block.last)
             share = _share(nest, block, target.index, self._skipping(block))
             once = function.is_kernel and not nest.edge_depth(*one.between)
             countable[one] = place, heat[block.index] * share, once

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from luthier.errors import HookError
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.code import LARGEST_LANE_WEIGHT
-from luthier.patch.payloads.sites import Site, Use, always_runs, cell_of, uses_of
+from luthier.patch.payloads.sites import InsertionSite, PayloadUse, always_runs, cell_of, uses_of
 from luthier.tool.counts import CELL_BYTES, Cell, CountRequest
 
 
-def hoist(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[list[Site], list[Site]]:
+def hoist(
+    lifted: LiftedRepresentation, sites: Sequence[InsertionSite]
+) -> tuple[list[InsertionSite], list[InsertionSite]]:
     """Return the sites that remain, and those whose hooks can be counts.
 
     Only such hooks use the variables of the latter.
@@ -20,8 +22,8 @@ def hoist(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[list[Sit
     # Variables of hooks that do more than count.
     used = {fixup.symbol for use in uses if use.template.plain is None for fixup in use.template.fixups}
     counting = {use: _counts(use) and used.isdisjoint(one.symbol for one in use.template.fixups) for use in uses}
-    remaining: list[Site] = []
-    hoisted: list[Site] = []
+    remaining: list[InsertionSite] = []
+    hoisted: list[InsertionSite] = []
     for site in sites:
         plain = site.use.template.plain
         possible = counting[site.use] and site.insertion is not None and always_runs(lifted, site.insertion)
@@ -31,7 +33,7 @@ def hoist(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[list[Sit
     return remaining, hoisted
 
 
-def _counts(use: Use) -> bool:
+def _counts(use: PayloadUse) -> bool:
     """Return whether a hook does nothing but add to a cell a number that counters can hold."""
     plain, call = use.template.plain, use.call
     if plain is None or call is None or call.guard is not None or plain.offset % CELL_BYTES:
@@ -47,7 +49,7 @@ def _counts(use: Use) -> bool:
     return True
 
 
-def requests_of(hoisted: Sequence[Site]) -> list[CountRequest]:
+def requests_of(hoisted: Sequence[InsertionSite]) -> list[CountRequest]:
     """Return what is counted in the place of hooks."""
     together: dict[tuple[Cell, int, bool], list[int]] = {}
     for site in hoisted:

@@ -23,12 +23,12 @@ from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, bits_of, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.boundary.neighbours import Neighbours, begins_with
 from luthier.patch.counters.code import CounterCode, Held
-from luthier.patch.counters.counted_edges import Place
+from luthier.patch.counters.counted_edges import CountingPoint
 from luthier.patch.counters.leaving import LeavingCode, LeavingRegisters, can_leave, lanes_for, may_tail
 from luthier.patch.counters.plan import CountingPlan, DirectSplice, HookUse, Splice, cells_symbol
 from luthier.patch.counters.registers import CounterRegisters
 from luthier.patch.counters.requests import WantedCounts
-from luthier.patch.counters.storage import Counter, NoRoom, Storage, store
+from luthier.patch.counters.storage import CounterStorage, NoRoom, WaveCounter, store
 from luthier.patch.counters.wave_ends import WaveEnd, find_ends
 from luthier.patch.counters.wave_rows import RowCode, plan_row, states_for_rows
 from luthier.patch.payloads.code import join
@@ -75,7 +75,7 @@ def plan_counting(
             offset=lifted.columns.address[hooks.change_lanes],
         )
     rows = any(request.granularity == "wave" for request in requests)
-    planner = _Planner(lifted, requests, budget, hooks, options, rows=rows)
+    planner = _CounterPlanner(lifted, requests, budget, hooks, options, rows=rows)
     try:
         planner.run(plan, each=False)
     except NoRoom:
@@ -92,7 +92,7 @@ def plan_counting(
     return plan
 
 
-class _Planner:
+class _CounterPlanner:
     def __init__(
         self,
         lifted: LiftedRepresentation,
@@ -179,7 +179,7 @@ class _Planner:
 
     # Where
 
-    def _point(self, place: Place) -> tuple[int, Zone, bool] | None:
+    def _point(self, place: CountingPoint) -> tuple[int, Zone, bool] | None:
         """Return the instruction and zone at which to count, and whether SCC is live there; None at kernel entry."""
         columns = self.lifted.columns
         if place.kind == "entry":
@@ -262,7 +262,7 @@ class _Planner:
             vectors.clear()
         return registers
 
-    def _keep_addresses(self, storage: Storage, scalars: Sequence[int]) -> KeptAddresses:
+    def _keep_addresses(self, storage: CounterStorage, scalars: Sequence[int]) -> KeptAddresses:
         """Take SGPRs that the kernel has and counters leave for the addresses of functions that pointers often lead to,
         and to look up others; two remain for those where waves end."""
         spared, _ = self.registers.for_address(storage)
@@ -277,8 +277,8 @@ class _Planner:
 
     def _leave(
         self,
-        groups: Sequence[Sequence[Counter]],
-        storage: Storage,
+        groups: Sequence[Sequence[WaveCounter]],
+        storage: CounterStorage,
         registers: LeavingRegisters,
         kept: KeptAddresses,
     ) -> LeavingCode:
@@ -306,7 +306,7 @@ class _Planner:
 
     # Code
 
-    def _add(self, plan: CountingPlan, counters: Sequence[Counter], storage: Storage) -> None:
+    def _add(self, plan: CountingPlan, counters: Sequence[WaveCounter], storage: CounterStorage) -> None:
         """Add to the plan what initialises counters and adds to them."""
         initial: list[dict[Held, int]] = [{} for _ in self.lifted.hardware_entries]
         lanes: list[list[tuple[Held, int, bool]]] = [[] for _ in self.lifted.hardware_entries]
@@ -352,7 +352,7 @@ class _Planner:
             if values:
                 pieces.append(self.code.start(list(values.items()), counted, storage.temporaries))
 
-    def _ends(self, counters: Sequence[Counter]) -> list[WaveEnd]:
+    def _ends(self, counters: Sequence[WaveCounter]) -> list[WaveEnd]:
         """Return the places where counters go to memory; note which of them need no register for that."""
         lifted = self.lifted
         # Rows need the values of registers; and waves may end in unknown code.
@@ -364,7 +364,11 @@ class _Planner:
         return ends
 
     def _flush(
-        self, plan: CountingPlan, groups: Sequence[Sequence[Counter]], storage: Storage, ends: Sequence[WaveEnd]
+        self,
+        plan: CountingPlan,
+        groups: Sequence[Sequence[WaveCounter]],
+        storage: CounterStorage,
+        ends: Sequence[WaveEnd],
     ) -> list[int]:
         """Add to the plan the code that adds counters to memory where waves end; return the units that it uses."""
         if not groups:
@@ -396,7 +400,7 @@ class _Planner:
                 lines = self._between
         return [*vectors, scalars, scalars + 1]
 
-    def _rows(self, plan: CountingPlan, counters: Sequence[Counter], storage: Storage) -> RowLayout | None:
+    def _rows(self, plan: CountingPlan, counters: Sequence[WaveCounter], storage: CounterStorage) -> RowLayout | None:
         """Add to the plan the code that writes rows of waves where they end; return their layout.
 
         It comes after the code that adds counters to memory.

@@ -9,7 +9,7 @@ from luthier.isa import InstructionFlag
 from luthier.isa.registers import SGPRS, VGPRS
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.plan import HookUse
-from luthier.patch.counters.storage import NoRoom, Storage
+from luthier.patch.counters.storage import CounterStorage, NoRoom
 from luthier.patch.registers.binding import RegisterBudget
 from luthier.patch.registers.budget import used_agprs
 from luthier.tool.counts import CounterBudget
@@ -57,7 +57,7 @@ class CounterRegisters:
         vectors = [u for u in named if not self._touched >> u & 1]
         return scalars[: self._limits.sgprs], vectors[: self._limits.vgprs]
 
-    def for_address(self, storage: Storage) -> tuple[int, bool]:
+    def for_address(self, storage: CounterStorage) -> tuple[int, bool]:
         """Return the first of two SGPRs for addresses when a wave ends, and whether nothing else ever uses them.
 
         Payloads of hooks get their registers later, and may use them.
@@ -71,7 +71,7 @@ class CounterRegisters:
             raise NoRoom
         return pairs[0], False
 
-    def vectors(self, storage: Storage) -> tuple[int, int, int, int]:
+    def vectors(self, storage: CounterStorage) -> tuple[int, int, int, int]:
         """Return VGPRs for the end of a wave: two pairs of neighbours."""
         loaded = self.loaded
         free = [unit for unit in VGPRS[: self._budget.vgpr_limit] if not storage.reserved >> unit & 1]

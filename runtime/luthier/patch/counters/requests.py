@@ -12,7 +12,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.module import qualified
 from luthier.patch.counters.code import LARGEST_LANE_WEIGHT
 from luthier.patch.counters.counted_edges import FunctionEdges, find_edges, known_callers
-from luthier.patch.counters.storage import Counter, Increment
+from luthier.patch.counters.storage import Increment, WaveCounter
 from luthier.tool.counts import CELL_BYTES, Cell, CellSum, CountedFlow, CountRequest, KernelCounters, SolvedSum
 from luthier.tool.wave_counts import RowLayout
 
@@ -91,7 +91,7 @@ class _Profile(NamedTuple):
     lanes: bool
     """Lanes go these edges, not waves."""
     all: _CountedGraphs
-    counters: Mapping[_Chord, Counter]
+    counters: Mapping[_Chord, WaveCounter]
     """Counters of the chords that are counted."""
 
 
@@ -99,7 +99,7 @@ class _Sum(Struct):
     """Sum that a variable lacks: `luthier.tool.counts.SolvedSum`, while counters have no cells yet."""
 
     into: Cell
-    amounts: dict[Counter, int] = field(default_factory=dict)
+    amounts: dict[WaveCounter, int] = field(default_factory=dict)
     waves: int = 0
 
 
@@ -158,7 +158,7 @@ class WantedCounts:
         if not self._profiles and not self._sums:
             return None
 
-        def cell(counter: Counter) -> int:
+        def cell(counter: WaveCounter) -> int:
             return counter.offset // CELL_BYTES
 
         flows: dict[bool, list[CountedFlow]] = {False: [], True: []}
@@ -176,10 +176,10 @@ class WantedCounts:
         size = sum(counter.symbol == self._symbol for counter in self.counters)
         return KernelCounters.of(self._lifted, self._symbol, size, flows[False], flows[True], rows, solved)
 
-    def _reduce(self, requests: Sequence[CountRequest], *, each: bool) -> list[Counter]:
+    def _reduce(self, requests: Sequence[CountRequest], *, each: bool) -> list[WaveCounter]:
         """The counters of all requests, waves' and lanes' by themselves: they go different edges."""
-        totals: dict[tuple[str, int], Counter] = {}
-        chords: list[Counter] = []
+        totals: dict[tuple[str, int], WaveCounter] = {}
+        chords: list[WaveCounter] = []
         for lanes in (False, True):
             wanted = [request for request in requests if (request.per == "lane") == lanes]
             sites = {index for request in wanted for index, _ in request.sites}
@@ -197,7 +197,7 @@ class WantedCounts:
         self,
         graphs: _CountedGraphs,
         wanted: Sequence[CountRequest],
-        totals: dict[tuple[str, int], Counter],
+        totals: dict[tuple[str, int], WaveCounter],
         *,
         lanes: bool,
     ) -> _Weights:
@@ -219,14 +219,14 @@ class WantedCounts:
             for cell, nodes in mine.items():
                 _add_up(weights.of_cells.setdefault(cell, {}), graphs.amounts(edges, nodes))
                 if lanes or not self._solvable(cell):
-                    counter = totals.setdefault(_key(cell), Counter(*_key(cell)))
+                    counter = totals.setdefault(_key(cell), WaveCounter(*_key(cell)))
                     counter.wide |= any(weight < 0 for weight in nodes.values())  # 32 bits are taken for positive
         return weights
 
     def _sum_up(
         self,
         weights: Mapping[Cell, dict[_Chord, int]],
-        totals: Mapping[tuple[str, int], Counter],
+        totals: Mapping[tuple[str, int], WaveCounter],
         *,
         lanes: bool,
     ) -> dict[Cell, dict[_Chord, int]]:
@@ -240,20 +240,20 @@ class WantedCounts:
                 self._grow(totals[_key(cell)], edges, chord, amount, lanes=lanes)
         return solved
 
-    def _count_chords(self, graphs: _CountedGraphs, needed: set[_Chord], *, lanes: bool) -> dict[_Chord, Counter]:
+    def _count_chords(self, graphs: _CountedGraphs, needed: set[_Chord], *, lanes: bool) -> dict[_Chord, WaveCounter]:
         """A counter for each chord that is needed and not known without."""
-        counters: dict[_Chord, Counter] = {}
+        counters: dict[_Chord, WaveCounter] = {}
         for edges in graphs.all:
             for chord in edges.chords:
                 if (edges, chord) not in needed or (not lanes and self._given(edges, chord)):
                     continue
-                counter = counters[edges, chord] = Counter(self._symbol, -1)
+                counter = counters[edges, chord] = WaveCounter(self._symbol, -1)
                 self._grow(counter, edges, chord, 1, lanes=lanes)
                 counter.once = edges.once_a_wave[chord] and not lanes
                 counter.wide = lanes and not edges.once_a_wave[chord]
         return counters
 
-    def _solve_sums(self, solved: Mapping[Cell, Mapping[_Chord, int]], counters: Mapping[_Chord, Counter]) -> None:
+    def _solve_sums(self, solved: Mapping[Cell, Mapping[_Chord, int]], counters: Mapping[_Chord, WaveCounter]) -> None:
         """Note how sums follow from counters, and from the number of waves where a chord has none."""
         for cell, amounts in solved.items():
             sum_of_cell = self._sums.setdefault(cell, _Sum(cell))
@@ -268,7 +268,7 @@ class WantedCounts:
         place = edges.places[chord]
         return self._waves_given and place is not None and place.kind == "entry" and edges.once_a_wave[chord]
 
-    def _grow(self, counter: Counter, edges: FunctionEdges, chord: int, amount: int, *, lanes: bool) -> None:
+    def _grow(self, counter: WaveCounter, edges: FunctionEdges, chord: int, amount: int, *, lanes: bool) -> None:
         """Let a counter add something for each time that a chord is taken."""
         place = edges.places[chord]
         if place is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from luthier.patch.counters.code import Batch, CounterCode, Held
-from luthier.patch.counters.counted_edges import Place
+from luthier.patch.counters.counted_edges import CountingPoint
 from luthier.patch.payloads.zones import Zone
 from luthier.tool.counts import CELL_BYTES
 
@@ -22,7 +22,7 @@ class NoRoom(Exception):
 class Increment(NamedTuple):
     """A place where a counter grows."""
 
-    place: Place
+    place: CountingPoint
     amount: int
     lanes: bool
     """By that many times the active lanes."""
@@ -32,12 +32,12 @@ class Increment(NamedTuple):
     """A wave comes by at most once."""
 
 
-class Counter(Struct, eq=False):
+class WaveCounter(Struct, eq=False):
     """One number that a wave counts."""
 
     symbol: str
     offset: int
-    """Bytes from the symbol to its cell; of profiles given by `Storage.batches`."""
+    """Bytes from the symbol to its cell; of profiles given by `CounterStorage.batches`."""
     increments: list[Increment] = field(default_factory=list)
     once: bool = False
     """A wave adds 1 at most once, and nothing else: one bit is enough."""
@@ -61,13 +61,13 @@ class Counter(Struct, eq=False):
         return sum(increment.heat for increment in self.increments)
 
 
-class Storage(Struct):
+class CounterStorage(Struct):
     """Registers that hold counters."""
 
     wave_size: int
-    held: dict[Counter, Held] = field(default_factory=dict)
+    held: dict[WaveCounter, Held] = field(default_factory=dict)
     """Counters that are not there add to memory directly."""
-    bit: dict[Counter, int] = field(default_factory=dict)
+    bit: dict[WaveCounter, int] = field(default_factory=dict)
     """Bit of each counter that is a single bit."""
     temporaries: list[int] = field(default_factory=list)
     """SGPR units for `CounterCode.add`."""
@@ -86,12 +86,12 @@ class Storage(Struct):
             self.reserved |= 1 << unit
         return taken
 
-    def groups(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+    def groups(self, counters: Sequence[WaveCounter]) -> list[list[WaveCounter]]:
         """Return the counters that go to memory together, at most one per lane.
 
         Also assign cells to the counters of profiles, including those without a register.
         """
-        result: list[list[Counter]] = []
+        result: list[list[WaveCounter]] = []
         symbols = {counter.symbol: None for counter in counters}
         for symbol in symbols:
             mine = [counter for counter in counters if counter.symbol == symbol]
@@ -107,7 +107,7 @@ class Storage(Struct):
                     cell += 1
         return result
 
-    def batch(self, group: Sequence[Counter], values: Mapping[Counter, int], *, whole: bool) -> Batch | None:
+    def batch(self, group: Sequence[WaveCounter], values: Mapping[WaveCounter, int], *, whole: bool) -> Batch | None:
         """Return the part of a group that goes to memory where some of its values are known.
 
         Args:
@@ -131,15 +131,15 @@ class Storage(Struct):
         word = self.held[bits[0]].low if bits and kept[0] in self.bit else None
         return Batch(tuple(held), tuple(counter.offset for counter in kept), kept[0].symbol, word)
 
-    def _together(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+    def _together(self, counters: Sequence[WaveCounter]) -> list[list[WaveCounter]]:
         """Return the groups of counters that are added to memory together.
 
         Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up, those without a
         register last.
         """
-        words: dict[int, list[Counter]] = {}
-        vectors: dict[int, list[Counter]] = {}
-        scalars: list[Counter] = []
+        words: dict[int, list[WaveCounter]] = {}
+        vectors: dict[int, list[WaveCounter]] = {}
+        scalars: list[WaveCounter] = []
         for counter in counters:
             held = self.held.get(counter)
             if held is None:
@@ -161,21 +161,21 @@ class Storage(Struct):
 
 
 def store(
-    counters: Sequence[Counter],
+    counters: Sequence[WaveCounter],
     scalars: Sequence[int],
     vectors: Sequence[int],
     wave_size: int,
     code: CounterCode,
     *,
     in_lanes: bool = False,
-) -> Storage:
+) -> CounterStorage:
     """Choose registers: SGPRs for all if they are enough; else the hottest ones get them, and others lanes of VGPRs.
 
     Args:
         scalars, vectors: units that nothing else uses.
         in_lanes: whether no counter is to be in an SGPR.
     """
-    storage = Storage(wave_size)
+    storage = CounterStorage(wave_size)
     counters = [counter for counter in counters if not counter.known]
     free, lanes = list(scalars), list(vectors)
     needed = max((_temporaries(counter, code, lane=None) for counter in counters), default=0)
@@ -205,7 +205,7 @@ def store(
     return storage
 
 
-def _temporaries(counter: Counter, code: CounterCode, lane: int | None) -> int:
+def _temporaries(counter: WaveCounter, code: CounterCode, lane: int | None) -> int:
     held = Held(0, 0 if counter.wide else None, lane)
     return max(
         (
@@ -216,7 +216,9 @@ def _temporaries(counter: Counter, code: CounterCode, lane: int | None) -> int:
     )
 
 
-def _put_into_sgprs(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+def _put_into_sgprs(
+    storage: CounterStorage, counters: Sequence[WaveCounter], free: list[int], code: CounterCode
+) -> None:
     for counter in counters:
         size = 1 + counter.wide
         if size <= len(free) and _temporaries(counter, code, lane=None) <= len(storage.temporaries):
@@ -224,7 +226,9 @@ def _put_into_sgprs(storage: Storage, counters: Sequence[Counter], free: list[in
             storage.held[counter] = Held(low, high[0] if high else None)
 
 
-def _put_into_lanes(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+def _put_into_lanes(
+    storage: CounterStorage, counters: Sequence[WaveCounter], free: list[int], code: CounterCode
+) -> None:
     """Put counters into lanes of VGPRs, which those of one symbol share; if one of them is wide, all are."""
     symbols = {counter.symbol: None for counter in counters}
     for symbol in symbols:

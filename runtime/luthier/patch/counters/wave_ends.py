@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from luthier.lifting import BasicBlock, Function, LiftedRepresentation
-from luthier.patch.counters.storage import Counter
+from luthier.patch.counters.storage import WaveCounter
 from luthier.patch.payloads.zones import Zone
 
 
@@ -28,7 +28,7 @@ class WaveEnd(NamedTuple):
     zone: Zone
     exit: int
     """The instruction that nothing of the kernel follows which needs a register: `at`, or where the edge leads."""
-    values: Mapping[Counter, int]
+    values: Mapping[WaveCounter, int]
     """Values of counters there, as far as they are known."""
 
 
@@ -50,7 +50,7 @@ class _Seen(Struct, frozen=True):
 
 
 def find_ends(
-    lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[Counter], *, apart: bool
+    lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[WaveCounter], *, apart: bool
 ) -> list[WaveEnd]:
     """Return the places where counters go to memory.
 
@@ -63,7 +63,7 @@ def find_ends(
 
 
 class _Finder:
-    def __init__(self, lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[Counter]) -> None:
+    def __init__(self, lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[WaveCounter]) -> None:
         self.lifted, self.exits, self.counters = lifted, exits, counters
         self.kernel = next((one for one in lifted.functions if one.is_kernel), None)
         self.own = {block.index: block for block in self.kernel.blocks} if self.kernel is not None else {}
@@ -71,7 +71,7 @@ class _Finder:
         self.on_edge: dict[_BlockEdge, int] = {}
         self.at_entry: dict[int, int] = {}
         self.in_callees = 0
-        self.bits: dict[Counter, list[tuple[int, int | None]]] = {}
+        self.bits: dict[WaveCounter, list[tuple[int, int | None]]] = {}
         """For each increment its bit, and what it adds if it does so once; None where that is not known."""
         self._number_increments()
 
@@ -116,7 +116,7 @@ class _Finder:
                             crossed = _BlockEdge(block.index, edge.to)
                             self.on_edge[crossed] = self.on_edge.get(crossed, 0) | bit
 
-    def _values(self, seen: _Seen) -> dict[Counter, int]:
+    def _values(self, seen: _Seen) -> dict[WaveCounter, int]:
         values = {}
         for counter, increments in self.bits.items():
             value = 0

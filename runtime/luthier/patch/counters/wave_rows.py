@@ -31,7 +31,7 @@ def states_for_rows(target: Target) -> list[str]:
     return [*groups, "dispatch_ptr", *(f"workitem_id_{axis}" for axis in "xyz")]
 
 
-class Piece(NamedTuple):
+class RowWrite(NamedTuple):
     """Words of a row that are written together, one by each lane."""
 
     first: int
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 class RowPlan(NamedTuple):
     """Contents of rows."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowWrite, ...]
     words: int
     word_of: Mapping[tuple[int, int | None], int]
     """Unit, and lane if it is a VGPR -> number of its word."""
@@ -75,14 +75,14 @@ def plan_row(helds: Iterable[Held], wave_size: int) -> RowPlan:
                 vectors[unit] = max(vectors.get(unit, 0), held.lane + 1)
     units = list(scalars)
     head = wave_size - len(IDENTITY)
-    pieces = [Piece(0, len(IDENTITY) + len(units[:head]), tuple(units[:head]))]
+    pieces = [RowWrite(0, len(IDENTITY) + len(units[:head]), tuple(units[:head]))]
     words = pieces[0].lanes
     for start in range(head, len(units), wave_size):
         some = tuple(units[start : start + wave_size])
-        pieces.append(Piece(words, len(some), some))
+        pieces.append(RowWrite(words, len(some), some))
         words += len(some)
     for unit, count in vectors.items():
-        pieces.append(Piece(words, count, (), unit))
+        pieces.append(RowWrite(words, count, (), unit))
         words += count
     word_of: dict[tuple[int, int | None], int] = {}
     for piece in pieces:

@@ -21,7 +21,7 @@ from luthier.isa import Isa
 from luthier.isa.registers import EXEC, SCC, UNTRACKED, VCC_LO, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.leaving import LeavingCode
-from luthier.patch.payloads.code import ORIGINAL, BoundPayload, Reference
+from luthier.patch.payloads.code import ORIGINAL, BoundPayload, PayloadRelocation
 from luthier.patch.payloads.likely_targets import MOST_COMPARED, KeptAddresses, likely_functions
 from luthier.patch.registers.copies import unit_text
 
@@ -38,7 +38,7 @@ class Dispatcher(Struct, frozen=True):
     callers: tuple[int, ...]
     """Instructions."""
     code: bytes
-    references: tuple[Reference, ...]
+    references: tuple[PayloadRelocation, ...]
     """Halves of the originals' addresses, and what the path out of the kernel has."""
     branches: tuple[tuple[int, int], ...]
     """Byte offset of each branch to a copy, whose offset is not known yet, and the address of the original."""
@@ -65,7 +65,7 @@ def dispatchers(lifted: LiftedRepresentation, leaving: LeavingCode | None = None
     made = []
     for (pair, link, entries, again), indices in callers.items():
         first = [entry for entry in likely if entry in entries]
-        writer = _Writer(lifted.isa, pair, leaving)
+        writer = _DispatcherWriter(lifted.isa, pair, leaving)
         writer.write(first, [entry for entry in entries if entry not in first], again)
         if leaving is not None:
             writer.go_on(leaving.code(pair, link, [*indices]))
@@ -105,7 +105,7 @@ def _scc_again(lifted: LiftedRepresentation, call: int, entries: Sequence[int]) 
     return None
 
 
-class _Writer:
+class _DispatcherWriter:
     """Writes one dispatcher.
 
     Attributes:
@@ -114,7 +114,7 @@ class _Writer:
 
     def __init__(self, isa: Isa, pair: int, leaving: LeavingCode | None) -> None:
         self.code, self.instructions = bytearray(), 0
-        self.references: list[Reference] = []
+        self.references: list[PayloadRelocation] = []
         self.branches: list[tuple[int, int]] = []
         self._isa, self._leaving = isa, leaving
         self._kept = KeptAddresses() if leaving is None else leaving.kept
@@ -211,7 +211,7 @@ class _Writer:
     def _with_half(self, text: str, entry: int, *, high: bool) -> None:
         """Write an instruction whose last operand is half of the address of an original."""
         self._add(f"{text}, {_LITERAL:#x}")
-        self.references.append(Reference(len(self.code) - 4, ORIGINAL, entry, high, 0))
+        self.references.append(PayloadRelocation(len(self.code) - 4, ORIGINAL, entry, high, 0))
 
     def _lead(self, branch: int) -> None:
         """Let the branch at a byte offset go here."""

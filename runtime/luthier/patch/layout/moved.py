@@ -12,7 +12,7 @@ from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.code.text import text_of
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO
-from luthier.patch.payloads.code import ORIGINAL, Reference
+from luthier.patch.payloads.code import ORIGINAL, PayloadRelocation
 from luthier.patch.registers.copies import unit_text
 
 _LITERAL = 0x7EAD1234
@@ -24,7 +24,7 @@ class Replacement(Struct, frozen=True):
     """Bytes in the place of an instruction."""
 
     code: bytes
-    references: tuple[Reference, ...] = ()
+    references: tuple[PayloadRelocation, ...] = ()
     """Halves of the originals' addresses."""
 
 
@@ -77,7 +77,7 @@ def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
                 offset=columns.address[index],
             )
         high = relocation.type == R_AMDGPU_ABS32_HI
-        field = Reference(address - columns.address[index], ORIGINAL, pointed, high, 0)
+        field = PayloadRelocation(address - columns.address[index], ORIGINAL, pointed, high, 0)
         earlier = replaced.get(index)
         references = (field,) if earlier is None else (*earlier.references, field)
         replaced[index] = Replacement(lifted.code.bytes_of(index), references)
@@ -90,4 +90,4 @@ def _counter(lifted: LiftedRepresentation, index: int, value: int) -> Replacemen
     unit = int(lifted.isa.register_first_unit[register])
     lines = [f"s_mov_b32 {unit_text(half)}, {_LITERAL:#x}" for half in (unit, unit + 1)]
     code = lifted.isa.assemble("\n".join(lines)).instructions.code
-    return Replacement(code, tuple(Reference(at, ORIGINAL, value, at > 4, 0) for at in (4, 12)))
+    return Replacement(code, tuple(PayloadRelocation(at, ORIGINAL, value, at > 4, 0) for at in (4, 12)))

@@ -13,7 +13,7 @@ from luthier.errors import LuthierError, PatchError
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.layout.dispatchers import Dispatcher
-from luthier.patch.layout.slots import Branch, Layout, lay_out, next_hop
+from luthier.patch.layout.slots import Branch, SlotLayout, lay_out, next_hop
 from luthier.patch.payloads.code import OFFSET_3F
 from luthier.patch.payloads.entry import BRANCH_SIZE, EntryCode
 from luthier.patch.payloads.zones import Zone
@@ -41,7 +41,7 @@ class PcLiteral(NamedTuple):
     """Virtual address of the first addition, before, for errors."""
 
 
-class Calls(NamedTuple):
+class SharedPayloads(NamedTuple):
     """Payloads that are placed once, and what calls them."""
 
     bodies: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Calls(NamedTuple):
         return np.array(words, np.int64) >> 16 & (1 << 7) - 1  # SDST of SOPK
 
 
-def calls_of(spliced: Spliced) -> Calls:
+def calls_of(spliced: Spliced) -> SharedPayloads:
     """Return the calls of payloads that are placed once."""
     body = np.full(len(spliced.payloads), -1)
     place = np.zeros(len(spliced.payloads), np.int64)
@@ -71,7 +71,7 @@ def calls_of(spliced: Spliced) -> Calls:
     callers = np.flatnonzero(body[spliced.placements.numbers] >= 0)
     numbers = spliced.placements.numbers[callers]
     bodies, callees = np.unique(body[numbers], return_inverse=True)
-    return Calls(bodies, callers, place[numbers], callees)
+    return SharedPayloads(bodies, callers, place[numbers], callees)
 
 
 class _Jump(NamedTuple):
@@ -116,7 +116,7 @@ class Placement:
         sizes: NDArray[np.int64],
         entry: EntryCode,
         replaced: Mapping[int, bytes],
-        calls: Calls,
+        calls: SharedPayloads,
         bodies: NDArray[np.int64],
         by_pointer: Sequence[Dispatcher],
     ) -> None:
@@ -253,7 +253,7 @@ class Placement:
             )
         return result + onward
 
-    def _lay_out(self, whole: NDArray[np.int64], before: NDArray[np.int64], behind: int) -> Layout:
+    def _lay_out(self, whole: NDArray[np.int64], before: NDArray[np.int64], behind: int) -> SlotLayout:
         """Place all slots.
 
         Args:

@@ -37,7 +37,7 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class SlotLayout:
     """Byte offsets of `n` slots, a slot being an instruction with what is spliced in before and after it."""
 
     entry: NDArray[np.int64]
@@ -77,7 +77,7 @@ def lay_out(
     branches: Sequence[Branch] | NDArray[np.int64],
     no_pool: NDArray[np.bool_],
     lead: Mapping[int, int] | None = None,
-) -> Layout:
+) -> SlotLayout:
     """Place the slots.
 
     Args:
@@ -101,7 +101,7 @@ def lay_out(
         beyond = (distance < -BRANCH_REACH - 4) | (distance > BRANCH_REACH)
         too_far = np.flatnonzero(beyond).tolist()
         if not too_far:
-            return Layout(start, instruction, {}, {}, end)
+            return SlotLayout(start, instruction, {}, {}, end)
         if not pool_targets:
             pool_targets = {slot: [] for slot in _pool_slots(start, no_pool)}
             continue
@@ -124,7 +124,7 @@ def lay_out(
         if grew:
             continue
         pools = {slot: (pool_at[slot], tuple(known)) for slot, known in pool_targets.items() if known}
-        layout = Layout(start, instruction, pools, hops, end)
+        layout = SlotLayout(start, instruction, pools, hops, end)
         hopping = list(hops)
         _check(layout, [Branch(*one) for one in columns[:, hopping].T.tolist()])
         return layout
@@ -211,11 +211,11 @@ class _Chains:
         return self._next[key]
 
 
-def _check(layout: Layout, branches: Sequence[Branch]) -> None:
+def _check(layout: SlotLayout, branches: Sequence[Branch]) -> None:
     """Follow every chain to its end: each hop must reach the next.
 
     Args:
-        branches: those that have `Layout.hops`, in that order.
+        branches: those that have `SlotLayout.hops`, in that order.
     """
     sound: set[tuple[int, int]] = set()  # islands from which the target is reached
     for branch, first in zip(branches, layout.hops.values(), strict=True):
@@ -236,7 +236,7 @@ def _check(layout: Layout, branches: Sequence[Branch]) -> None:
             here, hop = island, onward
 
 
-def next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
+def next_hop(layout: SlotLayout, slot: int, target: int, there: int) -> tuple[int, int] | None:
     """Return the island after the one for `target` in the pool before `slot`.
 
     None when that one reaches the target itself, which is at byte `there`.
@@ -247,7 +247,7 @@ def next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, i
     return layout._onward[key]
 
 
-def _find_next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
+def _find_next_hop(layout: SlotLayout, slot: int, target: int, there: int) -> tuple[int, int] | None:
     islands = layout.islands[target]
     here = layout.island_offset(slot, islands[slot])
     if _reaches(here, there):

@@ -20,9 +20,9 @@ from luthier.patch.boundary.scalar_reads import after_entry
 from luthier.patch.layout.address_map import AddressMap
 from luthier.patch.layout.dispatchers import Dispatcher, dispatchers
 from luthier.patch.layout.moved import Replacement, replacements
-from luthier.patch.layout.placement import Calls, PcLiteral, Placement, calls_of
+from luthier.patch.layout.placement import PcLiteral, Placement, SharedPayloads, calls_of
 from luthier.patch.outcome import KernelReport, UnallocatedError, UnresolvedCall
-from luthier.patch.payloads.code import Reference, assemble_payload
+from luthier.patch.payloads.code import PayloadRelocation, assemble_payload
 from luthier.patch.payloads.entry import EntryCode, entry_code
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.splicing.attempts import splice
@@ -106,7 +106,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
             target=str(lifted.object.target),
         )
     spliced = splice(task)
-    parts = _Parts.of(lifted, spliced)
+    parts = _KernelParts.of(lifted, spliced)
     placed = _placed(lifted, spliced, parts)
     code = _NewCode(lifted, spliced, parts, placed)
     descriptor = _descriptor(lifted, spliced)
@@ -126,21 +126,21 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     )
 
 
-class _Parts(Struct, frozen=True):
+class _KernelParts(Struct, frozen=True):
     """The parts of a kernel's new code besides its own instructions."""
 
     entry: EntryCode
     """What runs before the first instruction."""
     sizes: NDArray[np.int64]
     """[payload] bytes of each."""
-    calls: Calls
+    calls: SharedPayloads
     dispatchers: list[Dispatcher]
     """What calls by pointers go to."""
     replaced: dict[int, Replacement]
     """Instruction -> what takes its place."""
 
     @classmethod
-    def of(cls, lifted: LiftedRepresentation, spliced: Spliced) -> _Parts:
+    def of(cls, lifted: LiftedRepresentation, spliced: Spliced) -> _KernelParts:
         return cls(
             _entry(lifted, spliced),
             np.array([len(payload.code) for payload in spliced.payloads], np.int64),
@@ -167,7 +167,7 @@ def _entry(lifted: LiftedRepresentation, spliced: Spliced) -> EntryCode:
     return entry_code(lifted, at_entry)
 
 
-def _placed(lifted: LiftedRepresentation, spliced: Spliced, parts: _Parts) -> Placement:
+def _placed(lifted: LiftedRepresentation, spliced: Spliced, parts: _KernelParts) -> Placement:
     """Everything at its new place."""
     placements = spliced.placements
     return Placement(
@@ -191,7 +191,7 @@ class _NewCode:
         instructions: those that were added.
     """
 
-    def __init__(self, lifted: LiftedRepresentation, spliced: Spliced, parts: _Parts, placed: Placement) -> None:
+    def __init__(self, lifted: LiftedRepresentation, spliced: Spliced, parts: _KernelParts, placed: Placement) -> None:
         placements = spliced.placements
         points = (placements.indices + (placements.zones == Zone.BEHIND))[placements.disturbs]
         self.words = placed.code(np.append(points, np.array(list(parts.replaced), np.int64)))
@@ -211,12 +211,12 @@ class _NewCode:
         fields = ((key, np.concatenate(offsets).astype(np.uint32)) for key, offsets in self._symbols.items())
         return tuple(SymbolFields(*key, offsets) for key, offsets in fields)
 
-    def _refer(self, references: Iterable[Reference], at: NDArray[np.int64]) -> None:
+    def _refer(self, references: Iterable[PayloadRelocation], at: NDArray[np.int64]) -> None:
         """Note fields of code that is placed at some byte offsets."""
         for field in references:
             self._symbols.setdefault(field.key, []).append(at + field.offset)
 
-    def _write_payloads(self, spliced: Spliced, calls: Calls, placed: Placement) -> None:
+    def _write_payloads(self, spliced: Spliced, calls: SharedPayloads, placed: Placement) -> None:
         """Write each payload at all its places at once."""
         numbers = spliced.placements.numbers
         by_payload = np.argsort(numbers, kind="stable")
@@ -249,7 +249,9 @@ def _descriptor(lifted: LiftedRepresentation, spliced: Spliced) -> KernelDescrip
     )
 
 
-def _origins(lifted: LiftedRepresentation, spliced: Spliced, placed: Placement, parts: _Parts, size: int) -> Origins:
+def _origins(
+    lifted: LiftedRepresentation, spliced: Spliced, placed: Placement, parts: _KernelParts, size: int
+) -> Origins:
     """Whose the new code is.
 
     Args:
@@ -281,7 +283,7 @@ def _report(
     after: KernelDescriptor,
     spliced: Spliced,
     added_instructions: int,
-    calls: Calls,
+    calls: SharedPayloads,
 ) -> KernelReport:
     lifted, refusals, tally = task.lifted, tuple(spliced.refusals), spliced.tally
     kernel = lifted.kernel

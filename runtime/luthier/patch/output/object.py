@@ -21,7 +21,7 @@ from luthier.objects.metadata import KERNELS
 from luthier.objects.origins import SECTION, encode, origins_of
 from luthier.patch.layout.address_map import AddressMap
 from luthier.patch.layout.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
-from luthier.patch.outcome import PatchReport, Refusal, RefusalKind, RefusedError, UnallocatedError
+from luthier.patch.outcome import PatchRefusal, PatchReport, RefusalKind, RefusedError, UnallocatedError
 from luthier.patch.output.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.payloads.code import ORIGINAL
 from luthier.support.wording import enumerated
@@ -101,7 +101,7 @@ def patch_object_with(
         except LuthierError as problem:
             if options.strict or only:
                 raise
-            work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
+            work.refused_kernels.append(PatchRefusal.of_kernel("lifting", name, problem))
             continue
         task = InstrumentationTask(lifted, options)
         with wanting(object.target):
@@ -117,7 +117,7 @@ class _Work:
     def __init__(self, object: CodeObject, *, strict: bool) -> None:
         self.object = object
         self.strict = strict
-        self.refused_kernels: list[Refusal] = []
+        self.refused_kernels: list[PatchRefusal] = []
         self._modules: dict[int, LoadedModule] = {}
         self._patched: list[PatchedKernel] = []
 
@@ -131,7 +131,7 @@ class _Work:
             if self.strict:
                 raise
             kind: RefusalKind = "unallocated" if isinstance(problem, UnallocatedError) else "layout"
-            self.refused_kernels.append(Refusal.of_kernel(kind, task.lifted.kernel.name, problem))
+            self.refused_kernels.append(PatchRefusal.of_kernel(kind, task.lifted.kernel.name, problem))
 
     def _check_descriptor(self, kernel: Kernel) -> None:
         """Raise an error if another kernel that is patched has the same descriptor.
@@ -171,7 +171,7 @@ class _Work:
             except _CannotWrite as problem:
                 if self.strict:
                     raise problem.reason from None
-                self.refused_kernels.append(Refusal.of_kernel("layout", problem.name, problem.reason))
+                self.refused_kernels.append(PatchRefusal.of_kernel("layout", problem.name, problem.reason))
                 self._patched = [kernel for kernel in self._patched if kernel.name != problem.name]
         report = PatchReport(
             tuple(kernel.report for kernel in self._patched),

@@ -26,7 +26,7 @@ from luthier.patch.outcome import RefusalKind
 from luthier.patch.payloads.collection import Payloads
 from luthier.patch.payloads.emission import Limits, forgotten_masks, leftovers
 from luthier.patch.payloads.guarded import GuardedPlace, free_place, head_of
-from luthier.patch.payloads.sites import Site, Use, uses_of, with_what_hooks_do
+from luthier.patch.payloads.sites import InsertionSite, PayloadUse, uses_of, with_what_hooks_do
 from luthier.patch.payloads.uses import Refusals
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.registers.binding import Binding, RegisterBudget, touched_by
@@ -55,7 +55,7 @@ class _Bound:
         by_stretch: the same by what is outstanding, and what it ends with if that is anything.
     """
 
-    def __init__(self, isa: Isa, use: Use, binding: Binding) -> None:
+    def __init__(self, isa: Isa, use: PayloadUse, binding: Binding) -> None:
         self._isa, self.use, self.binding = isa, use, binding
         self.touched, self.written = touched_by(use.template, binding, use.sources)
         self.limits: dict[int, Limits] = {}
@@ -106,7 +106,7 @@ class BindingLimits(Struct, frozen=True):
     """Code that is spliced in besides, with the instruction that it stands before."""
 
 
-class Binder:
+class RegisterAssigner:
     """Gives hooks registers.
 
     Attributes:
@@ -132,7 +132,7 @@ class Binder:
         self._live_at: dict[int, tuple[LivePoints, int]] = {}
         """Site, by its number -> what is live there."""
 
-    def bind(self, sites: list[Site]) -> list[tuple[Site, int]]:
+    def bind(self, sites: list[InsertionSite]) -> list[tuple[InsertionSite, int]]:
         """Return each site that can have registers, with the position of its payload.
 
         A site that is left out must leave no trace: one that fails and has changed what is live is taken out of the
@@ -158,7 +158,7 @@ class Binder:
                 return [(site, number) for site, number in zip(sites, numbers, strict=True) if number >= 0]
             sites = [site for site in sites if site.number not in gone]
 
-    def _live(self, sites: Sequence[Site], liveness: Liveness) -> LivePoints:
+    def _live(self, sites: Sequence[InsertionSite], liveness: Liveness) -> LivePoints:
         """Return what is live at each site."""
         live = liveness.at([site.point for site in sites])
         if self._reserved:
@@ -174,7 +174,7 @@ class Binder:
             )
         return live
 
-    def _choose(self, sites: Sequence[Site], live: LivePoints) -> list[_Bound | None]:
+    def _choose(self, sites: Sequence[InsertionSite], live: LivePoints) -> list[_Bound | None]:
         """Return [sites] the registers of each site, where there are enough."""
         bounds: list[_Bound | None] = [None] * len(sites)
         by_use: defaultdict[int, list[int]] = defaultdict(list)
@@ -200,7 +200,7 @@ class Binder:
         return bounds
 
     def _see_that_there_are_enough(
-        self, sites: Sequence[Site], live: LivePoints, by_template: Mapping[Template, Sequence[int]]
+        self, sites: Sequence[InsertionSite], live: LivePoints, by_template: Mapping[Template, Sequence[int]]
     ) -> None:
         """Check, before any site gets registers, that none is sure to have too few: all work would be in vain.
 
@@ -215,7 +215,7 @@ class Binder:
                 raise self._located(self._too_few(site.use), site)
 
     def _choose_alike(
-        self, sites: Sequence[Site], live: LivePoints, alike: Sequence[int], *, called: bool = False
+        self, sites: Sequence[InsertionSite], live: LivePoints, alike: Sequence[int], *, called: bool = False
     ) -> Iterator[tuple[int, _Bound]]:
         """Yield registers for sites of the same template, which also have the same sources unless they call it.
 
@@ -253,11 +253,11 @@ class Binder:
                 yield number, bound
 
     def _number_all(
-        self, sites: Sequence[Site], bounds: Sequence[_Bound | None]
-    ) -> tuple[list[int], list[tuple[Site, RefusalKind, LuthierError]]]:
+        self, sites: Sequence[InsertionSite], bounds: Sequence[_Bound | None]
+    ) -> tuple[list[int], list[tuple[InsertionSite, RefusalKind, LuthierError]]]:
         """Return [sites] the position of each one's payload, -1 for none, and the sites without one, with reasons."""
         numbers = [-1] * len(sites)
-        failed: list[tuple[Site, RefusalKind, LuthierError]] = []
+        failed: list[tuple[InsertionSite, RefusalKind, LuthierError]] = []
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
             try:
                 if bound is None:
@@ -276,7 +276,7 @@ class Binder:
                     break
         return numbers, failed
 
-    def _too_few(self, use: Use) -> TooFewRegisters:
+    def _too_few(self, use: PayloadUse) -> TooFewRegisters:
         what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
         unspilled = ""
         if not self._budget.spill:
@@ -290,12 +290,12 @@ class Binder:
             f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
         )
 
-    def _located(self, problem: LuthierError, site: Site) -> LuthierError:
+    def _located(self, problem: LuthierError, site: InsertionSite) -> LuthierError:
         """Return an error with its kernel and offset filled in."""
         problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[site.at]
         return problem
 
-    def _may_call(self, site: Site) -> bool:
+    def _may_call(self, site: InsertionSite) -> bool:
         """Return whether a payload at a site may call another.
 
         The code at a kernel's entry has no place from which it could; and when the kernel is lifted again, no half-made
@@ -320,7 +320,7 @@ class Binder:
         return {point for first, last in made for point in range(first + 1, last + 1)}
 
     def _repeat_what_is_smaller(
-        self, sites: Sequence[Site], live: LivePoints, bounds: list[_Bound | None], numbers: list[int]
+        self, sites: Sequence[InsertionSite], live: LivePoints, bounds: list[_Bound | None], numbers: list[int]
     ) -> None:
         """Inline payloads that are called from too few sites for the calls to make the code smaller."""
         payloads, called = self._payloads.all, self._payloads.called
@@ -337,7 +337,7 @@ class Binder:
             for place, bound in self._choose_alike(sites, live, alike):
                 bounds[place], numbers[place] = bound, self._number(sites[place], bound)
 
-    def _keep_apart(self, sites: Sequence[Site], bounds: Sequence[_Bound | None], numbers: list[int]) -> None:
+    def _keep_apart(self, sites: Sequence[InsertionSite], bounds: Sequence[_Bound | None], numbers: list[int]) -> None:
         """Add wait states after payloads whose last instructions are hazardous to the instructions that follow."""
         if not self._neighbours.matter:
             return
@@ -360,7 +360,7 @@ class Binder:
             if waits:
                 numbers[place] = self._number(site, bound, behind=waits)
 
-    def _number(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
+    def _number(self, site: InsertionSite, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
         """Return the position of the payload of a site, with its guard if it has one; arguments are of `_unguarded`.
 
         Raises:
@@ -373,7 +373,7 @@ class Binder:
         place = self._guard_at(site, bound, call.guard)
         return number if place is None else self._payloads.behind(number, place)
 
-    def _guard_at(self, site: Site, bound: _Bound, guard: Guard) -> GuardedPlace | None:
+    def _guard_at(self, site: InsertionSite, bound: _Bound, guard: Guard) -> GuardedPlace | None:
         """Return the guard of a site; None where it cannot be had: then the payload always runs."""
         if site.zone is None:
             return None
@@ -411,7 +411,7 @@ class Binder:
         limits = None if outstanding is None else outstanding.needed_in(stretch, touched, written)
         return target.wait_for_everything if limits is None else wait_model(target).text(limits)
 
-    def _unguarded(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
+    def _unguarded(self, site: InsertionSite, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
         """Return the position of the payload of a site.
 
         Args:

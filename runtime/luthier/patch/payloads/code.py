@@ -16,7 +16,7 @@ OFFSET_3F = 0x3F
 """Distance of a branch in words that some targets take wrongly (`Generation.offset_3f_bug`)."""
 
 
-class Reference(Struct, frozen=True):
+class PayloadRelocation(Struct, frozen=True):
     """A 32-bit field of a payload: the low or high half of ``symbol + addend``, less the address of the field if it is
     PC-relative."""
 
@@ -39,7 +39,7 @@ class BoundPayload(Struct, frozen=True):
     """Bytes to splice in at one point, position independent but for `references`."""
 
     code: bytes
-    references: tuple[Reference, ...]
+    references: tuple[PayloadRelocation, ...]
     instructions: int
     immediates: tuple[int, ...] = ()
     """Byte offsets of the 32-bit numbers that each point has of its own, in the order of `Template.immediates`."""
@@ -57,7 +57,7 @@ class BoundPayload(Struct, frozen=True):
 def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
     """Return payloads concatenated."""
     code = b""
-    references: list[Reference] = []
+    references: list[PayloadRelocation] = []
     for payload in payloads:
         references += [replace(field, offset=len(code) + field.offset) for field in payload.references]
         code += payload.code

@@ -10,7 +10,7 @@ from luthier.patch.boundary.neighbours import NearUse, begins_with, ends_with
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.emission import Limits, emit, emit_call
 from luthier.patch.payloads.guarded import GuardedPlace, guarded
-from luthier.patch.payloads.sites import Use
+from luthier.patch.payloads.sites import PayloadUse
 from luthier.patch.registers.binding import Binding
 from luthier.payload import Template
 
@@ -77,7 +77,7 @@ class Payloads:
             number = self._own[payload] = len(self.all) - 1
         return number
 
-    def of(self, use: Use, binding: Binding, boundary: Boundary, settle: tuple[str, ...], limits: Limits) -> int:
+    def of(self, use: PayloadUse, binding: Binding, boundary: Boundary, settle: tuple[str, ...], limits: Limits) -> int:
         """Return the position of a template with its registers at a point, or of the call of it."""
         template, isa = use.template, self._isa
         if binding.link is None:

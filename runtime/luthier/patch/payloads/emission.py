@@ -17,7 +17,7 @@ from luthier.hazards.wait_counters.model import Limit, wait_model
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.isa.registers import M0, SGPRS, VGPRS, mask_of
 from luthier.patch.boundary.scalar_reads import Leftovers, copies_settled, settled
-from luthier.patch.payloads.code import OFFSET_3F, BoundPayload, Reference, snippet
+from luthier.patch.payloads.code import OFFSET_3F, BoundPayload, PayloadRelocation, snippet
 from luthier.patch.registers import lane_masks
 from luthier.patch.registers.binding import Binding, last_copies
 from luthier.patch.registers.copies import LANES, PRIVATE, copy_text, parallel_copy, private_offset, unit_text
@@ -101,7 +101,7 @@ def emit(
     )
     padded: Counter[int] = Counter()
     while True:
-        writer = _Writer(isa, template, binding, around, padded)
+        writer = _PayloadWriter(isa, template, binding, around, padded)
         writer.begin(waits, limits)
         writer.write_body()
         writer.end()
@@ -223,7 +223,7 @@ def _restoring(isa: Isa, template: Template, binding: Binding, frame: int) -> li
     return lines
 
 
-class _Writer:
+class _PayloadWriter:
     """Puts a payload together.
 
     Args:
@@ -321,7 +321,7 @@ class _Writer:
         self.instructions += instructions
 
 
-def _wrong_branches(isa: Isa, template: Template, writer: _Writer) -> list[int]:
+def _wrong_branches(isa: Isa, template: Template, writer: _PayloadWriter) -> list[int]:
     """Return the instructions that branches of the template go to over a distance which they do not take."""
     if not isa.target.target.offset_3f_bug:
         return []
@@ -332,7 +332,7 @@ def _wrong_branches(isa: Isa, template: Template, writer: _Writer) -> list[int]:
     ]
 
 
-def _set_branches(code: bytearray, template: Template, writer: _Writer) -> None:
+def _set_branches(code: bytearray, template: Template, writer: _PayloadWriter) -> None:
     """Fill in the template's branches, and the one for waves without lanes."""
     for index, destination in template.branches.items():
         _set_branch(code, writer.place_of[index], writer.start_of[destination])
@@ -360,14 +360,14 @@ class _ProgramCounters:
         """Bytes from the program counter that a field is relative to, to an instruction of the template."""
         return self._place_of[instruction] - self._of(fixup)
 
-    def references(self, fixup: Fixup) -> list[Reference]:
+    def references(self, fixup: Fixup) -> list[PayloadRelocation]:
         """The fields that wait for the address of a symbol."""
         offset = self.field(fixup)
         distance = offset - self._of(fixup)
         if fixup.modifier == "rel64":  # two halves, each relative to its own address
-            low = Reference(offset, fixup.symbol, fixup.addend, False, distance)
+            low = PayloadRelocation(offset, fixup.symbol, fixup.addend, False, distance)
             return [low, replace(low, offset=offset + 4, addend=low.addend + 4, high=True, distance=distance + 4)]
-        return [Reference(offset, fixup.symbol, fixup.addend, _is_high(fixup.modifier, self._hook), distance)]
+        return [PayloadRelocation(offset, fixup.symbol, fixup.addend, _is_high(fixup.modifier, self._hook), distance)]
 
     def _of(self, fixup: Fixup) -> int:
         """Return what the program counter was where the s_getpc_b64 of a field read it."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.lifting import LiftedRepresentation
-from luthier.patch.payloads.code import BoundPayload, Reference, join
+from luthier.patch.payloads.code import BoundPayload, PayloadRelocation, join
 
 BRANCH_SIZE = 4
 
@@ -35,7 +35,7 @@ class EntryCode(Struct, frozen=True):
     code: bytes
     """Empty where nothing is needed. The hardware starts at its first byte, or at the other place."""
     jumps: tuple[EntryJump, ...]
-    references: tuple[Reference, ...]
+    references: tuple[PayloadRelocation, ...]
     instructions: int
 
 
@@ -53,7 +53,7 @@ def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayl
     in_place = all(len(one.code) + BRANCH_SIZE <= apart for one in joined)
     code = bytearray(2 * apart)
     jumps: list[EntryJump] = []
-    references: list[Reference] = []
+    references: list[PayloadRelocation] = []
     for start, address, one in zip((0, apart), lifted.hardware_entries, joined, strict=True):
         at = start
         if not in_place:

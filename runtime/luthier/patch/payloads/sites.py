@@ -22,7 +22,7 @@ from luthier.tool.points import Place
 _RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
 
-class Use(Struct, frozen=True, eq=False, dict=True):
+class PayloadUse(Struct, frozen=True, eq=False, dict=True):
     """A call of a hook, compiled for one kernel, or what a counter does without a register."""
 
     call: HookCall | None
@@ -49,7 +49,7 @@ def cell_of(call: HookCall, plain: PlainCount) -> Cell:
     return Cell(call.hook.module, plain.symbol, plain.offset // CELL_BYTES)
 
 
-class Site(NamedTuple):
+class InsertionSite(NamedTuple):
     """One insertion."""
 
     number: int
@@ -60,20 +60,20 @@ class Site(NamedTuple):
     """Index of the instruction it belongs to."""
     point: int
     """Index of the instruction it runs before."""
-    use: Use
+    use: PayloadUse
     zone: Zone | None
     """Zone relative to its instruction; None at the kernel's start."""
     numbers: tuple[int, ...] = ()
-    """Its own, one for each of `Use.immediates`."""
+    """Its own, one for each of `PayloadUse.immediates`."""
 
 
-def uses_of(sites: Iterable[Site]) -> set[Use]:
+def uses_of(sites: Iterable[InsertionSite]) -> set[PayloadUse]:
     """Return the distinct uses at some sites: few, even for many sites."""
     return set(map(operator.attrgetter("use"), sites))
 
 
-def numbers_of(insertion: Insertion, use: Use) -> tuple[int, ...]:
-    """Return the `Site.numbers` of an insertion."""
+def numbers_of(insertion: Insertion, use: PayloadUse) -> tuple[int, ...]:
+    """Return the `InsertionSite.numbers` of an insertion."""
     given, sources = insertion.numbers, insertion.call.sources
     return tuple(((given and given[argument]) or sources[argument])[word] for argument, word in use.immediates)
 
@@ -89,7 +89,9 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
     return insertion.place == "before"
 
 
-def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[LiftedRepresentation, set[int]]:
+def with_what_hooks_do(
+    lifted: LiftedRepresentation, sites: Sequence[InsertionSite]
+) -> tuple[LiftedRepresentation, set[int]]:
     """Return the kernel as liveness is to see it with hooks, and the numbers of the sites that change it.
 
     A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off. That the

@@ -8,8 +8,8 @@ from luthier.errors import HookError, LuthierError, PatchError, UnfinishedError
 from luthier.isa.registers import mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.module import Hook, LoadedModule
-from luthier.patch.outcome import Refusal, RefusalKind
-from luthier.patch.payloads.sites import ZONES, Site, Use, numbers_of
+from luthier.patch.outcome import PatchRefusal, RefusalKind
+from luthier.patch.payloads.sites import ZONES, InsertionSite, PayloadUse, numbers_of
 from luthier.patch.registers.copies import unit_text
 from luthier.patch.registers.launch_state import StatePlan
 from luthier.payload import Template
@@ -32,7 +32,7 @@ class Refusals:
     def __init__(self, lifted: LiftedRepresentation, *, strict: bool) -> None:
         self._lifted = lifted
         self.strict = strict
-        self.found: list[Refusal] = []
+        self.found: list[PatchRefusal] = []
 
     def refuse(self, number: int, insertion: Insertion, kind: RefusalKind, error: LuthierError) -> None:
         """Note an insertion that is left out.
@@ -54,7 +54,7 @@ class Refusals:
     def leave_out(self, number: int, insertion: Insertion, kind: RefusalKind, why: str) -> None:
         """Note the same, for a reason that is no error."""
         kernel, address = self._lifted.kernel.name, self._lifted.columns.address[insertion.at]
-        self.found.append(Refusal(kind, why, kernel, address, insertion.hook.name, insertion.place, number))
+        self.found.append(PatchRefusal(kind, why, kernel, address, insertion.hook.name, insertion.place, number))
 
 
 class Templates:
@@ -82,7 +82,7 @@ def unit_of(call: HookCall, source: Input) -> int:
     return source.unit if source.argument is None else call.sources[source.argument][source.unit]
 
 
-class Uses:
+class CompiledHooks:
     """Hooks compiled for one kernel.
 
     Args:
@@ -106,17 +106,17 @@ class Uses:
         self._state, self._refusals = state, refusals
         self.lds = 0
         self._lds_owner: LoadedModule | None = None
-        self._of: dict[HookCall, Use | LuthierError] = {}
+        self._of: dict[HookCall, PayloadUse | LuthierError] = {}
         self._forms: dict[tuple[Template, tuple[int, ...], Guard | None], int] = {}
 
-    def sites(self, insertions: Sequence[Insertion], left_out: Container[int]) -> list[Site]:
+    def sites(self, insertions: Sequence[Insertion], left_out: Container[int]) -> list[InsertionSite]:
         """Return the sites of the insertions that can be compiled; refuse the others.
 
         Args:
             left_out: those that are sampled out, by their numbers.
         """
         block_of, restrictions, uses = self._lifted.block_of, self._lifted.restrictions, self._of
-        sites: list[Site] = []
+        sites: list[InsertionSite] = []
         new = tuple.__new__
         for number, insertion in enumerate(insertions):
             index, place, call, _ = insertion
@@ -145,7 +145,7 @@ class Uses:
             else:
                 numbers = numbers_of(insertion, use) if use.immediates else ()
                 # Equivalent to Site(…), in half the time.
-                sites.append(new(Site, (number, insertion, index, point, use, ZONES.get(place), numbers)))
+                sites.append(new(InsertionSite, (number, insertion, index, point, use, ZONES.get(place), numbers)))
         return sites
 
     def _point(self, index: int, place: Place) -> int:
@@ -159,11 +159,11 @@ class Uses:
         target = lifted.index_at(targets.get(index, lifted.columns.target[index]))
         return len(lifted.block_of) if target is None else target
 
-    def counter(self, template: Template) -> Use:
+    def counter(self, template: Template) -> PayloadUse:
         """Return the use of a counter without a register."""
-        return Use(None, template, (), 0, None, form=self._form(template, ()))
+        return PayloadUse(None, template, (), 0, None, form=self._form(template, ()))
 
-    def _compile(self, call: HookCall) -> Use | LuthierError:
+    def _compile(self, call: HookCall) -> PayloadUse | LuthierError:
         template = self._templates.of(call)
         if isinstance(template, LuthierError):
             return template
@@ -189,7 +189,7 @@ class Uses:
         immediates = tuple((one.source.argument or 0, one.source.unit) for one in template.immediates)
         form = self._form(template, tuple(sources), call.guard)
         reads = mask_of(registers) | (0 if call.guard is None else call.guard.reads)
-        return Use(call, template, tuple(sources), reads, missing, immediates, form)
+        return PayloadUse(call, template, tuple(sources), reads, missing, immediates, form)
 
     def _lds_refused(self, hook: Hook, size: int) -> str:
         """Return why a hook cannot have LDS.

@@ -97,7 +97,7 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
     return (free & -free).bit_length() - 1 if free else None
 
 
-class _File:
+class _RegisterFile:
     """Hands out units of one file from bit sets of free ones, the cheapest set first.
 
     Args:
@@ -180,10 +180,10 @@ class _Allocation:
         self._keep = self._in_lanes | self._fixed_places
         own, most = range_mask(0, budget.sgprs), range_mask(0, budget.sgpr_limit)
         self._dead_sgprs = [budget.untouched & own & ~self._keep, own & ~self._keep, most & ~self._keep]
-        self._sgprs = _File(self._dead_sgprs, [own & ~self._fixed_places] if spills.sgprs else [])
+        self._sgprs = _RegisterFile(self._dead_sgprs, [own & ~self._fixed_places] if spills.sgprs else [])
         self._vgpr_sets = [range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
         spillable = [self._vgpr_sets[0] & ~self._fixed_places] if spills.vgprs else []
-        self._vgprs = _File([units & ~self._keep for units in self._vgpr_sets], spillable)
+        self._vgprs = _RegisterFile([units & ~self._keep for units in self._vgpr_sets], spillable)
 
     def binding(self) -> Binding:
         """Take what is needed, in the order in which less can be had: what must be dead comes first.
@@ -223,7 +223,7 @@ class _Allocation:
         template, place = self._template, self._spills.place
         if template.destinations & mask_of(EXEC):
             raise _TooFew  # registers must be restored in the lanes in which they were spilled
-        dead = _File(self._dead_sgprs)
+        dead = _RegisterFile(self._dead_sgprs)
         frame = dead.take(1) if place == "memory" else None
         wants_m0 = (self._live.all_bits | self._fixed_places) >> M0 & 1
         kept_m0 = dead.take(1) if place == "LDS" and wants_m0 else None
@@ -277,13 +277,13 @@ class _Allocation:
         if len(sgprs) > self._wave_size:
             raise _TooFew
         taken = self._vgprs.taken
-        file = _File([units & ~self._live.all_bits & ~self._keep & ~taken for units in self._vgpr_sets])
+        file = _RegisterFile([units & ~self._live.all_bits & ~self._keep & ~taken for units in self._vgpr_sets])
         try:
             lane_vgpr = file.take(1)
         except _TooFew:
             if not self._spills.vgprs:
                 raise
-            file = _File([self._vgpr_sets[0] & ~self._fixed_places & ~taken])
+            file = _RegisterFile([self._vgpr_sets[0] & ~self._fixed_places & ~taken])
             lane_vgpr = file.take(1)
             whole += (lane_vgpr,)
         self._vgprs.taken |= file.taken

@@ -105,7 +105,7 @@ def plan_state(
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
     if not wanted and no_frame and no_lds:
         return StatePlan(no_frame=no_frame, no_lds=no_lds)
-    return _Planner(lifted, budget, written, no_frame, no_lds, frame, in_registers).plan(wanted)
+    return _LaunchStatePlanner(lifted, budget, written, no_frame, no_lds, frame, in_registers).plan(wanted)
 
 
 _Inputs = Mapping[str, tuple[int, int]]
@@ -126,7 +126,7 @@ class _Placing(NamedTuple):
     """What is no input, and needs no input any more where it is written."""
 
 
-class _Planner:
+class _LaunchStatePlanner:
     def __init__(
         self,
         lifted: LiftedRepresentation,

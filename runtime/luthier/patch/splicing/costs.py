@@ -14,7 +14,7 @@ from luthier.errors import PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.plan import CountingPlan
-from luthier.patch.payloads.sites import Site
+from luthier.patch.payloads.sites import InsertionSite
 from luthier.patch.registers.binding import Binding, RegisterBudget
 from luthier.patch.registers.budget import used_agprs
 from luthier.patch.registers.launch_state import StatePlan
@@ -39,7 +39,7 @@ class RegisterNeeds(NamedTuple):
         state: StatePlan,
         bindings: Sequence[Binding],
         edited: RegisterNeeds,
-        sites: Iterable[Site],
+        sites: Iterable[InsertionSite],
     ) -> RegisterNeeds:
         """Return the needs of everything that is spliced in.
 
@@ -81,7 +81,7 @@ class RegisterNeeds(NamedTuple):
         return needs._replace(vgprs=min(needs.vgprs, budget.vgpr_limit))
 
 
-class Tally(Struct, frozen=True):
+class InsertionTally(Struct, frozen=True):
     """The number of insertions of each kind."""
 
     sites: int
@@ -98,7 +98,9 @@ class Tally(Struct, frozen=True):
     """Those that have more VGPRs than the task's budget."""
 
     @classmethod
-    def of(cls, bound: Bound, bindings: dict[int, Binding], hoisted: Sequence[Site], soft_limit: int) -> Tally:
+    def of(
+        cls, bound: Bound, bindings: dict[int, Binding], hoisted: Sequence[InsertionSite], soft_limit: int
+    ) -> InsertionTally:
         """Count the insertions of a task.
 
         Args:

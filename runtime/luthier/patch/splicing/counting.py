@@ -12,20 +12,20 @@ from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.hoisting import hoist, requests_of
 from luthier.patch.counters.plan import CountingPlan, HookUse
 from luthier.patch.counters.planning import plan_counting
-from luthier.patch.payloads.sites import Site, with_what_hooks_do
+from luthier.patch.payloads.sites import InsertionSite, with_what_hooks_do
 from luthier.patch.registers.binding import RegisterBudget
 from luthier.patch.registers.launch_state import StatePlan
 from luthier.tool.edits import Edited
 from luthier.tool.task import InstrumentationTask
 
 
-class Counting(Struct, frozen=True):
+class CountedPart(Struct, frozen=True):
     """The counted part of a task, and what is left for hooks."""
 
     plan: CountingPlan
-    sites: list[Site]
+    sites: list[InsertionSite]
     """Those whose hooks run."""
-    hoisted: list[Site]
+    hoisted: list[InsertionSite]
     """Those whose hooks are counted instead."""
 
 
@@ -41,7 +41,7 @@ class CountingPlanner(Struct, frozen=True, eq=False):
     outstanding: Callable[[], Outstanding | None]
     """Finds the application's outstanding operations."""
 
-    def plan(self, sites: list[Site]) -> Counting:
+    def plan(self, sites: list[InsertionSite]) -> CountedPart:
         """Count what can be counted. Where counters cannot be placed with the hooks that only count, these run.
 
         Raises:
@@ -49,19 +49,19 @@ class CountingPlanner(Struct, frozen=True, eq=False):
         """
         remaining, hoisted = hoist(self.lifted, sites) if self.task.options.hoist else (sites, [])
         try:
-            return Counting(self._counters(remaining, hoisted), remaining, hoisted)
+            return CountedPart(self._counters(remaining, hoisted), remaining, hoisted)
         except PatchError:
             if not hoisted:
                 raise
         every = [*remaining, *hoisted]
-        return Counting(self._counters(every, []), sorted(every, key=lambda site: site.number), [])
+        return CountedPart(self._counters(every, []), sorted(every, key=lambda site: site.number), [])
 
-    def _counters(self, sites: Sequence[Site], hoisted: Sequence[Site]) -> CountingPlan:
+    def _counters(self, sites: Sequence[InsertionSite], hoisted: Sequence[InsertionSite]) -> CountingPlan:
         requests = [*self.task.counts, *requests_of(hoisted)]
         hooks = self._hook_use(sites) if requests else None  # for which liveness takes a while
         return plan_counting(self.lifted, requests, self.budget, hooks, self.task.options)
 
-    def _hook_use(self, sites: Sequence[Site]) -> HookUse:
+    def _hook_use(self, sites: Sequence[InsertionSite]) -> HookUse:
         """Return what the hooks that run have to do with counting."""
         units, changed = self.edited.units, 0
         for site in sites:
@@ -79,7 +79,7 @@ class CountingPlanner(Struct, frozen=True, eq=False):
             edited=bool(self.task.edits),
         )
 
-    def _changing_lanes(self, sites: Sequence[Site]) -> Iterator[int]:
+    def _changing_lanes(self, sites: Sequence[InsertionSite]) -> Iterator[int]:
         """Yield the instructions before which hooks or added instructions write EXEC.
 
         What takes an instruction's place is not among them: lanes are counted anew behind it anyway.

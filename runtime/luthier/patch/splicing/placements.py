@@ -13,11 +13,11 @@ from luthier.module import Hook
 from luthier.patch.counters.plan import Splice
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.collection import Payloads
-from luthier.patch.payloads.sites import Site
+from luthier.patch.payloads.sites import InsertionSite
 from luthier.patch.payloads.zones import Zone
 from luthier.tool.edits import Edit
 
-Bound = Sequence[tuple[Site, int]]
+Bound = Sequence[tuple[InsertionSite, int]]
 """Sites that got registers, each with the position of its payload in `Payloads.all`."""
 
 

@@ -15,19 +15,19 @@ from luthier.lifting import LiftedRepresentation
 from luthier.patch.boundary.edits import with_waits
 from luthier.patch.counters.plan import CountingPlan
 from luthier.patch.counters.wave_rows import states_for_rows
-from luthier.patch.outcome import Refusal
-from luthier.patch.payloads.assignment import Binder, BindingLimits, TooFewRegisters
+from luthier.patch.outcome import PatchRefusal
+from luthier.patch.payloads.assignment import BindingLimits, RegisterAssigner, TooFewRegisters
 from luthier.patch.payloads.code import BoundPayload
 from luthier.patch.payloads.collection import Payloads
-from luthier.patch.payloads.sites import Site
-from luthier.patch.payloads.uses import Refusals, Templates, Uses, unit_of
+from luthier.patch.payloads.sites import InsertionSite
+from luthier.patch.payloads.uses import CompiledHooks, Refusals, Templates, unit_of
 from luthier.patch.payloads.zones import Zone
 from luthier.patch.registers import lds_slots
 from luthier.patch.registers.binding import RegisterBudget
 from luthier.patch.registers.budget import budget_of, named_registers
 from luthier.patch.registers.launch_state import StatePlan, plan_state
 from luthier.patch.registers.spill_slots import aligned, frame_place, refusal
-from luthier.patch.splicing.costs import RegisterNeeds, Tally
+from luthier.patch.splicing.costs import InsertionTally, RegisterNeeds
 from luthier.patch.splicing.counting import CountingPlanner
 from luthier.patch.splicing.placements import PayloadNames, Placements
 from luthier.tool.edits import Edit, Edited, highest
@@ -73,9 +73,9 @@ class Spliced(Struct, frozen=True):
     """What people call payloads."""
     needs: RegisterNeeds
     """Registers that the kernel needs."""
-    tally: Tally
+    tally: InsertionTally
     """How many insertions there are of each kind."""
-    refusals: Sequence[Refusal]
+    refusals: Sequence[PatchRefusal]
     """What was left out."""
     bound: Payloads
     slots: int
@@ -141,7 +141,7 @@ def spliced(task: InstrumentationTask, attempt: Attempt) -> Spliced:
         raise TooFewRegisters("not enough VGPRs for launch state", kernel=lifted.kernel.name)
 
     # What hooks and counters become
-    uses = Uses(lifted, host.templates, host.files(kernel_budget), state, refusals)
+    uses = CompiledHooks(lifted, host.templates, host.files(kernel_budget), state, refusals)
     compiled = uses.sites(task.insertions, attempt.left_out)
     budget = host.with_lds(host.with_places_to_spill(kernel_budget, state), state, uses.lds)
     counting = CountingPlanner(task, lifted, host.edited, budget, state, host.outstanding).plan(compiled)
@@ -149,7 +149,7 @@ def spliced(task: InstrumentationTask, attempt: Attempt) -> Spliced:
 
     # Where they go, and with which registers
     payloads = Payloads(lifted, aligned(state.private) or host.frame_place)
-    binder = Binder(lifted, payloads, refusals, host.limits(budget, state, counting.plan))
+    binder = RegisterAssigner(lifted, payloads, refusals, host.limits(budget, state, counting.plan))
     bound = binder.bind(sites)
     bindings = [payloads.bindings[number] for number in {number for _, number in bound}]
     edit_needs = RegisterNeeds.of_edits(host.added, budget, host.own_vgprs, lifted.kernel.name)
@@ -165,7 +165,7 @@ def spliced(task: InstrumentationTask, attempt: Attempt) -> Spliced:
         entries=[payloads.all[number].with_numbers(site.numbers) for site, number in bound if site.zone is None],
         names=PayloadNames(payloads, bound),
         needs=RegisterNeeds.of(task.lifted, counting.plan, state, bindings, edit_needs, sites),
-        tally=Tally.of(bound, payloads.bindings, counting.hoisted, host.soft_limit(budget)),
+        tally=InsertionTally.of(bound, payloads.bindings, counting.hoisted, host.soft_limit(budget)),
         refusals=sorted(refusals.found, key=lambda refused: refused.insertion or 0),
         bound=payloads,
         slots=payloads.slots([number for _, number in bound]),
@@ -178,11 +178,11 @@ def _no_lds(state: StatePlan, budget: RegisterBudget) -> str:
     return state.no_lds or ("there is no room for it" if room is None else f"there is room for {room.slots}")
 
 
-def _direct_counters(task: InstrumentationTask, plan: CountingPlan, uses: Uses) -> list[Site]:
+def _direct_counters(task: InstrumentationTask, plan: CountingPlan, uses: CompiledHooks) -> list[InsertionSite]:
     """Return counters that no register is left for: each adds to memory in a payload that is bound like a hook's."""
     hooks = len(task.insertions)
     return [
-        Site(hooks + number, None, counter.at, counter.at, uses.counter(counter.template), Zone.BEFORE)
+        InsertionSite(hooks + number, None, counter.at, counter.at, uses.counter(counter.template), Zone.BEFORE)
         for number, counter in enumerate(plan.direct)
     ]
 

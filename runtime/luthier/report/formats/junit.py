@@ -11,7 +11,7 @@ from luthier.support.wording import counted
 
 if TYPE_CHECKING:
     from luthier.report.conditions import Verdict
-    from luthier.report.results import Result, Results
+    from luthier.report.results import ReportResult, Results
     from luthier.run.folder import RunFolder
 
 
@@ -41,7 +41,7 @@ def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
         broken = [one for one in found.results if one.rule == text]
         _case(conditions, "--fail-if", text, broken, [counted(verdict.rows, "row"), *verdict.unjudged()])
     findings = SubElement(suites, "testsuite", name="findings")
-    told: dict[tuple[str, str], list[Result]] = {}
+    told: dict[tuple[str, str], list[ReportResult]] = {}
     for one in found.results:
         if one.rule not in {verdict.condition.text for verdict in verdicts}:
             told.setdefault((one.kernel or "unknown", one.rule), []).append(one)
@@ -59,7 +59,7 @@ def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     out.write(b"\n")
 
 
-def _case(suite: Element, group: str, name: str, failures: Sequence[Result], output: Iterable[str]) -> None:
+def _case(suite: Element, group: str, name: str, failures: Sequence[ReportResult], output: Iterable[str]) -> None:
     case = SubElement(suite, "testcase", classname=_clean(group), name=_clean(name), time="0")
     if failures and failures[0].place is not None:
         case.set("file", _clean(failures[0].place.file))
@@ -72,7 +72,7 @@ def _case(suite: Element, group: str, name: str, failures: Sequence[Result], out
         SubElement(case, "system-out").text = _clean(text)
 
 
-def _line(one: Result) -> str:
+def _line(one: ReportResult) -> str:
     return f"{one.text} [{one.where}]" if one.where else one.text
 
 

@@ -10,7 +10,7 @@ from luthier.support import strict_json
 
 if TYPE_CHECKING:
     from luthier.report.conditions import Verdict
-    from luthier.report.results import Result, Results
+    from luthier.report.results import ReportResult, Results
     from luthier.run.folder import RunFolder
 
 
@@ -43,7 +43,7 @@ def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     out.write(strict_json.dumps(data, indent=2).encode() + b"\n")
 
 
-def _result(one: Result, rules: dict[str, str]) -> dict[str, Any]:
+def _result(one: ReportResult, rules: dict[str, str]) -> dict[str, Any]:
     from luthier.support.sarif import location, physical, rule
 
     source = None if one.place is None else physical(one.place.file, one.place.line)

@@ -8,13 +8,13 @@ from functools import partial
 from luthier.errors import DeviceError
 from luthier.findings.calls import Sites, first_call, frames_of_host
 from luthier.findings.collector import FindingSet, InstructionSite, KernelCode, instruction_site, locate
-from luthier.findings.finding import COPY, Allocation, Finding, Other, Unchecked
+from luthier.findings.finding import COPY, Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.kinds import FindingKind
 from luthier.run.findings.arguments import ArgumentSizes
 from luthier.run.findings.failed_launches import launch_of
 from luthier.run.findings.variables import Variables
 from luthier.run.host_places import host_place
-from luthier.run.planner import Plan
+from luthier.run.planner import KernelPlan
 from luthier.run.selection import is_of_runtime
 from luthier.wire.messages import CallSighting, Sighting
 
@@ -37,7 +37,7 @@ class Collector(FindingSet):
         self.arguments = ArgumentSizes(self.keep)
         self.variables = Variables()
 
-    def without_variables(self, process: int, plan: Plan, why: str) -> None:
+    def without_variables(self, process: int, plan: KernelPlan, why: str) -> None:
         """Take that the variables of a kernel's code object are not known."""
         if _OUTSIDE in self.kinds and not is_of_runtime(plan.kernel.name):
             self.leave(Unchecked(process, plan.kernel.name, _VARIABLES, why))
@@ -117,28 +117,28 @@ class Collector(FindingSet):
             return
         finding.address, finding.size = seen.address, seen.size
         if seen.base:
-            finding.allocation = Allocation(seen.base, seen.extent, 0)
+            finding.allocation = NearbyAllocation(seen.base, seen.extent, 0)
         finding.allocated, finding.freed = (first_call(sites) for sites in calls)
         self.keep(finding)
 
-    def allocation(self, process: int, seen: Sighting) -> Allocation | None:
+    def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
         """Return the allocation, or the variable, that something was seen of; None: none is known."""
         if not seen.is_variable:
             return super().allocation(process, seen)
-        return Allocation(seen.base, seen.extent, seen.allocation, *self.variables.at(process, seen.base))
+        return NearbyAllocation(seen.base, seen.extent, seen.allocation, *self.variables.at(process, seen.base))
 
     def place_of(self, process: int, address: int) -> str:
         """Return what an address of a process is; empty if nothing is known of it."""
         return host_place(process, address)
 
 
-def code_of(plan: Plan) -> KernelCode:
+def code_of(plan: KernelPlan) -> KernelCode:
     """Return the code of a kernel that a program runs."""
     of_program = plan.code.object is not None and not is_of_runtime(plan.kernel.name)
     return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program)
 
 
-def _instruction(plan: Plan, record: int) -> InstructionSite:
+def _instruction(plan: KernelPlan, record: int) -> InstructionSite:
     """Return where an instruction is."""
     code = plan.code.code
     if record >= code.count:

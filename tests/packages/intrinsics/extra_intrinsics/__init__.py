@@ -1,7 +1,7 @@
 """Two intrinsics for hooks: one a value that LLVM IR defines, one that the compiler of hooks has to say."""
 
 from luthier import Intrinsic
-from luthier.payload import Call, Lowering
+from luthier.payload import IntrinsicCall, Lowering
 
 _ROTATE = """
 declare i32 @llvm.fshl.i32(i32, i32, i32)
@@ -22,7 +22,7 @@ define i64 @"extra::rotate.i64.i64.i32"(i64 %value, i32 %distance) {
 ROTATE = Intrinsic("extra::rotate", "rotate<T>(value, distance)", "turns the bits of a value", definition=_ROTATE)
 
 
-def _wave_size(call: Call, lowering: Lowering) -> list[str]:
+def _wave_size(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     return [f"{call.result} = add i32 0, {lowering.wave_size}"] if call.result else []
 
 
