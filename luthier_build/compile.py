@@ -73,7 +73,7 @@ def _bundle(name: str, objects: Mapping[str, Path], folder: Path, settings: Sett
     output = folder / name / f"{name}.hipfb"
     maker = Path(__file__).with_name("units.py")
     key = digest_text(str(settings.compress), toolchain.version, digest(maker), *objects)
-    if not is_current(output, key):
+    if not is_current(output, key, objects.values()):
         forget(output)
         write_bundle(objects, output, toolchain, compress=settings.compress)
         remember(output, key, objects.values())
@@ -118,7 +118,7 @@ def compile_modules(
         module.name: plan_units(module, settings, toolchain, project=project, headers=headers) for module in modules
     }
     outputs = {unit: folder / unit.module / unit.file_name for units in planned.values() for unit in units}
-    stale = [unit for unit, output in outputs.items() if not is_current(output, unit.key)]
+    stale = [unit for unit, output in outputs.items() if not is_current(output, unit.key, unit.sources)]
     work = [
         functools.partial(_compile, unit, outputs[unit], f"[{number}/{len(stale)}]", settings, report)
         for number, unit in enumerate(stale, 1)

@@ -208,7 +208,7 @@ def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
     """
     stamp = folder / device.name / f"{device.name}.checked"
     key = digest_text(made_by("check"), version("llvmlite"))
-    if not is_current(stamp, key):
+    if not is_current(stamp, key, device.objects.values()):
         from luthier_build.check import check_objects  # LLVM, which a build with nothing to do can spare
 
         forget(stamp)
@@ -235,7 +235,7 @@ def describe_module(
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
     key = digest_text(package, made_by("manifest"), *environment, *device.arguments)
-    if is_current(output, key):
+    if is_current(output, key, device.objects.values()):
         return ModuleManifest.read(output)
     forget(output)
     manifest = describe_objects(

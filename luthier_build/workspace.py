@@ -211,13 +211,18 @@ def record_of(output: Path) -> Path:
     return output.with_name(output.name + ".record")
 
 
-def is_current(output: Path, key: str) -> bool:
-    """Return whether `output` was made by `key` from inputs that have not changed since, and is whole."""
+def is_current(output: Path, key: str, inputs: Iterable[Path] = ()) -> bool:
+    """Return whether `output` was made by `key` from inputs that have not changed since, and is whole.
+
+    Args:
+        inputs: files that must be among them. The record of a copied folder names those of the original.
+    """
     try:
         record = json.loads(record_of(output).read_text())
         return bool(
             record["key"] == key
             and record["output"] == digest(output)
+            and record["inputs"].keys() >= set(map(os.fspath, inputs))
             and all(digest(Path(name)) == known for name, known in record["inputs"].items())
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -168,6 +168,20 @@ def test_variables_that_name_headers_are_part_of_the_key(
     assert len(keys) == 3
 
 
+def test_a_copied_folder_is_built_from_its_own_sources(
+    hook: str, make_project: MakeProject, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    project = make_project({"device.hip": hook})
+    settings = Settings(targets=("gfx942",))
+    before = build(project, toolchain, settings=settings).bundle.read_bytes()
+    copy = shutil.copytree(project, tmp_path / "copy")
+    (copy / "device.hip").write_text(hook + "__device__ int another;\n")
+    after = build(copy, toolchain, settings=settings)
+    assert after.compiled == ("gfx942",)
+    assert after.bundle.read_bytes() != before
+    assert build(project, toolchain, settings=settings).bundle.read_bytes() == before
+
+
 def test_the_same_sources_give_the_same_bytes_in_any_folder(hook: str, toolchain: Toolchain, tmp_path: Path) -> None:
     text = hook + "LUTHIER_HOOK_ANNOTATE check(int v) { if (v < 0) *(volatile const char **)nullptr = __FILE__; }\n"
     contents = []
