@@ -40,7 +40,8 @@ def test_lines_of_a_stride(bench: Any, shipped: Any, type: str, target: str) -> 
         begin, out = kernel.placed[0].address, kernel.placed[1].address
         touched = {(begin + lane * stride * size) // line for lane in range(wave)}
         touched |= {(begin + lane * stride * size + size - 1) // line for lane in range(wave)}
-        written = (out + wave * size - 1) // line - out // line + 1
+        stored = ALL[target].vector_store_line
+        written = (out + wave * size - 1) // stored - out // stored + 1
         load, store = (
             next(row for row in rows(found["most cache lines"]) if word in row["instruction"])
             for word in ("load", "store")
@@ -52,7 +53,7 @@ def test_lines_of_a_stride(bench: Any, shipped: Any, type: str, target: str) -> 
         assert (total["requests"], total["bytes"], total["lines"]) == (2, 2 * wave * size, len(touched) + written)
 
 
-def observed(kernel: Any, line: int) -> dict[int, tuple[int, int, int]]:
+def observed(kernel: Any, load_line: int, store_line: int) -> dict[int, tuple[int, int, int]]:
     """Requests, lanes and lines by address of the instruction, as the device sees them."""
     found: dict[int, Counter[str]] = {}
     before: list[WaveStep] = []
@@ -62,6 +63,7 @@ def observed(kernel: Any, line: int) -> dict[int, tuple[int, int, int]]:
         if accesses and before[0].text.startswith(("global_", "flat_", "buffer_")):
             row = found.setdefault(before[0].address, Counter())
             lines: set[int] = set()
+            line = store_line if "_store_" in before[0].text else load_line
             for one in accesses:
                 lines.update((one.places // line).tolist(), ((one.places + np.uint64(one.size - 1)) // line).tolist())
             row["requests"] += 1
@@ -82,7 +84,7 @@ def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str,
     arguments = plan.materialise()
     source = ROOT / "examples/apps" / f"{name}.hip"
     kernel = bench(source, name, target, *arguments, grid=plan.grid[0], block=plan.block[0])
-    expected = observed(kernel, line or ALL[target].vector_cache_line)
+    expected = observed(kernel, line or ALL[target].vector_cache_line, line or ALL[target].vector_store_line)
     found = kernel.under(shipped("coalescing", line=line, top=0))
     table = rows(found["most cache lines"])
     assert {int(row["address"], 16): (row["requests"], row["lanes"], row["lines"]) for row in table} == expected

@@ -45,8 +45,8 @@ def cycles(lanes: list[int], words: int, stride: int, many: int, mixed: bool, wa
             for word in range(words):
                 address = lane * stride % many * words + word
                 banks[address % 32].add(address)
-        needed += bool(banks)
-        taken += max((len(words) for words in banks.values()), default=0)
+        needed += 1
+        taken += max((len(words) for words in banks.values()), default=1)
     return needed, taken
 
 

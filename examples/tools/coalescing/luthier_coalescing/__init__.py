@@ -34,7 +34,8 @@ class Coalescing(Tool):
         """Options: what is measured and shown."""
 
         line: int = 0
-        """Bytes of a cache line, a power of two; 0: the target's first-level vector cache."""
+        """Bytes of a cache line, a power of two; 0: the target's, of loads a line of the first-level vector cache, of
+        stores a request to L2."""
         spaces: str = "global+flat+buffer"
         """Of these three, with + between them."""
         kinds: str = "load+store+atomic"
@@ -53,11 +54,12 @@ class Coalescing(Tool):
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put the hook before every vector memory instruction of the kinds that were asked for."""
-        line = self.options.line or task.lifted.target.vector_cache_line
+        target = task.lifted.target
         for instruction in task.instructions:
             access = instruction.memory
             if access is not None and access.space in self.spaces and access.kind in self.kinds:
-                self._measure(task, instruction, line)
+                known = target.vector_store_line if access.kind == "store" else target.vector_cache_line
+                self._measure(task, instruction, self.options.line or known)
 
     def _measure(self, task: InstrumentationTask, instruction: Instruction, line: int) -> None:
         def insert(number: Immediate) -> None:

@@ -9,9 +9,9 @@ __device__ uint64_t accesses[16384][4];
 
 /// A wave is about to access LDS at `offset` in every active lane.
 ///
-/// LDS serves the lanes in phases, as many at once as it has banks for. In a phase each bank gives one dword a cycle, to
-/// all lanes that want the same one; other dwords of the bank wait for the next cycle. Accesses are aligned to their size,
-/// so wide ones are treated as narrow ones with fewer, wider banks.
+/// LDS serves the lanes in phases, as many at once as it has banks for; a phase without active lanes takes a cycle, too.
+/// In a phase each bank gives one dword a cycle, to all lanes that want the same one; other dwords of the bank wait for
+/// the next cycle. Accesses are aligned to their size, so wide ones are treated as narrow ones with fewer, wider banks.
 ///
 /// @param site number of the instruction
 /// @param shift an access has 1 << shift bytes, at least those of a bank
@@ -35,12 +35,12 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t shift, uin
     left &= ~__ballot(with_it && cell == its_cell);
     wanted += with_it && bank == (its_cell & (banks - 1));
   }
-  uint64_t phases = 0, cycles = 0;
+  const uint64_t phases = __builtin_amdgcn_wavefrontsize() / at_once;
+  uint64_t cycles = phases;
   for (uint64_t left = active; left;) {
     const bool now = phase == __builtin_amdgcn_readlane(phase, __builtin_ctzll(left));
     left &= ~__ballot(now);
-    ++phases;
-    for (uint32_t most = 0; __ballot(now && wanted > most); ++most)
+    for (uint32_t most = 1; __ballot(now && wanted > most); ++most)
       ++cycles;
   }
   luthier::sAtomicAdd<uint64_t>(&accesses[site][0], 1);

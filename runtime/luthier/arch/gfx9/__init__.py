@@ -31,6 +31,7 @@ GFX9 = Generation(
     clears_high_half=True,
     sized_memory_names=False,
     vector_cache_line=64,
+    vector_store_line=64,
     lds_reads_128_mixed=True,
     waits=waits.WAITS,
     hazard_rows=hazards.ROWS,
