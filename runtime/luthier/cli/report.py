@@ -64,6 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="html: look for source files here, too; may be repeated",
     )
+    parser.add_argument(
+        "--counters",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="text, json and csv: compare the counts with counters that a GPU counted: CSV or rocpd database of "
+        "rocprofv3, or pmc_perf.csv of rocprof-compute; may be repeated",
+    )
     trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
     trace.add_argument(
@@ -96,6 +105,10 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError(f"a comparison (--against) has the formats {_that_have('compare', 'text')}, and no --table")
     if args.trace is None and args.by:
         _check_places(args)
+    if args.counters and (
+        args.format not in ("text", "json", "csv") or args.table or args.against or args.by or args.trace
+    ):
+        raise LuthierError("--counters has the formats text, json and csv, and no --table, --against, --by or --trace")
     if args.trace is None and (args.sum or args.memory is not None):
         raise LuthierError("--sum and --memory are for --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
@@ -138,8 +151,8 @@ def _that_have(function: str, *more: str) -> str:
 def _report(
     folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, verdicts: Sequence[Verdict]
 ) -> None:
-    by_place = args.trace is None and args.by
-    if not by_place and format is not None and format.write is None and args.table is None and args.against is None:
+    one_table = args.counters or (args.trace is None and args.by)
+    if not one_table and format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
             tables = "|".join(folder.names)
             raise LuthierError(f"{args.format} is of one table (--table {tables}) or goes to a folder (-o)")
@@ -160,8 +173,8 @@ def _writer(
     """Return what writes that which is asked for, to one file."""
     if args.trace is not None:
         return lambda out: _write_summaries(folder, args, out)
-    if args.by:
-        return lambda out: _write_places(folder, args, out)
+    if args.by or args.counters:
+        return lambda out: _write_chosen(folder, args, out)
     if args.against is not None:
         return lambda out: _write_comparison(folder, format, args, verdicts, out)
     if format is None:
@@ -260,10 +273,14 @@ def _check_places(args: argparse.Namespace) -> None:
         raise LuthierError("csv is of one table: give --by once")
 
 
-def _write_places(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    from luthier.report.measured import measured_beside_counted
     from luthier.report.places import by_place
 
-    tables = [by_place(folder, kind, args.top) for kind in args.by]
+    if args.counters:
+        tables = [measured_beside_counted(folder, args.counters)]
+    else:
+        tables = [by_place(folder, kind, args.top) for kind in args.by]
     if args.format == "json":
         text = strict_json.dumps([table.to_json() for table in tables], indent=2)
     elif args.format == "csv":

@@ -1,0 +1,202 @@
+"""Counters that a GPU counted, as profilers write them, beside what a run counted of the same kernels.
+
+Formats: CSV and the rocpd database of rocprofv3 (https://rocm.docs.amd.com/projects/rocprofiler-sdk, "Kernel counter
+collection" and "Using rocpd output format"), ``pmc_perf.csv`` of rocprof-compute, which has a column for each counter.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from luthier.errors import LuthierError
+from luthier.isa.sq_counters import COUNTERS, sq_counters_of
+from luthier.report.rows import KernelNumbers, by_kernel
+from luthier.run.folder import RunFolder
+from luthier.support.table import Cell, Table
+
+_DATABASE = b"SQLite format 3\0"
+_NAMES = ("Kernel_Name", "KernelName")
+_DISPATCHES = ("Dispatch_Id", "Dispatch_ID", "Index")
+_PROCESSES = ("Process_Id", "PID", "pid")
+_QUERY = """
+SELECT pid, dispatch_id, kernel_name, grid_size, counter_name, value, start, "end" FROM counters_collection
+"""
+_SUFFIX = re.compile(r"( \[clone \.kd\]|\.kd)$")
+
+
+class MeasuredLaunch(Struct):
+    """Counters of one launch."""
+
+    kernel: str
+    """Name as the profiler has it, without its suffix of kernel descriptors."""
+    order: tuple[int, int]
+    """Process and number of the dispatch, by which launches are in order."""
+    grid: int | None
+    """Work-items."""
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+def read_measured(path: Path) -> list[MeasuredLaunch]:
+    """Return the launches in a profiler's file, in order.
+
+    Counters that were collected in several passes are of the same launch if its kernel, process and dispatch are equal.
+
+    Raises:
+        LuthierError: the file cannot be read, or has another format.
+    """
+    try:
+        with path.open("rb") as file:
+            is_database = file.read(len(_DATABASE)) == _DATABASE
+        rows = _database_rows(path) if is_database else _csv_rows(path)
+        launches: dict[tuple[str, tuple[int, int]], MeasuredLaunch] = {}
+        for row in rows:
+            launch = launches.setdefault((row.kernel, row.order), row)
+            launch.counters.update(row.counters)
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error, sqlite3.Error) as problem:
+        raise LuthierError(f"cannot read counters from {path}: {problem}") from None
+    if not launches:
+        raise LuthierError(f"{path} has no counters of any kernel")
+    return sorted(launches.values(), key=lambda launch: launch.order)
+
+
+def _database_rows(path: Path) -> Iterator[MeasuredLaunch]:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        for pid, dispatch, kernel, grid, counter, value, _, _ in database.execute(_QUERY):
+            order = (int(pid), int(dispatch))
+            yield MeasuredLaunch(_SUFFIX.sub("", str(kernel)), order, int(grid), {str(counter): float(value)})
+
+
+def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        columns = reader.fieldnames or ()
+        name = _first_of(_NAMES, columns)
+        if name is None:
+            raise ValueError(f"there is no column {' or '.join(_NAMES)}")
+        dispatch, process = _first_of(_DISPATCHES, columns), _first_of(_PROCESSES, columns)
+        for number, row in enumerate(reader):
+            order = (int(row[process]) if process else 0, int(row[dispatch]) if dispatch else number)
+            grid = int(row["Grid_Size"]) if row.get("Grid_Size") else None
+            if "Counter_Name" in columns:
+                counters = {row["Counter_Name"]: float(row["Counter_Value"])}
+            else:
+                counters = {counter: float(value) for counter, value in row.items() if counter in COUNTERS and value}
+            yield MeasuredLaunch(_SUFFIX.sub("", row[name]), order, grid, counters)
+
+
+def _first_of(names: Iterable[str], columns: Sequence[str]) -> str | None:
+    return next((name for name in names if name in columns), None)
+
+
+class CountedKernel(Struct):
+    """What a run counted of a kernel, in all its launches."""
+
+    names: set[str]
+    """Its symbol and, demangled, its name in the source, as profilers may write them."""
+    launches: int
+    counters: Mapping[str, int]
+
+
+def counted_kernels(run: RunFolder) -> list[CountedKernel]:
+    """Return the kernels whose instructions a run counted.
+
+    Raises:
+        LuthierError: a table is damaged.
+    """
+    numbers = KernelNumbers()
+    names: dict[int, set[str]] = {}
+    launches: defaultdict[int, int] = defaultdict(int)
+    for row in run.rows("kernels", ["kernel", "digest", "name", "launches"]):
+        number = numbers.of(row["kernel"], row["digest"])
+        names[number] = {name for name in (row["kernel"], row["name"]) if name}
+        launches[number] += row["launches"] or 0
+    entries = _entries(run, numbers, names)
+    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for number, rows in by_kernel(run, "counts", ("address", "mnemonic", "executions"), numbers, names):
+        for address, mnemonic, executions in zip(*rows.values(), strict=True):
+            if mnemonic and executions is not None:
+                counts[number].update(dict.fromkeys(sq_counters_of(mnemonic), executions))
+                if address == entries.get(number):
+                    counts[number]["SQ_WAVES"] += executions
+    return [CountedKernel(names[number], launches[number], counters) for number, counters in sorted(counts.items())]
+
+
+def _entries(run: RunFolder, numbers: KernelNumbers, names: Mapping[int, set[str]]) -> dict[int, int]:
+    """Return the address of each kernel's first instruction."""
+    entries: dict[int, int] = {}
+    if "blocks" in run.names:
+        for number, rows in by_kernel(run, "blocks", ("function", "address"), numbers, names):
+            own = [address for function, address in zip(*rows.values(), strict=True) if function in names[number]]
+            if own:
+                entries[number] = min(own)
+    return entries
+
+
+def measured_beside_counted(run: RunFolder, paths: Sequence[Path]) -> Table:
+    """Return a row for each counter of each kernel that the run and the files have, or a note why there is none.
+
+    Values are those of one launch: the mean, where launches differ.
+
+    Raises:
+        LuthierError: a file cannot be read, the run counted no instructions, or a table is damaged.
+    """
+    kernels = counted_kernels(run)
+    if not kernels:
+        raise LuthierError(
+            "the run counted no instructions; run it with -o RUN and -t instruction_mix or block_profile"
+        )
+    launches_of: defaultdict[int | None, dict[str, list[MeasuredLaunch]]] = defaultdict(dict)
+    for path in paths:
+        for launch in read_measured(path):
+            by_name = launches_of[_matching(launch.kernel, kernels)]
+            by_name.setdefault(launch.kernel, []).append(launch)
+    rows: list[tuple[Cell, ...]] = []
+    for number, kernel in enumerate(kernels):
+        launches = [launch for part in launches_of.get(number, {}).values() for launch in part]
+        rows += _rows_of(max(kernel.names, key=len), kernel, launches)
+    for name, launches in launches_of.get(None, {}).items():
+        rows.append((name, None, len(launches), "", None, None, None, "the run did not count this kernel"))
+    columns = ("kernel", "launches", "measured launches", "counter", "counted", "measured", "measured/counted", "note")
+    return Table("measured counters, of one launch", columns, rows)
+
+
+def _matching(profiled: str, kernels: Sequence[CountedKernel]) -> int | None:
+    """Return the position of the kernel that has a profiler's name; a name without parameters fits if only one does."""
+    exact = [at for at, kernel in enumerate(kernels) if profiled in kernel.names]
+    if exact:
+        return exact[0]
+    base = _without_parameters(profiled)
+    near = [at for at, kernel in enumerate(kernels) if base in map(_without_parameters, kernel.names)]
+    return near[0] if len(near) == 1 else None
+
+
+def _without_parameters(name: str) -> str:
+    return name.replace("(anonymous namespace)", "{anonymous}").removeprefix("void ").partition("(")[0].rstrip()
+
+
+def _rows_of(name: str, kernel: CountedKernel, launches: Sequence[MeasuredLaunch]) -> Iterator[tuple[Cell, ...]]:
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for launch in launches:
+        for counter, value in launch.counters.items():
+            if counter in COUNTERS and (counter != "SQ_WAVES" or counter in kernel.counters):
+                values[counter].append(value)
+    if not values:
+        note = "none of its counters can be counted" if launches else "the files have no launch of this kernel"
+        yield name, kernel.launches, len(launches), "", None, None, None, note
+    for counter, each in values.items():
+        counted, mean = kernel.counters.get(counter, 0) / kernel.launches, sum(each) / len(each)
+        note = "" if counted == mean else "another build or other work" if min(each) == max(each) else "launches differ"
+        ratio = round(mean / counted, 4) if counted else None
+        yield name, kernel.launches, len(each), counter, _plain(counted), _plain(mean), ratio, note
+
+
+def _plain(value: float) -> int | float:
+    return int(value) if value == int(value) else round(value, 2)

@@ -1,0 +1,123 @@
+"""Counters of profilers' files beside those that a run counted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import run_luthier
+from luthier.errors import LuthierError
+from luthier.report.measured import measured_beside_counted, read_measured
+from luthier.run.folder import RunFolder
+from run_folders import code, kernel, write_run
+
+ROCPROFV3 = (
+    '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id","Kernel_Name",'
+    '"Workgroup_Size","LDS_Block_Size","Scratch_Size","VGPR_Count","Accum_VGPR_Count","SGPR_Count","Counter_Name",'
+    '"Counter_Value","Start_Timestamp","End_Timestamp"\n'
+)
+ROW = '{at},{at},4,1,7,7,64,10,"{kernel}",64,0,0,8,0,16,"{counter}",{value},100,200\n'
+MEASURED = [("k", 1, "SQ_INSTS", 12.0), ("k", 1, "SQ_INSTS_VALU", 12.0), ("k", 2, "SQ_INSTS", 12.0)]
+
+
+def rocprofv3(path: Path, rows: Sequence[tuple[str, int, str, float]]) -> Path:
+    text = (ROW.format(at=at, kernel=name, counter=counter, value=value) for name, at, counter, value in rows)
+    path.write_text(ROCPROFV3 + "".join(text))
+    return path
+
+
+def rocprof_compute(path: Path, rows: Sequence[tuple[str, int, str, float]]) -> Path:
+    counters = sorted({counter for _, _, counter, _ in rows})
+    lines = [",".join(["Dispatch_ID", "Kernel_Name", "Grid_Size", *counters])]
+    for dispatch in sorted({at for _, at, _, _ in rows}):
+        values = {counter: value for _, at, counter, value in rows if at == dispatch}
+        (name,) = {name for name, at, _, _ in rows if at == dispatch}
+        lines.append(
+            ",".join([str(dispatch), f'"{name} [clone .kd]"', "64", *(str(values.get(c, "")) for c in counters)])
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rocpd(path: Path, rows: Sequence[tuple[str, int, str, float]]) -> Path:
+    with sqlite3.connect(path) as database:
+        columns = 'pid, dispatch_id, kernel_name, grid_size, counter_name, value, start, "end"'
+        database.execute(f"CREATE TABLE counters ({columns})")
+        database.execute(f"CREATE VIEW counters_collection AS SELECT {columns} FROM counters")
+        values = [(7, at, name, 64, counter, value, 100, 200) for name, at, counter, value in rows]
+        database.executemany("INSERT INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    return path
+
+
+FORMATS = [rocprofv3, rocprof_compute, rocpd]
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Path:
+    """Return a run of two launches of eight VALU instructions: 4 executed twice by a wave, 4 four times."""
+    rows = code("k", 8, block=4)
+    for row in rows["counts"]:
+        row["executions"] *= 2
+    return write_run(tmp_path / "run", kernels=[kernel("k", launches=2, instructions=8)], **rows)
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_equal_counters_have_no_note(counted: Path, tmp_path: Path, write: object) -> None:
+    table = measured_beside_counted(RunFolder(counted), [write(tmp_path / "counters", MEASURED)])  # type: ignore[operator]
+    assert table.rows == [
+        ("k", 2, 2, "SQ_INSTS", 12, 12, 1.0, ""),
+        ("k", 2, 1, "SQ_INSTS_VALU", 12, 12, 1.0, ""),
+    ]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_what_differs_is_said(counted: Path, tmp_path: Path, write: object) -> None:
+    rows = [("k", 1, "SQ_INSTS", 14.0), ("k", 2, "SQ_INSTS", 14.0), ("void other<int>(int*)", 3, "SQ_INSTS", 1.0)]
+    table = measured_beside_counted(RunFolder(counted), [write(tmp_path / "counters", rows)])  # type: ignore[operator]
+    assert [row[4:] for row in table.rows] == [
+        (12, 14, 1.1667, "another build or other work"),
+        (None, None, None, "the run did not count this kernel"),
+    ]
+
+
+def test_waves_of_the_entry(counted: Path, tmp_path: Path) -> None:
+    rows = [("k", 1, "SQ_WAVES", 1.0), ("k", 2, "SQ_WAVES", 2.0)]
+    table = measured_beside_counted(RunFolder(counted), [rocprofv3(tmp_path / "counters", rows)])
+    assert table.rows == [("k", 2, 2, "SQ_WAVES", 1, 1.5, 1.5, "launches differ")]
+
+
+@pytest.mark.parametrize("name", ["void k<int>(float*, int)", "k<int>", "_Z1kIiEvPfi"])
+def test_names_with_and_without_parameters(tmp_path: Path, name: str) -> None:
+    row = kernel("_Z1kIiEvPfi", name="void k<int>(float*, int)")
+    run = write_run(tmp_path / "run", kernels=[row], **code("_Z1kIiEvPfi", 4, block=4))
+    table = measured_beside_counted(RunFolder(run), [rocprofv3(tmp_path / "counters", [(name, 1, "SQ_INSTS", 4)])])
+    assert [row[3:] for row in table.rows] == [("SQ_INSTS", 4, 4, 1.0, "")]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"a,b\n1,2\n",
+        b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,x,SQ_INSTS,1\n",
+        b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,1,SQ_INSTS,many\n",
+        b"SQLite format 3\0" + bytes(100),
+        b"\xff\xfe\x00",
+        b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\n",
+    ],
+    ids=range(7),
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(LuthierError, match="file"):
+        read_measured(tmp_path / "file")
+
+
+def test_on_the_command_line(counted: Path, tmp_path: Path) -> None:
+    file = rocprofv3(tmp_path / "counters.csv", MEASURED)
+    assert "SQ_INSTS_VALU" in run_luthier("report", counted, "--counters", file).stdout
+    refused = run_luthier("report", counted, "--counters", file, "--format", "html")
+    assert refused.returncode != 0
+    assert "--counters has the formats text, json and csv" in refused.stderr
