@@ -10,6 +10,7 @@ import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.report.measured import measured_beside_counted, read_measured
+from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 from luthier.run.folder import RunFolder
 from run_folders import code, kernel, write_run
 
@@ -113,6 +114,37 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(LuthierError, match="file"):
         read_measured(tmp_path / "file")
+
+
+TRACE = """"CodeObj","Vaddr","Instruction","Hitcount","Latency","Stall","Idle","Source"
+1,4096,"; {kernel}",0,0,0,0,"k()"
+1,4096,"v_add_f32_e32 v0, v1, v2",4,40,8,0,"/a/k.hip:7"
+1,4112,"v_add_f32_e32 v4, v1, v2",8,800,72,0,"/a/k.hip:9"
+1,4116,"s_nop 0",1,1,0,0,""
+"""
+
+
+def test_stalls_of_a_thread_trace(counted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stats_ui_output_agent_1_dispatch_1.csv"
+    path.write_text(TRACE.format(kernel="k"))
+    assert is_thread_trace(path)
+    rows = stalls_beside_counts(RunFolder(counted), [path], 0).rows
+    assert rows == [
+        ("k", "0x1010", "v_add_f32_e32 v4, v1, v2", "/a/k.hip:9", 4, 8, 100.0, 9.0, 90.0, ""),
+        ("k", "0x1000", "v_add_f32_e32 v0, v1, v2", "/a/k.hip:7", 2, 4, 10.0, 2.0, 10.0, ""),
+        ("k", "0x1014", "s_nop 0", "", None, 1, 1.0, 0.0, 0.0, "another build: the run has v_add_f32_e32 there"),
+    ]
+    path.write_text(TRACE.format(kernel="other"))
+    (row,) = stalls_beside_counts(RunFolder(counted), [path], 1).rows
+    assert row[-1] == "the run did not count this kernel"
+
+
+@pytest.mark.parametrize("row", ['1,4096,"s_nop 0",x,1,0,0,""', "1,4096", ""])
+def test_damaged_traces_are_refused(counted: Path, tmp_path: Path, row: str) -> None:
+    path = tmp_path / "stats.csv"
+    path.write_text(TRACE.partition("\n")[0] + f"\n{row}\n")
+    with pytest.raises(LuthierError, match="thread trace"):
+        stalls_beside_counts(RunFolder(counted), [path], 0)
 
 
 def test_on_the_command_line(counted: Path, tmp_path: Path) -> None:

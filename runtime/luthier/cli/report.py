@@ -70,8 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="text, json and csv: compare the counts with counters that a GPU counted: CSV or rocpd database of "
-        "rocprofv3, or pmc_perf.csv of rocprof-compute; may be repeated",
+        help="text, json and csv: compare the counts with counters that a GPU counted (CSV or rocpd database of "
+        "rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them (stats_*.csv of "
+        "rocprofv3 --att); may be repeated",
     )
     trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
@@ -276,9 +277,13 @@ def _check_places(args: argparse.Namespace) -> None:
 def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
     from luthier.report.measured import measured_beside_counted
     from luthier.report.places import by_place
+    from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 
     if args.counters:
-        tables = [measured_beside_counted(folder, args.counters)]
+        traces = [path for path in args.counters if is_thread_trace(path)]
+        counters = [path for path in args.counters if path not in traces]
+        tables = [measured_beside_counted(folder, counters)] if counters else []
+        tables += [stalls_beside_counts(folder, traces, args.top)] if traces else []
     else:
         tables = [by_place(folder, kind, args.top) for kind in args.by]
     if args.format == "json":
